@@ -338,7 +338,7 @@ class _Parts:
         yield from self.methods.beside_others(self.a, self.b, self.c)
 
     def subtraction(self) -> Iterator[tuple[_State, _State]]:
-        """Subtracting a merged state gives the other one, down to no rows."""
+        """Subtracting one part of a merged state gives the other part."""
         if self.methods.aggregate.subtracts:
             both = self.methods.merged(self.a, self.b)
             yield self.a, self.methods.subtracted(both, self.b)

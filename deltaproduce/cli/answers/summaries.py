@@ -34,7 +34,7 @@ def version_line(version: Version) -> str:
 
 
 def version_made(before: Version, version: Version, stages: Collection[str]) -> Answer:
-    """Return what an operation did: the version that it published, or that nothing was to do.
+    """Return what an operation did: the version that it published, or that it had nothing to do.
 
     Args:
         before: the head before the operation.
@@ -54,11 +54,11 @@ def version_made(before: Version, version: Version, stages: Collection[str]) -> 
 
 
 def nothing_is_3(answer: Answer, done: bool, *, exit_code: bool) -> Answer:
-    """Return the answer, with the exit code for nothing to do if the user wants it.
+    """Return the answer, with the exit code for nothing to do if ``--exit-code`` asks for it.
 
     Args:
         done: whether anything was done, or will be.
-        exit_code: whether the user wants it.
+        exit_code: whether ``--exit-code`` is given.
     """
     code = NOTHING_TO_DO if exit_code and not done else DONE
     return Answer(answer.data, answer.parts, code)

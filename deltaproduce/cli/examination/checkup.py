@@ -1,7 +1,7 @@
 """The checkup of ``deltaproduce doctor``: what a machine and a project need, and the fixes.
 
-Each check finds one thing, and none writes. What only Spark needs is a failure if the project names
-Spark, and is otherwise reported as not needed.
+Each check finds one thing, and none writes. A missing requirement of Spark is a failure if the
+project names Spark, and is otherwise reported as not needed.
 """
 
 from __future__ import annotations

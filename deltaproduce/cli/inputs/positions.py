@@ -25,7 +25,7 @@ _SHOWN_FILES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How many change files a store has taken.
+    """The change files that a store has taken.
 
     Attributes:
         runs: the number of runs that took files.

@@ -148,7 +148,7 @@ def numbered_rows(
 
 
 def preserved_rows(producer: Producer, state: Rows, before: Rows, *, is_same: bool) -> list[Row]:
-    """Return rows with changed source keys after the hook (S12), and others unchanged.
+    """Return the rows of changed source keys after the hook (S12), and other rows unchanged.
 
     Args:
         is_same: whether the definition is unchanged; otherwise all source keys are produced again.

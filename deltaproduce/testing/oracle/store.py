@@ -177,7 +177,7 @@ class Oracle:
         Args:
             taken: the state of the sources.
             windows: the state of the windows after the update's arguments.
-            advances: whether windows move on whose ``max_partitions`` are limited.
+            advances: whether windows with ``max_partitions`` move on.
         """
         head, rows = self._versions[-1], dict(taken.rows)
         surrogates, functions = dict(head.surrogates), dict[str, str]()
