@@ -56,17 +56,21 @@ class Reader:
     Args:
         from_files: whether to read the files of a table that was written whole without asking
             Delta, which is faster.
+        small_here: whether to read small tables on the driver, although there is a session.
     """
 
-    def __init__(self, tables: Tables, *, from_files: bool = False) -> None:
+    def __init__(
+        self, tables: Tables, *, from_files: bool = False, small_here: bool = False
+    ) -> None:
         self._tables = tables
         self._from_files = from_files
+        self._small_here = small_here
         self._overlays: dict[str, tuple[_Runs, Overlay]] = {}
         self._contents: dict[str, tuple[_Place, pa.Table]] = {}
 
     def anew(self) -> Reader:
-        """Return a reader with the same settings that keeps nothing read or written before."""
-        return Reader(self._tables, from_files=self._from_files)
+        """Return a reader that keeps nothing read or written before, for a verification."""
+        return Reader(self._tables, from_files=self._from_files, small_here=True)
 
     def content(self, version: Version, stage: Stage) -> Stored | None:
         """Return the content of a stage; None if it has no rows in that version."""
@@ -250,7 +254,7 @@ class Reader:
         figures = version.stages.get(stage.name)
         if figures is None or not figures.rows:
             return None
-        table = self._tables.location.table(stage.name, kind)
+        table, engines = self._tables.location.table(stage.name, kind), self._tables.engines
         delta_version, kept = figures.delta_versions[kind], self._contents.get(stage.name)
         by_log = partial(self._tables.read, table, delta_version)
         files, base = None, by_log
@@ -263,7 +267,9 @@ class Reader:
             is_apart = kind == CONTENT and figures.base.stored  # files may lack columns
             if figures.base.added.get(kind) == 0 and not is_apart:
                 base = partial(self._tables.read_whole, table, delta_version)
-        overlay, engines = self.overlay(version, stage), self._tables.engines
+        elif self._small_here and engines.limits.is_small(figures.rows, figures.row_bytes):
+            files = self._tables.files(table, delta_version)
+        overlay = self.overlay(version, stage)
         return Stored(
             base,
             tuple(columns),

@@ -85,9 +85,9 @@ def test_a_store_that_cannot_be_written(spark: SparkSession, tmp_path: Path) -> 
         assert_goes_on(spark, location, oracle)
 
 
-def do_nothing_for_long(store: Store, spark: SparkSession) -> None:
+def do_nothing_for_long(store: Store, changes: dict[str, object]) -> None:
     while True:
-        store.update(frames(spark, drawn(VERSIONS - 1)))  # which changes nothing
+        store.update(changes)
         time.sleep(0.01)
 
 
@@ -101,10 +101,11 @@ def test_an_interrupted_update(spark: SparkSession, location: str) -> None:
 
     with failpoints.armed(interrupt), pytest.raises(KeyboardInterrupt):
         store.update(frames(spark, drawn(10)))
+    nothing = frames(spark, drawn(VERSIONS - 1))  # as it is; an interrupt is for the store alone
     for delay in (0.1, 0.7):
         timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         with pytest.raises(KeyboardInterrupt):
-            do_nothing_for_long(store, spark)
+            do_nothing_for_long(store, nothing)
         timer.join()
     assert_goes_on(spark, location, oracle)
