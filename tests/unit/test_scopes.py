@@ -107,6 +107,8 @@ def test_two_scopes_of_one_partition_are_refused() -> None:
     """By the definition if they do so at any date, otherwise at the date."""
     with pytest.raises(DefinitionError, match="n=1"):
         Partitions.read("n = 1", Scopes.read("FOR x IN sequence(1, 2)"))
+    with pytest.raises(DefinitionError, match="partition n=1; let"):  # at whatever date
+        Partitions.read("n = 1", Scopes.read("FOR t IN timeseries('1 day', 2)"))
     found = Partitions.read("n = month(t)", Scopes.read("FOR t IN timeseries('1 day', 2)"))
     planned = found.at(datetime(2022, 4, 1, tzinfo=UTC), stage="s")
     assert [planned.values(row) for row in range(len(planned))] == [(4,), (3,)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,13 @@ from deltaproduce.stages.partitioned.scope.coded import computed
 from deltaproduce.stages.partitioned.scope.scalars import scalar
 from deltaproduce.stages.sql.expressions.expression import Expression, items
 from deltaproduce.types.atoms import arrow_type
+
+_SOME_DATES: Final = (
+    datetime(2001, 1, 1, tzinfo=UTC),
+    datetime(2013, 7, 17, 13, 30, tzinfo=UTC),
+    datetime(2024, 2, 29, 23, 59, 59, tzinfo=UTC),
+)
+"""Dates of all sorts: what fails at each of them is a mistake in the definition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +51,7 @@ class Partitions:
 
         Raises:
             DefinitionError: it cannot be parsed, names what no scope has, or two scopes make one
-                partition at any date.
+                partition at any date; if scopes depend on it, at each of some dates.
         """
         columns = list[tuple[str, Expression]]()
         for part, alias in items(text):
@@ -60,6 +68,8 @@ class Partitions:
         found = Partitions(" ".join(text.split()), tuple(columns), types, scopes)
         if scopes.timeless is not None:
             found._planned(scopes.timeless)
+        else:
+            found._check_dates()
         return found
 
     @property
@@ -77,6 +87,17 @@ class Partitions:
             return self._planned(self.scopes.of(moment))
         except DefinitionError as error:
             raise DefinitionError(f"stage {stage!r}: {error}", stage=stage) from None
+
+    def _check_dates(self) -> None:
+        """Check that there is a date without two scopes of one partition."""
+        errors = list[DefinitionError]()
+        for moment in _SOME_DATES:
+            try:
+                self._planned(self.scopes.of(moment))
+            except DefinitionError as error:
+                errors.append(error)
+        if len(errors) == len(_SOME_DATES):
+            raise errors[0]
 
     def _planned(self, scopes: Scoped) -> Planned:
         """Return the partitions of scopes."""
