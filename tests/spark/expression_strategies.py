@@ -56,6 +56,7 @@ VALUES: dict[str, list[Any]] = {
         "Ab ",
         " ü€",
         "\U0001d4b3z",
+        "a\nb",
         "12",
         " -7 ",
         "1.5",
@@ -180,6 +181,16 @@ def _null(made: Expressions, depth: int) -> str:
     return f"{made.inner(family, depth)} IS {made.one_of('', 'NOT ')}NULL"
 
 
+def _true(made: Expressions, depth: int) -> str:
+    word = made.one_of("TRUE", "FALSE", "NOT TRUE", "NOT FALSE")
+    return f"{made.inner('boolean', depth)} IS {word}"
+
+
+def _like(made: Expressions, depth: int) -> str:
+    pattern = made.one_of("a%", "%b%", "_", "__%", "%", "", "A_ ", "1%", "%.%", "[ab]", "%ü_", "_z")
+    return f"{made.inner('string', depth)} {made.one_of('', 'NOT ')}LIKE '{pattern}'"
+
+
 def _part(made: Expressions, depth: int) -> str:
     name = made.one_of(
         *("year", "quarter", "month", "day", "dayofmonth", "weekofyear", "dayofyear"),
@@ -282,6 +293,8 @@ _FAMILIES: dict[str, list[_Make]] = {
         _member,
         _between,
         _null,
+        _true,
+        _like,
         _binary("boolean", "AND", "OR"),
         _binary("boolean", "AND", "OR"),
         lambda made, depth: f"NOT {made.inner('boolean', depth)}",

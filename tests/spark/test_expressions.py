@@ -142,9 +142,13 @@ def plain(values: list[Any]) -> list[Any]:
 def given_rows(spark: SparkSession, seed: int, count: int) -> tuple[DataFrame, pa.Table]:
     some = rows(random.Random(seed), count)
     struct = StructType([*struct_from_ddl("place bigint"), *struct_from_ddl(DDL)])
-    given = spark.createDataFrame([(n, *row) for n, row in enumerate(some)], struct)
+    given = spark.createDataFrame([(n, *row) for n, row in enumerate(some)], struct).cache()
+    return given, on_driver(given)
+
+
+def on_driver(given: DataFrame) -> pa.Table:
     columns = [Column(field.name, field.dataType) for field in struct_from_ddl(DDL)]
-    return given.cache(), in_arrow_types(given.orderBy("place").drop("place").toArrow(), columns)
+    return in_arrow_types(given.orderBy("place").drop("place").toArrow(), columns)
 
 
 def test_values_types_and_errors_are_those_of_spark(spark: SparkSession, long_run: bool) -> None:
@@ -154,6 +158,20 @@ def test_values_types_and_errors_are_those_of_spark(spark: SparkSession, long_ru
     given, table = given_rows(spark, 3, FEW_ROWS)
     check(given, table, texts)
     given.unpersist()
+
+
+def test_long_decimals_are_negated_as_spark_does_it(spark: SparkSession) -> None:
+    """Spark rounds them to 34 digits, half to even, and fails if the result does not fit."""
+    texts = [
+        f"{sign}{whole}.{fraction}"
+        for sign in ("", "-")
+        for whole in ("1234567890123456789012345678", "9999999999999999999999999999", "12")
+        for fraction in ("1234565000", "1234575000", "9999999999")
+    ]
+    values = ", ".join(f"CAST('{text}' AS decimal(38,10))" for text in texts)
+    few, _ = given_rows(spark, 3, len(texts))
+    given = few.withColumn("m", f.expr(f"element_at(array({values}), CAST(place AS int) + 1)"))
+    check(given.cache(), on_driver(given), ["-m", "abs(m)", "-(-(m))", "abs(-m)", "m"])
 
 
 def test_dates_are_those_on_the_clock_of_the_session(spark: SparkSession) -> None:

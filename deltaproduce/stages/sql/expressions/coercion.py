@@ -25,6 +25,8 @@ from pyspark.sql.types import (
 )
 
 MOST_DIGITS: Final = 38
+NEGATED_DIGITS: Final = 34
+"""Spark negates a decimal of more digits with rounding to this many: Scala's decimal128."""
 _WIDTHS: Final[tuple[type[DataType], ...]] = (ByteType, ShortType, IntegerType, LongType)
 _DIGITS: Final[dict[type[DataType], int]] = {
     ByteType: 3,
@@ -68,6 +70,13 @@ def as_decimal(data_type: DataType) -> DecimalType:
     if isinstance(data_type, DecimalType):
         return data_type
     return DecimalType(_DIGITS[type(data_type)], 0)
+
+
+def negation_fails(data_type: DataType) -> bool:
+    """Return whether a value of the type may have no negative: the least integer, long decimals."""
+    if isinstance(data_type, DecimalType):
+        return data_type.precision > NEGATED_DIGITS
+    return isinstance(data_type, IntegralType)
 
 
 def of_decimals(operator: str, one: DecimalType, other: DecimalType) -> DecimalType | None:

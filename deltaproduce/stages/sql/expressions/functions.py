@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from deltaproduce.stages.sql.expressions.casts import alike, cast
+from deltaproduce.stages.sql.expressions.coercion import negation_fails
 from deltaproduce.stages.sql.expressions.patterns import pieces
 from deltaproduce.stages.sql.expressions.terms import Call, Case, Constant, Term
 
@@ -155,7 +156,7 @@ def _null(kernel: str) -> Rule:
 def _abs(arguments: Sequence[Term], _: str) -> Term | None:
     match arguments:
         case [Term(data_type=IntegralType() | FractionalType() as data_type) as value]:
-            return Call(data_type, "abs", (value,), fails=isinstance(data_type, IntegralType))
+            return Call(data_type, "abs", (value,), fails=negation_fails(data_type))
     return None
 
 

@@ -15,7 +15,7 @@ from pyspark.sql.types import (
 )
 
 from deltaproduce.stages.sql.expressions.casts import alike, widened
-from deltaproduce.stages.sql.expressions.coercion import as_decimal, of_decimals
+from deltaproduce.stages.sql.expressions.coercion import as_decimal, negation_fails, of_decimals
 from deltaproduce.stages.sql.expressions.functions import called
 from deltaproduce.stages.sql.expressions.terms import Call, Constant, Term
 
@@ -75,8 +75,7 @@ def negative(term: Term) -> Term | None:
     """Return ``-a``."""
     if not isinstance(term.data_type, NumericType):
         return None
-    fails = isinstance(term.data_type, IntegralType)
-    return Call(term.data_type, "negative", (term,), fails=fails)
+    return Call(term.data_type, "negative", (term,), fails=negation_fails(term.data_type))
 
 
 def _has(kind: type[DataType], *types: DataType) -> bool:

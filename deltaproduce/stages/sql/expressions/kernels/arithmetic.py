@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from types import MappingProxyType
 from typing import Final
 
@@ -13,8 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaproduce.stages.sql.expressions.coercion import NEGATED_DIGITS
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError, Kernel
 
+_ROUNDING: Final = Context(prec=NEGATED_DIGITS, rounding=ROUND_HALF_EVEN)
 _INT64 = np.iinfo(np.int64)
 
 
@@ -30,6 +33,31 @@ def _checked(name: str, plain: str) -> Kernel:
             small = len(arguments) > 1 and wanted.bit_width < 32
             condition = "BINARY_ARITHMETIC_OVERFLOW" if small else "ARITHMETIC_OVERFLOW"
             raise EvaluationError(condition, f"a value does not fit {wanted}") from None
+
+    return run
+
+
+def _negated(name: str) -> Kernel:
+    """Return ``-a`` or ``abs``, which Spark rounds to 34 digits if it negates a longer decimal."""
+    exactly = _checked(f"{name}_checked", name)
+
+    def run(wanted: pa.DataType, value: pa.Array) -> pa.Array:
+        found = exactly(wanted, value)
+        if not pa.types.is_decimal(wanted) or wanted.precision <= NEGATED_DIGITS:
+            return found
+        least = pa.scalar(Decimal(1).scaleb(NEGATED_DIGITS - wanted.scale), wanted)
+        is_long = pc.greater_equal(pc.abs(found), least)
+        if name == "abs":
+            is_long = pc.and_(is_long, pc.less(value, pa.scalar(Decimal(0), wanted)))
+        if not pc.any(is_long).as_py():
+            return found
+        rounded = map(_ROUNDING.plus, found.filter(is_long).to_pylist())
+        try:
+            return pc.replace_with_mask(found, is_long, pa.array([*rounded], wanted))
+        except pa.ArrowInvalid:
+            raise EvaluationError(
+                "NUMERIC_VALUE_OUT_OF_RANGE", f"a value does not fit {wanted}"
+            ) from None
 
     return run
 
@@ -74,8 +102,8 @@ ARITHMETIC: Final[Mapping[str, Kernel]] = MappingProxyType(
         "+": _checked("add_checked", "add"),
         "-": _checked("subtract_checked", "subtract"),
         "*": _checked("multiply_checked", "multiply"),
-        "negative": _checked("negate_checked", "negate"),
-        "abs": _checked("abs_checked", "abs"),
+        "negative": _negated("negate"),
+        "abs": _negated("abs"),
         "/": _divided,
         "div": _quotient,
         "%": _remainder,
