@@ -5,11 +5,13 @@ from pyspark.sql import SparkSession
 
 def jobs(spark: SparkSession) -> int:
     """How many jobs there were; Spark remembers only the last thousand, so they are not counted."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # it is told of jobs by and by
     return max(spark.sparkContext.statusTracker().getJobIdsForGroup(None), default=-1) + 1
 
 
 def latest_query(spark: SparkSession) -> int:
     """The number of the latest query of the session; -1 if there was none."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     queries = spark._jsparkSession.sharedState().statusStore().executionsList()
     return max((queries.apply(n).executionId() for n in range(queries.size())), default=-1)
 
@@ -19,6 +21,7 @@ def files_read(spark: SparkSession, after: int) -> int:
 
     Spark forgets all but its last thousand queries, so a total over all of them would also fall.
     """
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     known = spark._jsparkSession.sharedState().statusStore()
     queries, total = known.executionsList(), 0
     for place in range(queries.size()):
