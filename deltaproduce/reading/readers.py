@@ -88,19 +88,14 @@ class Reader:
         stage = stage_at(version, stage)
         return self._stored(version, stage, KEY_MAPPINGS, Layout.of(stage).pair)
 
-    def updates(
-        self,
-        version: Version,
-        stage: Stage,
-        since: int | None = None,
-        *,
-        in_spark: bool = True,
-    ) -> Rows | None:
+    def updates(self, version: Version, stage: Stage, since: int | None = None) -> Rows | None:
         """Return the updates of a stage in a version; None if it has none yet.
 
         Args:
             since: includes the updates of all versions after this one; None for the version alone.
-            in_spark: with a session the rows are in Spark, even those of a small table.
+
+        Returns:
+            Rows in Spark, if there is a session, and small tables are not read on the driver.
         """
         first = version.number if since is None else since + 1
         begun = self._begun(version, stage, first)
@@ -109,7 +104,7 @@ class Reader:
             return begun
         table, columns = self._tables.location.table(stage.name, UPDATES), Layout.of(stage).updates
         span = first, version.number
-        if self._tables.engines.session is None or (begun is None and not in_spark):
+        if self._tables.engines.session is None or (begun is None and self._small_here):
             return self._tables.stored(table, delta_version, columns, span)
         stored = self._tables.read(table, delta_version).where(f.col(VERSION).between(*span))
         names = cols(columns)

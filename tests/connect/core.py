@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from forcing import WAYS, Way, forced
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from test_streams import BATCHES, Stream
+from test_streams import BATCHES, streamed
 
 from deltaproduce import ConflictError, DefinitionError, Pipeline, ProducerError, Store, agg
 from deltaproduce.engines.spark.sessions.remote import is_remote
@@ -131,11 +131,7 @@ def test_each_micro_batch_of_a_stream_is_one_version(
     spark: SparkSession, location: str, tmp_path: Path
 ) -> None:
     """The server's worker opens the store; a stream that goes on, and one that begins anew."""
-    stream, store, oracle = (
-        Stream(spark, tmp_path),
-        Store(spark, location, orders()),
-        Oracle(orders()),
-    )
+    stream, store, oracle = streamed(spark, location, tmp_path)
     for arriving in ((0, 1), (2,)):
         for number in arriving:
             stream.arrive(number)

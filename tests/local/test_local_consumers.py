@@ -6,14 +6,14 @@ that no version has, old versions and wrong arguments.
 
 import os
 import random
-from itertools import combinations_with_replacement, product
+from itertools import combinations_with_replacement
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from comparing import assert_changes, assert_lineage
 from local_stores import as_rows
-from selecting import some
+from selecting import in_turn
 from series import drawn
 from test_local_series import WAYS
 from wording import text
@@ -33,11 +33,7 @@ VERSIONS = 4
 
 @pytest.mark.parametrize(
     ("number", "way"),
-    some(
-        product(range(PIPELINES), WAYS),
-        lambda number, way: number == [*WAYS].index(way) % 3,
-        longer="LOCAL_PIPELINES" in os.environ,
-    ),
+    in_turn(PIPELINES, WAYS, 3, longer="LOCAL_PIPELINES" in os.environ),
 )
 def test_feeds_and_lineages_equal_the_oracles(location: str, number: int, way: str) -> None:
     """Between pairs of versions; of keys of every stage, in every version."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from local_stores import as_rows
-from selecting import some
+from selecting import in_turn
 from series import drawn
 from test_local_series import WAYS
 
@@ -70,10 +70,7 @@ def _plain(key: dp.KeyDiff) -> tuple[str, ...]:
     return tuple(map(repr, row))
 
 
-@pytest.mark.parametrize(
-    ("number", "way"),
-    some(product(range(2), WAYS), lambda number, way: number == [*WAYS].index(way) % 2),
-)
+@pytest.mark.parametrize(("number", "way"), in_turn(2, WAYS, 2))
 def test_a_diff_is_the_difference_of_two_models(location: str, number: int, way: str) -> None:
     """Of all pairs of versions, in both directions and of one with itself, after a rollback too."""
     number = 4_000 + number * len(WAYS) + list(WAYS).index(way)

@@ -7,13 +7,12 @@ import os
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
-from itertools import product
 
 import duckdb
 import pyarrow as pa
 import pytest
 from local_stores import as_rows, assert_same_here, update_both
-from selecting import some
+from selecting import in_turn
 from series import drawn
 from test_local_series import WAYS
 
@@ -69,11 +68,7 @@ def assert_read(store: Store, oracle: Oracle, pipeline: Pipeline, versions: Iter
 
 @pytest.mark.parametrize(
     ("number", "way"),
-    some(
-        product(range(PIPELINES), WAYS),
-        lambda number, way: number == [*WAYS].index(way) % 2,
-        longer="LOCAL_PIPELINES" in os.environ,
-    ),
+    in_turn(PIPELINES, WAYS, 2, longer="LOCAL_PIPELINES" in os.environ),
 )
 def test_duckdb_reads_every_table_at_every_version(location: str, number: int, way: str) -> None:
     """Whatever is updated, rolled back and folded."""

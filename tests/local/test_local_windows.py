@@ -6,7 +6,6 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from local_stores import IN_PARTS, as_rows, assert_same_here
-from selecting import chosen, some
+from selecting import chosen, in_turn, some
 
 import deltaproduce as dp
 from deltaproduce import agg
@@ -168,11 +167,7 @@ def limits(way: str, monkeypatch: pytest.MonkeyPatch) -> dp.Limits:
 
 @pytest.mark.parametrize(
     ("seed", "way"),
-    some(
-        product(range(SEEDS), WAYS),
-        lambda seed, way: seed == [*WAYS].index(way) % 2,
-        longer="DELTAPRODUCE_SEEDS" in os.environ,
-    ),
+    in_turn(SEEDS, WAYS, 2, longer="DELTAPRODUCE_SEEDS" in os.environ),
 )
 def test_versions_equal_the_oracle(location: str, seed: int, limits: dp.Limits) -> None:
     pipeline = site()

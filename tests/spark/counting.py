@@ -3,15 +3,20 @@
 from pyspark.sql import SparkSession
 
 
+def told(spark: SparkSession) -> None:
+    """Wait until Spark's listeners know of all that has run."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+
+
 def jobs(spark: SparkSession) -> int:
     """How many jobs there were; Spark remembers only the last thousand, so they are not counted."""
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # it is told of jobs by and by
+    told(spark)
     return max(spark.sparkContext.statusTracker().getJobIdsForGroup(None), default=-1) + 1
 
 
 def latest_query(spark: SparkSession) -> int:
     """The number of the latest query of the session; -1 if there was none."""
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    told(spark)
     queries = spark._jsparkSession.sharedState().statusStore().executionsList()
     return max((queries.apply(n).executionId() for n in range(queries.size())), default=-1)
 
@@ -21,7 +26,7 @@ def files_read(spark: SparkSession, after: int) -> int:
 
     Spark forgets all but its last thousand queries, so a total over all of them would also fall.
     """
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    told(spark)
     known = spark._jsparkSession.sharedState().statusStore()
     queries, total = known.executionsList(), 0
     for place in range(queries.size()):

@@ -1,6 +1,7 @@
 """The selection of cases for a short run: each law keeps a few, the rest are marked `long`."""
 
 from collections.abc import Callable, Iterable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -27,3 +28,17 @@ def some(
         longer: a longer search is asked for, so none is.
     """
     return [pytest.param(*case, marks=() if longer or in_short(*case) else long) for case in cases]
+
+
+def in_turn(count: int, ways: Iterable[str], short: int, *, longer: bool = False) -> list[Any]:
+    """Numbers below ``count`` with each way; in a short run one number a way, below ``short``.
+
+    Args:
+        longer: as for `some`.
+    """
+    names = [*ways]
+    return some(
+        product(range(count), names),
+        lambda number, way: number == names.index(way) % short,
+        longer=longer,
+    )

@@ -56,15 +56,16 @@ class Stream:
             query.stop()
 
 
+def streamed(spark: SparkSession, location: str, tmp_path: Path) -> tuple[Stream, Store, Oracle]:
+    """A stream of orders, the store that takes it, and the model of the store."""
+    return Stream(spark, tmp_path), Store(spark, location, orders()), Oracle(orders())
+
+
 def test_each_micro_batch_is_one_version(
     spark: SparkSession, location: str, tmp_path: Path
 ) -> None:
     """The query is ended before some effects of each batch, and goes on from its checkpoint."""
-    stream, store, oracle = (
-        Stream(spark, tmp_path),
-        Store(spark, location, orders()),
-        Oracle(orders()),
-    )
+    stream, store, oracle = streamed(spark, location, tmp_path)
     crashes = 0
     for number, changes in enumerate(BATCHES):
         stream.arrive(number)

@@ -33,18 +33,18 @@ def version_line(version: Version) -> str:
     return f"version {version.number}, {version.operation}, {when}"
 
 
-def version_made(before: Version, version: Version, stages: Collection[str]) -> Answer:
+def version_made(before: Version, version: Version, *, exit_code: bool = False) -> Answer:
     """Return what an operation did: the version that it published, or that it had nothing to do.
 
     Args:
         before: the head before the operation.
-        stages: the stages to show.
+        exit_code: as for `nothing_is_3`.
     """
-    made = version.number > before.number
-    data = {"made": made, "version": _version(version, stages)}
+    made, figures = version.number > before.number, version.stages
+    data = {"made": made, "version": _version(version, figures)}
     if not made:
-        return Answer(data, (f"nothing to do: {version_line(version)}",))
-    figures = {name: version.stages[name] for name in stages if name in version.stages}
+        answer = Answer(data, (f"nothing to do: {version_line(version)}",))
+        return nothing_is_3(answer, made, exit_code=exit_code)
     reached = {name: found for name, found in figures.items() if found.mode != "skipped"}
     rows = tuple((name, *found.in_short().values()) for name, found in reached.items())
     left = len(figures) - len(reached)

@@ -70,8 +70,7 @@ def run(
             version = store.head
         if openlineage and version.number != before.number:
             store.emit_openlineage(version.number)
-    answer = summaries.version_made(before, version, tuple(version.stages))
-    return summaries.nothing_is_3(answer, answer.data["made"], exit_code=exit_code)
+    return summaries.version_made(before, version, exit_code=exit_code)
 
 
 def versions(call: Invocation, select: Select = None) -> Answer:
@@ -101,8 +100,7 @@ def refresh(call: Invocation, select: Select = None, exit_code: ExitCode = False
         before = version = store.head
         for name in chosen if select else (None,):
             version = store.refresh(name)
-    answer = summaries.version_made(before, version, tuple(version.stages))
-    return summaries.nothing_is_3(answer, answer.data["made"], exit_code=exit_code)
+    return summaries.version_made(before, version, exit_code=exit_code)
 
 
 def backfill(
@@ -133,7 +131,7 @@ def backfill(
     data = {"tasks": list(found.tasks), "sizes": [asdict(one) for one in found.sizes]}
     if dry_run:
         return Answer({"made": False, **data}, (told, *found.as_tables(), "nothing was written"))
-    answer = summaries.version_made(before, version, tuple(version.stages))
+    answer = summaries.version_made(before, version)
     return Answer({**answer.data, **data}, (told, *answer.parts))
 
 
@@ -147,5 +145,4 @@ def rollback(
     """Publish a version that equals an earlier one."""
     with call.store() as store:
         before, made = store.head, store.rollback(version)
-    answer = summaries.version_made(before, made, tuple(made.stages))
-    return summaries.nothing_is_3(answer, answer.data["made"], exit_code=exit_code)
+    return summaries.version_made(before, made, exit_code=exit_code)

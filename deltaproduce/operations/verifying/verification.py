@@ -243,7 +243,7 @@ class Verifier:
     def _updates(self, stage: Stage) -> tuple[Rows | None, bool]:
         """Return the updates that fold to the stage's content, and whether they are complete."""
         since, complete = told_since(self._versions, stage.name)
-        rows = self._reader.updates(self._head, stage, since - 1, in_spark=False)
+        rows = self._reader.updates(self._head, stage, since - 1)
         known = None if rows is None else remembered(rows, stage, self._head.windows)
         return known, complete
 

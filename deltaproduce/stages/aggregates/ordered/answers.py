@@ -126,7 +126,8 @@ class Answers:
 
     def _answered(self, lookup: Lookup, groups: Selection | None, asked: _Functions) -> Rows:
         """Return the groups that have values, out of the given ones or all, with their answers."""
-        (reach,), count = _demands(asked), max(function.count for function in asked.values())
+        reach = next(iter(asked.values())).reach  # the same of all
+        count = max(function.count for function in asked.values())
         rows = (
             lookup.rows(groups) if reach in ("all", "changes") else lookup.end(groups, reach, count)
         )
