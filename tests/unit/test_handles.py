@@ -40,6 +40,20 @@ def test_what_others_have_committed_is_read(table):
     assert first.version() == 1
 
 
+def test_the_log_is_listed_only_after_a_commit_of_others(table, monkeypatch):
+    kept, listed = Handles(), []
+    used(kept, table)
+    update = DeltaTable.update_incremental
+    monkeypatch.setattr(
+        DeltaTable, "update_incremental", lambda self: (listed.append(1), update(self))
+    )
+    used(kept, table)
+    assert not listed
+    write_deltalake(table, ROWS, mode="append")
+    used(kept, table)
+    assert listed == [1]
+
+
 def test_one_caller_at_a_time_has_it(table):
     kept = Handles()
     first = used(kept, table)
