@@ -109,6 +109,15 @@ def test_a_spill_keeps_the_order_and_leaves_no_file(
     assert table.column("n").to_pylist()[-1] == 8
 
 
+def test_a_spill_takes_tables_with_dictionaries_of_their_own() -> None:
+    """As the batches of a user's reader have them."""
+    texts = ["a", "b"], ["c", None, "a"], ["b"] * 4
+    spill = Spill(most_rows=3)
+    for some in texts:
+        spill.add(pa.table({"t": pa.array(some).dictionary_encode()}))
+    assert spill.table().column("t").to_pylist() == [text for some in texts for text in some]
+
+
 def test_rows_that_are_many_for_one_core_are_worked_on_by_all_of_them() -> None:
     """Though they fit in memory; what is made is the same, in the same order."""
     count, chance = 2 * THREAD_ROWS, np.random.default_rng(1)

@@ -65,9 +65,8 @@ class Spill:
         if self._read is None:
             self._writer.close()
             self._file.flush()
-            mapped = pa.ipc.open_file(pa.memory_map(f"/dev/fd/{self._file.fileno()}"))
+            self._read = [*pa.ipc.open_stream(pa.memory_map(f"/dev/fd/{self._file.fileno()}"))]
             self._file.close()
-            self._read = [mapped.get_batch(number) for number in range(self._count)]
         return self._read
 
     def table(self) -> pa.Table:
@@ -91,7 +90,8 @@ class Spill:
         if any(most is not None and found > most for found, most in bounds):
             self._file = tempfile.TemporaryFile(prefix="deltaproduce-")  # noqa: SIM115 it stays
             finalize(self, self._file.close)
-            self._writer = pa.ipc.new_file(self._file, self._schema)
+            # A stream, as in a file of batches all would have to share one dictionary.
+            self._writer = pa.ipc.new_stream(self._file, self._schema)
             for held in self._held:
                 self._writer.write_batch(held)
             self._held = []
