@@ -169,6 +169,30 @@ def test_parts_are_one_commit_that_is_refused_after_another(
     assert rows == ([0, 1, 1] if is_there else [1])
 
 
+@pytest.mark.parametrize("values", [[3_000_000, 1, 2], [1, -1_000_000, 2]])
+@pytest.mark.parametrize(
+    ("data_type", "arrow", "unit"),
+    [
+        (DateType(), pa.date32(), 1),
+        (TimestampType(), pa.timestamp("us", "UTC"), 86_400_000_000),
+        (TimestampNTZType(), pa.timestamp("us"), 86_400_000_000),
+    ],
+)
+def test_a_file_with_a_day_that_python_does_not_have_is_written_without_a_range(
+    tmp_path: Path, values: list[int], data_type: Any, arrow: pa.DataType, unit: int
+) -> None:
+    """Days before the year 1, or after 9999, of which Arrow has many."""
+    told, here_is = (Column("n", data_type),), here(str(tmp_path / "t"))
+    kind = pa.int32() if data_type == DateType() else pa.int64()
+    rows = pa.table({"n": pa.array([unit * day for day in values], kind).cast(arrow)})
+    assert delta.written(here_is, parts("create", 2, 3, told=told, rows=rows), Handles())
+    found = delta.files(here_is, 0)
+    assert found is not None
+    assert [end["n"] is None for end in found.column("min").to_pylist()] == [True, False]
+    stored = DeltaTable(here_is.uri).to_pyarrow_table()["n"].cast(kind).to_pylist()
+    assert sorted(stored) == sorted(unit * day for day in values)
+
+
 def encodings(table: DeltaTable) -> set[tuple[str, ...]]:
     """How the columns of a table's files are stored."""
     footers = (pq.read_metadata(uri) for uri in table.file_uris())

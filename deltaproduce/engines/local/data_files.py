@@ -173,7 +173,10 @@ def _ends(values: pa.ChunkedArray) -> tuple[object, object] | None:
         and not is_text
     ):
         return None
-    found = pc.min_max(values).as_py()
+    try:
+        found = pc.min_max(values).as_py()
+    except (OverflowError, ValueError):  # Python has no dates outside of the years 1 to 9999
+        return None
     if found["min"] is None:
         return None
     if is_text and max(len(end.encode()) for end in found.values()) > _MOST_TEXT:
