@@ -72,6 +72,26 @@ def test_what_is_not_known_is_none_and_not_zero(made: str) -> None:
             }
 
 
+@pytest.mark.parametrize(
+    ("keys", "known"),
+    [
+        (pa.array(["b", "a", "b"], pa.string_view()), 2),  # as Polars gives them
+        (pa.array(["b", "a", None]).dictionary_encode(), 3),
+        (pa.array([["b"], ["a"], []], pa.large_list(pa.string())), None),
+        (pa.array([2**63, 0, 1], pa.uint64()), None),
+    ],
+)
+def test_keys_are_counted_in_their_type_or_not_known(
+    location: str, keys: pa.Array, known: int | None
+) -> None:
+    """An update says what is wrong with keys of another type; a plan does not fail."""
+    pipeline = dp.Pipeline("shop")
+    pipeline.source("orders", key="id string", value="n bigint")
+    with dp.Store(None, location, pipeline) as store:
+        (step,) = store.plan({"orders": pa.table({"id": keys, "n": range(3)})})
+        assert step.keys == known
+
+
 def test_a_changed_function_is_named_and_what_it_reaches(made: str) -> None:
     with dp.Store(None, made, shop(2, more=True)) as store:
         plan = store.plan()

@@ -35,6 +35,9 @@ from deltaproduce.stages.partitioned.presence import (
 )
 from deltaproduce.stages.scheduled import Agenda
 from deltaproduce.storage.versions import Version
+from deltaproduce.types.atoms import Misfit
+from deltaproduce.types.columns import Column
+from deltaproduce.types.conversions import conformed
 from deltaproduce.types.excerpts import shown
 
 AsOf: TypeAlias = date | str | EllipsisType | None
@@ -142,7 +145,7 @@ def plan(
 
 def _keys_given(source: Source, rows: object) -> int | None:
     """Return the number of keys in rows, for Arrow and lists of dicts; None if unknown."""
-    names = source.schema.key.names
+    key, names = source.schema.key, source.schema.key.names
     if isinstance(rows, list):
         if not all(isinstance(row, Mapping) and set(names) <= row.keys() for row in rows):
             return None
@@ -152,7 +155,16 @@ def _keys_given(source: Source, rows: object) -> int | None:
             return None
     if not isinstance(rows, pa.Table) or not set(names) <= set(rows.column_names):
         return None
-    return len(distinct(rows.select(names)))
+    try:
+        found = {c.name: _in_type(rows.column(c.name), c) for c in key}
+    except (pa.ArrowException, Misfit):  # as above
+        return None
+    return len(distinct(pa.table(found)))
+
+
+def _in_type(values: pa.ChunkedArray, column: Column) -> pa.Array:
+    """Return values in the type of their column; whatever their clock is, as many are distinct."""
+    return conformed(values.combine_chunks(), column.data_type, clock=UTC)
 
 
 def _names(store: Opened, sources: Collection[str | Source], argument: str) -> list[str]:
