@@ -112,7 +112,8 @@ class ProducerError(DeltaProduceError):
         key: the key that the function was called with, as it got it; None if its Python worker
             died. For an Arrow producer, the source key of the wrong row, or of the table, if that
             has only one.
-        column: for an aggregate, the value column that was computed; otherwise None.
+        column: for an aggregate, the value column that was computed; for a surrogate that is too
+            large, its column; otherwise None.
     """
 
     def __init__(

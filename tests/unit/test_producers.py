@@ -18,10 +18,14 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 from pyspark.sql import Row
 
+from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.failures import WorkerError, in_worker
 from deltaproduce.errors import DefinitionError, ProducerError
+from deltaproduce.model.layouts import Layout
+from deltaproduce.model.limits import Limits
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.stages.functions.by_key import output_struct, raised_by_producer
+from deltaproduce.stages.productions import Production
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.row_readers import zone_of
 
@@ -1051,3 +1055,27 @@ def test_offsets_are_zones_too():
     zone = timezone(timedelta(hours=5, minutes=30))
     run(look, [[(1, moment), (1, None)]], zone=zone, source=("k int", "v timestamp"))
     assert seen == [datetime(2060, 7, 1, 17, 30), None]
+
+
+@pytest.mark.parametrize(("declared", "fits"), [("bigint", True), ("int", False)])
+def test_a_surrogate_that_its_column_does_not_hold_is_refused(declared, fits):
+    """The last number that was given out is the greatest int, and a new key gets the next one."""
+    pipeline = Pipeline("test")
+    feeder = pipeline.source("feeder", key="k bigint", value="v bigint")
+    decorate = pipeline.producer(
+        feeder, key="k bigint", value=f"id {declared}", name="stage", surrogate="id"
+    )
+    stage = decorate(lambda key, values: [(key, None)])
+    content = Layout.of(stage).content
+    emitted = pa.table(
+        {c.name: pa.array([n + 1], arrow_type(c.data_type)) for n, c in enumerate(content)}
+    )
+    last = 2**31 - 1
+    production = Production(stage, last, Engines(None, Limits()))
+    if fits:
+        made, given_out = stage.kind.stored(production, None, emitted, 1)
+        assert (made.column("id").to_pylist(), given_out) == ([last + 1], last + 1)
+        return
+    with pytest.raises(ProducerError) as raised:
+        stage.kind.stored(production, None, emitted, 1)
+    assert (raised.value.stage, raised.value.column) == ("stage", "id")

@@ -6,13 +6,16 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from pyspark.sql.types import IntegerType
 
 from deltaproduce.engines.choice import is_empty
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.failures import BatchFunction
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
+from deltaproduce.errors import ProducerError
 from deltaproduce.model.declarations import check_function, check_preserved
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.kind import Definition, KeyRows, Model
@@ -24,6 +27,8 @@ from deltaproduce.stages.productions import Production
 from deltaproduce.stages.source_keys import ProducerKind
 from deltaproduce.types.columns import RowSchema
 from deltaproduce.types.row_readers import zone_of
+
+_GREATEST_INT: Final = 2**31 - 1
 
 ProduceFunction: TypeAlias = Callable[..., Iterable[Any]]
 
@@ -144,7 +149,11 @@ class ByKey(FunctionKind):
             return made, production.surrogates
         assert self.surrogate is not None
         engine, layout = engines.of(known, emitted), Layout.of(stage)
-        return engine.give_numbers(known, emitted, layout, self.surrogate, production.surrogates)
+        made, last = engine.give_numbers(
+            known, emitted, layout, self.surrogate, production.surrogates
+        )
+        _check_number(last, stage, self.surrogate)
+        return made, last
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -195,3 +204,19 @@ class OverTables(FunctionKind):
         """See `FunctionKind.calls`."""
         names = by_key.output_struct(stage).names
         return over_tables.calls(stage, self.function, zone, names, streaming=self.streaming)
+
+
+def _check_number(last: int, stage: Stage, surrogate: str) -> None:
+    """Refuse a surrogate number that its column does not hold.
+
+    Raises:
+        ProducerError: with `stage` and `column`.
+    """
+    column = next(column for column in stage.schema.value if column.name == surrogate)
+    if isinstance(column.data_type, IntegerType) and last > _GREATEST_INT:
+        raise ProducerError(
+            f"stage {stage.name!r}: the number {last:,} of a new key is no int, as surrogate "
+            f"{surrogate!r} is declared; declare it bigint",
+            stage=stage.name,
+            column=surrogate,
+        )

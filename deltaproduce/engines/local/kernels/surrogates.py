@@ -24,5 +24,6 @@ def numbered(
     in_key_order = fresh[sorting(order_codes(rows, layout.key))]
     numbers[in_key_order] = last + 1 + np.arange(len(fresh))
     place = new.schema.names.index(surrogate)
-    filled = pa.array(numbers[found]).cast(new.schema.types[place])
+    # A number that does not fit is refused by the stage's kind, whichever engine has given it.
+    filled = pa.array(numbers[found]).cast(new.schema.types[place], safe=False)
     return new.set_column(place, surrogate, filled), last + len(fresh)
