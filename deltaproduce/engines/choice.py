@@ -9,7 +9,6 @@ in worker processes on the driver, or in Spark's.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, ParamSpec, TypeVar
@@ -41,6 +40,7 @@ from deltaproduce.engines.spark.python_workers import (
 from deltaproduce.engines.spark.sessions.remote import is_remote, parallelism
 from deltaproduce.errors import SessionError
 from deltaproduce.model.limits import Limits
+from deltaproduce.model.machine import cores
 from deltaproduce.types.atoms import in_arrow_types
 from deltaproduce.types.columns import Column
 from deltaproduce.types.row_readers import zone_of_machine
@@ -293,7 +293,7 @@ class Engines:
     def _most_workers(self) -> int:
         """The most processes that call a function: the number of the session's cores."""
         if self.session is None:
-            return os.cpu_count() or 1
+            return cores()
         return parallelism(self.session)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from deltaproduce.model.memory import memory_bytes
+from deltaproduce.model.machine import memory_bytes
 
 _MOST_BYTES: Final = 1 << 30
 """Arrow counts the bytes of a text column in 32 bits."""

@@ -10,7 +10,6 @@ partition: a rewritten file is still the same file group.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from pyspark.sql import SparkSession
 from deltaproduce.engines.delta_tables import RefusedError
 from deltaproduce.engines.local.arrays import Marks, Numbers, empty, factorize
 from deltaproduce.errors import CorruptStoreError
+from deltaproduce.model.machine import cores
 from deltaproduce.record_index import table
 from deltaproduce.record_index.decisions.comparing import Outcome, deleting, places, upserting
 from deltaproduce.record_index.decisions.entries import NOWHERE, entries, no_entries, together
@@ -157,7 +157,7 @@ def _compared(
         new = table.NewFile(stay, file.partition, file.path, view.keying.unique)
         return replace(found, add=snapshot.written(new))
 
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
+    with ThreadPoolExecutor(cores()) as threads:
         there = np.unique(groups[groups != NOWHERE]).tolist()
         return tuple(threads.map(compare, there))
 

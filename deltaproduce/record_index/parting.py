@@ -8,7 +8,6 @@ in the order in which they came.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,6 +18,7 @@ import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import sorting, taken
 from deltaproduce.engines.local.large.spilling import Spill
+from deltaproduce.model.machine import cores
 from deltaproduce.record_index import runs as stored
 from deltaproduce.record_index import table
 from deltaproduce.record_index.decisions.buckets import ENTRIES_A_BUCKET
@@ -109,7 +109,7 @@ def _batches(files: Iterable[stored.RunFile]) -> Iterator[list[stored.RunFile]]:
 
 def _each(make: Callable[[_Given], _Made], of: Iterable[_Given]) -> Iterator[_Made]:
     """Yield the result for each item, computed in parallel, in order, and not far ahead."""
-    count = os.cpu_count() or 1
+    count = cores()
     with ThreadPoolExecutor(count) as threads:
         waiting = deque[Future[_Made]]()
         for one in of:

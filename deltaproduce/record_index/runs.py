@@ -11,7 +11,6 @@ in one commit, which directly follows the version that was read.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -32,6 +31,7 @@ from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.handles import opened_at
 from deltaproduce.errors import CorruptStoreError, DefinitionError
+from deltaproduce.model.machine import cores
 from deltaproduce.record_index.decisions.descriptor import Descriptor
 from deltaproduce.record_index.decisions.entries import GROUP
 from deltaproduce.storage.failpoints import effect
@@ -279,7 +279,7 @@ def written(
         (directory,) = data_files.written(place, paths, [len(paths)], 1 << 20, [GROUP_COLUMN], ())
         found.append(replace(directory, partition_values={_RUN: None, _BUCKET: None}))
         try:
-            with ThreadPoolExecutor(os.cpu_count()) as threads:
+            with ThreadPoolExecutor(cores()) as threads:
                 for _ in threads.map(write, parts):
                     pass
         except Exception:

@@ -7,7 +7,6 @@ that is sought, as with Hudi's HFiles. The invariant: both ways find the same en
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import Numbers, isin_rows
 from deltaproduce.errors import CorruptStoreError
+from deltaproduce.model.machine import cores
 from deltaproduce.record_index.decisions.entries import GROUP, entries, groups_in
 from deltaproduce.record_index.runs import GROUP_COLUMN, RunFile, Runs
 from deltaproduce.storage.parquet.row_groups import FileFooter
@@ -88,7 +88,7 @@ def read(
 
 
 def _each(found: Callable[[RunFile], pa.Table], files: Sequence[RunFile]) -> Iterator[pa.Table]:
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
+    with ThreadPoolExecutor(cores()) as threads:
         yield from threads.map(found, files)
 
 

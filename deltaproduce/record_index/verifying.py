@@ -6,7 +6,6 @@ file of its row, and no other key.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
@@ -15,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import distinct, isin_rows
+from deltaproduce.model.machine import cores
 from deltaproduce.record_index.decisions.entries import (
     GROUP,
     NOWHERE,
@@ -44,7 +44,7 @@ def wrong_entries(view: View) -> tuple[WrongEntry, ...]:
         of_index, of_files = entries
         return _wrong(without_tombstones(newest(of_index, keying.names)), of_files, paths)
 
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
+    with ThreadPoolExecutor(cores()) as threads:
         wrong = chain.from_iterable(threads.map(compare, range(indexed.count)))
         return tuple(islice(wrong, _MOST))
 

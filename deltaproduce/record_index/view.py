@@ -8,7 +8,6 @@ or it is refused.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from deltaproduce.engines.local.arrays import (
     taken,
 )
 from deltaproduce.errors import CorruptStoreError, InvalidChangesError
+from deltaproduce.model.machine import cores
 from deltaproduce.record_index import table
 from deltaproduce.record_index.decisions.buckets import HashFunction, buckets_of
 from deltaproduce.record_index.decisions.entries import (
@@ -98,7 +98,7 @@ class Keying:
         found, order = bucketed.drop_columns([BUCKET]), sorting([of])
         by_bucket, there = taken(found, order), np.unique(of)
         ends = np.searchsorted(of[order], there, side="right").tolist()
-        with ThreadPoolExecutor(os.cpu_count()) as threads:
+        with ThreadPoolExecutor(cores()) as threads:
             sliced = (by_bucket.slice(a, b - a) for a, b in pairwise([0, *ends]))
             parts = [*threads.map(lambda part: sorted_by_key(part, self.columns), sliced)]
         if 0 < len(found) <= _MIXED_ENTRIES:

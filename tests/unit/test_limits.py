@@ -1,9 +1,5 @@
 """The limits of a step follow from the available memory."""
 
-import resource
-import sys
-from types import SimpleNamespace
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,47 +8,6 @@ from deltaproduce import Limits
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.large import spilling
 from deltaproduce.engines.local.large.spilling import spilled
-from deltaproduce.model import memory
-
-
-@pytest.fixture
-def containers(tmp_path, monkeypatch):
-    """The files in which Linux says what a container may have."""
-    files = tmp_path / "memory.max", tmp_path / "memory.limit_in_bytes"
-    monkeypatch.setattr(memory, "_CONTROL_GROUPS", files)
-    memory.memory_bytes.cache_clear()
-    yield files
-    memory.memory_bytes.cache_clear()
-
-
-def test_a_container_has_less_than_the_machine(containers):
-    machine = memory.memory_bytes()
-    assert machine >= 1 << 28
-    for file, text, expected in (
-        (containers[0], "max\n", machine),
-        (containers[1], f"{1 << 62}\n", machine),
-        (containers[0], f"{1 << 27}\n", 1 << 27),
-        (containers[1], f"{1 << 26}\n", 1 << 26),
-    ):
-        file.write_text(text)
-        memory.memory_bytes.cache_clear()
-        assert memory.memory_bytes() == expected
-    limits = Limits()
-    assert limits.local_bytes == (1 << 26) // 48
-    assert limits.local_rows == (1 << 26) // 1_500
-
-
-def test_a_process_may_have_a_bound(containers, monkeypatch):
-    bound = 3 << 26
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (bound, resource.RLIM_INFINITY))
-    assert memory.memory_bytes() == bound
-
-
-def test_where_nobody_says_it(containers, monkeypatch):
-    """Nor is there the module that knows the process's bounds, as on Windows."""
-    monkeypatch.setattr(memory, "os", SimpleNamespace(name="nt"))
-    monkeypatch.setitem(sys.modules, "resource", None)
-    assert memory.memory_bytes() == 8 << 30
 
 
 class Session:

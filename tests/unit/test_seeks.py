@@ -25,6 +25,7 @@ from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.limits import Limits
 from deltaproduce.model.partitions import Ranges
+from deltaproduce.storage.parquet import seeks
 from deltaproduce.storage.parquet.file_ranges import FileRanges
 from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.types.atoms import arrow_type
@@ -152,7 +153,7 @@ def test_many_groups_are_read_a_part_at_a_time(tmp_path: Path, groups_read: list
 def test_no_more_is_read_than_tells_that_there_is_too_much(
     tmp_path: Path, groups_read: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    monkeypatch.setattr(seeks, "cores", lambda: 1)
     files = ParquetFiles(*_written(tmp_path, [_numbers(0, 60_000)]))
     found = files.rows_of(_selection([_ID], *range(0, 60_000, 3)), (_ID, _TEXT), 70)
     assert found is not None

@@ -9,7 +9,6 @@ the two apart: order, schema, compression and statistics are those of delta-rs.
 from __future__ import annotations
 
 import json
-import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from deltalake.transaction import AddAction
 from deltaproduce.engines.delta_log import folder_of, logged
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.arrays import factorize
+from deltaproduce.model.machine import cores
 from deltaproduce.types.columns import Column
 
 _NO_VALUES: Final[Mapping[str, str | None]] = MappingProxyType({})
@@ -81,7 +81,7 @@ def written(
         )
 
     firsts = [0, *ends[:-1]]
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
+    with ThreadPoolExecutor(cores()) as threads:
         return list(threads.map(write, range(len(ends)), firsts, ends))
 
 

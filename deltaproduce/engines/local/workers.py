@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Final
 
 from deltaproduce.engines.local.worker import HEADER, PLACE, START
+from deltaproduce.model.machine import cores
 
 _END_SECONDS: Final = 0.5
 _RECEIVED: Final = 1 << 20
@@ -136,7 +137,7 @@ class Workers:
     """A pool of workers.
 
     Args:
-        most: the most workers; by default the number of this process's cores.
+        most: the most workers; by default as many as this process may use cores.
 
     Attributes:
         most: the same.
@@ -144,7 +145,7 @@ class Workers:
     """
 
     def __init__(self, most: int | None = None) -> None:
-        self.most = most or _cores()
+        self.most = most or cores()
         self.unfit = False
         self._freed = threading.Condition()
         self._all: set[Worker] = set()
@@ -255,12 +256,6 @@ class _Modules:
         changed = any(self._specs.get(name, spec) is not spec for name, spec in specs.items())
         self._specs |= specs
         return changed
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _path(*, jars: bool) -> list[str]:

@@ -16,7 +16,6 @@ so), and for more rows than are faster to read here (`Limits.seek_rows`).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby, islice
@@ -37,6 +36,7 @@ from deltaproduce.engines.local.large.spilling import Spill
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.errors import CorruptStoreError, StorageError
+from deltaproduce.model.machine import cores
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.parquet.file_ranges import FileRanges, unknown
 from deltaproduce.storage.parquet.lookups import LookedUp, Strategy, chosen, reaches
@@ -224,7 +224,7 @@ class ParquetFiles:
         found, count, parts = self._spill(), 0, iter(_parts(footers, groups))
         found.add(empty(columns))
         try:
-            with ThreadPoolExecutor(os.cpu_count()) as threads:
+            with ThreadPoolExecutor(cores()) as threads:
                 while some := [*islice(parts, _AT_A_TIME)]:
                     for part, rows in zip(some, threads.map(read, some), strict=True):
                         read_groups = [group.number for group in part]

@@ -12,7 +12,6 @@ share the memory limit of one part.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,9 +25,10 @@ import pyarrow as pa
 from deltaproduce.engines.local.arrays import Numbers, order_codes, single, sorting, taken
 from deltaproduce.engines.local.large.spilling import Spill
 from deltaproduce.model.limits import Limits
+from deltaproduce.model.machine import cores
 from deltaproduce.types.columns import Column
 
-THREADS: Final = os.cpu_count() or 1
+THREADS: Final = cores()
 """The number of parts that are processed in parallel."""
 THREAD_ROWS: Final = 1 << 18
 """Fewer rows are not worth another thread."""

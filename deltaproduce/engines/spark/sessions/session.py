@@ -29,7 +29,7 @@ from deltaproduce.engines.spark.sessions.error_texts import (
     explained,
 )
 from deltaproduce.errors import InvalidArgumentError, SessionError
-from deltaproduce.model import arguments
+from deltaproduce.model import arguments, machine
 
 _PACKAGES_KEY: Final = "spark.jars.packages"
 _JSON_LOGGING_KEY: Final = "spark.log.structuredLogging.enabled"
@@ -70,7 +70,8 @@ def local_session(
 
     Args:
         app_name: the session's name in Spark's logs.
-        cores: the number of threads, and of partitions of a shuffle; by default all cores.
+        cores: the number of threads, and of partitions of a shuffle; by default all cores that
+            this process may use.
         memory: the heap of the one Java process, in Spark's units. It is fixed when this Python
             process starts Java, so a later session of the same process cannot change it.
         config: further Spark settings. They override those made here, except that Delta stays in
@@ -182,7 +183,7 @@ def _started(builder: SparkSession.Builder) -> SparkSession:
 def _builder(
     app_name: str, cores: int | None, memory: str, config: dict[str, str]
 ) -> SparkSession.Builder:
-    threads = cores or os.cpu_count() or 1
+    threads = cores or machine.cores()
     packages = [name for name in config.pop(_PACKAGES_KEY, "").split(",") if name]
     extensions = [name for name in config.pop(_EXTENSIONS_KEY, "").split(",") if name]
     settings = {
