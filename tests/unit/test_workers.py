@@ -1,6 +1,7 @@
 """Workers on the driver's machine: the same rows and failures as in this process; none is left."""
 
 import importlib
+import json
 import os
 import signal
 import subprocess
@@ -21,8 +22,10 @@ from hypothesis import strategies as st
 
 from deltaproduce import Pipeline, Producer, ProducerError
 from deltaproduce.engines.failures import WorkerError, in_worker
+from deltaproduce.engines.local import workers as workers_of_driver
 from deltaproduce.engines.local.arrays import key_ends
 from deltaproduce.engines.local.calls import Call, pickled
+from deltaproduce.engines.local.worker import START
 from deltaproduce.engines.local.workers import Workers, process_workers
 
 MANY_BYTES = 1 << 28
@@ -362,6 +365,33 @@ def test_ctrl_c_ends_the_call_and_its_worker(workers: Workers) -> None:
 
 
 # ---- what functions do beside their work
+
+
+def test_a_worker_ignores_ctrl_c_before_it_imports_anything(tmp_path: Path) -> None:
+    """A terminal sends it to the driver's children, too, and a worker takes a while to start."""
+    place = tmp_path / "deltaproduce" / "engines" / "local"
+    place.mkdir(parents=True)
+    ignored = "signal.getsignal(signal.SIGINT) is signal.SIG_IGN"
+    text = f"import signal\ntold = {ignored}\ndef main(*given): print(told, *given)\n"
+    (place / "worker.py").write_text(text)
+    for package in (place, *place.parents[:2]):
+        (package / "__init__.py").touch()
+    command = [sys.executable, "-c", START, json.dumps([str(tmp_path), *sys.path]), "3", "5"]
+    assert subprocess.run(command, check=True, capture_output=True).stdout == b"True 3 5\n"
+
+
+def test_nobody_waits_for_workers_that_do_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waited while they were about to start is told that none can be started."""
+    monkeypatch.setattr(workers_of_driver, "START", "import time; time.sleep(0.3)")
+    pool, found = Workers(1), list[object]()
+    call = call_of(stage_of(pids), keys(3))
+    threads = [threading.Thread(target=lambda: found.append(call.made(pool))) for _ in range(4)]
+    for thread in threads:
+        thread.daemon = True
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert found == [None] * 4
 
 
 def test_prints_do_no_harm(workers: Workers) -> None:

@@ -307,10 +307,10 @@ class _Sharing:
         """Handle the end of a worker: caused by the function, or before the worker was ready."""
         part = self._lent.pop(worker)
         self._selector.unregister(worker)
-        self._workers.drop(worker)
         if part is None:
-            self._workers.unfit = True
+            self._workers.give_up(worker)
             raise _LeftError
+        self._workers.drop(worker)
         part.failure = died(self._call.stage)
         self._failed = True
 

@@ -16,7 +16,6 @@ import json
 import os
 import pickle  # noqa: TID251 the driver sends the user's functions
 import select
-import signal
 import socket
 import struct
 import sys
@@ -40,6 +39,7 @@ FAILED: Final = b"X"
 UNFIT: Final = b"U"  # the function cannot be unpickled here
 
 START: Final = (
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "  # Ctrl-C is the driver's
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from deltaproduce.engines.local.worker import main; main(*map(int, sys.argv[2:]))"
 )
@@ -51,7 +51,6 @@ _GRACE_SECONDS: Final = 0.2
 
 def main(channel: int, driver: int) -> None:
     """Serve the driver at the other end of a socket, until the driver closes it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
     with socket.socket(fileno=channel) as to_driver:
         threading.Thread(target=_end_with, args=(to_driver, driver), daemon=True).start()
         with suppress(ConnectionError):

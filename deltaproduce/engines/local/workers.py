@@ -187,6 +187,13 @@ class Workers:
             self._end([worker])
             self._freed.notify()
 
+    def give_up(self, worker: Worker) -> None:
+        """End a worker that has been lent and never was ready; start no other."""
+        with self._freed:
+            self.unfit = True
+            self._end([worker])
+            self._freed.notify_all()
+
     def close(self) -> None:
         """End all workers; new ones start if there is more to do."""
         with self._freed:
