@@ -88,10 +88,11 @@ class Compactor:
 
     def wait(self, name: str, what: Compaction) -> None:
         """Wait for the end of a compaction, if one is under way; log its error."""
-        future = self._running.pop((name, what), None)
+        future = self._running.get((name, what))
         if future is not None:
+            error = future.exception()  # Ctrl-C ends the wait, and not the compaction
+            self._running.pop((name, what), None)
             self._ended.add((name, what))
-            error = future.exception()
             if error is not None:
                 _LOG.warning("compaction (%s) of %r failed: %s", what, name, error)
 

@@ -1,6 +1,8 @@
 """A closed store has no threads left, and says that it is closed when one is needed."""
 
-from threading import Event
+import os
+import signal
+from threading import Event, Timer
 from threading import enumerate as threads
 from types import SimpleNamespace
 from typing import Any
@@ -56,6 +58,25 @@ def test_closing_waits_and_ends_the_thread() -> None:
     assert (tables.done, compacting()) == (2, before)
     with pytest.raises(ClosedError):
         compactor.check_open()
+
+
+def test_an_interrupted_wait_forgets_no_compaction() -> None:
+    """It goes on, and whoever has to wait for it next does."""
+    tables: Any = Slow()
+    compactor = Compactor(shop.graph(), tables, None, lambda _: Filing())  # type: ignore[arg-type]
+    figures = StageFigures("seek", delta_versions={"updates": 4}, base=Base({"updates": 1_000}))
+    compactor.start(Version(1, None, "update", None, {"orders": figures}))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            compactor.wait("orders", "feed")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    Timer(0.1, tables.goes_on.set).start()
+    compactor.wait("orders", "feed")
+    assert tables.done == 1
+    compactor.close()
 
 
 def test_of_a_store_that_published_nothing() -> None:
