@@ -111,10 +111,8 @@ class FileRanges(NamedTuple):
         if self.told is None or _PARTITION not in self.told.column_names:
             return [{} for _ in range(self.files)]
         structs = self.told.column(_PARTITION).combine_chunks()
-        return [
-            {field.name: pc.struct_field(structs, [field.name])[file] for field in structs.type}
-            for file in range(self.files)
-        ]
+        fields = {field.name: pc.struct_field(structs, [field.name]) for field in structs.type}
+        return [{name: of_files[n] for name, of_files in fields.items()} for n in range(self.files)]
 
     def _partition_numbers(self, column: Column) -> pa.Array | None:
         found = self._field(_PARTITION, column) if _is_number(column) else None
