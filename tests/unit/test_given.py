@@ -91,6 +91,27 @@ def test_all_forms_are_the_same_rows(form):
     assert taken(FORMS[form]()) == ROWS
 
 
+def test_a_column_may_have_more_bytes_than_one_array_holds():
+    """They stay where they are: of 2.5 GiB nothing is copied."""
+    value = pa.array([b"x" * (1 << 26)])
+    given = pa.table({"id": range(40), "b": pa.chunked_array([value] * 40)})
+    assert given.column("b").nbytes > 1 << 31
+    before = pa.total_allocated_bytes()
+    found = table_of(given, source("b binary"), UTC, is_snapshot=False)
+    assert pa.total_allocated_bytes() - before < 1 << 20
+    assert (found.num_rows, found.column("b").nbytes) == (40, given.column("b").nbytes)
+    with pytest.raises(InvalidChangesError, match="is no bigint"):
+        table_of(given, source("b bigint"), UTC, is_snapshot=False)
+
+
+def test_rows_that_do_not_fit_are_numbered_through_all_chunks():
+    chunks = [[1, 2], [], [3, 1 << 40], [5, -(1 << 40)]]
+    given = pa.table({"id": range(6), "n": pa.chunked_array(chunks, pa.int64())})
+    error = refused(given, "n", value="n int")
+    assert error.keys == (3, 5)
+    assert "in rows 3, 5 (from 0)" in str(error)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_columns_are_found_by_name_whatever_its_case(form):
     assert taken(FORMS[form](), key="ID bigint", value="T string, N bigint") == [

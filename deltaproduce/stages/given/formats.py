@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 
 from deltaproduce.engines.local.large.spilling import LARGE_BYTES, Spill
-from deltaproduce.errors import InvalidChangesError
+from deltaproduce.errors import DeltaProduceError, InvalidChangesError
 from deltaproduce.model.graph import Source
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import (
@@ -136,15 +136,15 @@ def table_of(changes: object, source: Source, clock: tzinfo, *, is_snapshot: boo
     found, by_pandas = _read(changes, source)
     faults = name_faults(found.column_names, source, is_snapshot=is_snapshot)
     arrays = {name.lower(): found.column(place) for place, name in enumerate(found.column_names)}
-    made: dict[str, pa.Array] = {}
+    made: dict[str, pa.ChunkedArray] = {}
     for column in table_columns(source, arrays):
-        array = arrays[column.name.lower()].combine_chunks()
+        values = arrays[column.name.lower()]
         if by_pandas:
-            array = without_pandas(array, column.data_type)
+            values = _undone(values, column.data_type)
         try:
-            made[column.name] = conformed(array, column.data_type, clock=clock)
+            made[column.name] = _conformed(values, column.data_type, clock)
         except Misfit as misfit:
-            places = _misfits(array, column.data_type, clock)
+            places = _misfits(values, column.data_type, clock)
             keys = _keys(arrays, places, source, clock)
             faults.append(Fault(column.name, _said(misfit, places, keys), keys))
     check(faults, source)
@@ -189,7 +189,7 @@ def _read(changes: object, source: Source) -> tuple[pa.Table, bool]:
             refuse(source, f"are {_NOUNS.get(kind, f'a {kind}')}: {_ADVICE.get(kind, _TAKEN)}")
         found.validate(full=True)
         pandas = None if isinstance(changes, _ARROW) else found.schema.pandas_metadata
-    except InvalidChangesError:
+    except DeltaProduceError:
         raise
     except Exception as error:
         raise InvalidChangesError(
@@ -225,6 +225,26 @@ _ADVICE: Final = {
 }
 
 
+def _conformed(values: pa.ChunkedArray, data_type: t.DataType, clock: tzinfo) -> pa.ChunkedArray:
+    """Return a column in its type, chunk by chunk: what has the type is neither copied nor moved.
+
+    So a column may have more text than one array holds, and stays in a file if it is in one.
+
+    Raises:
+        Misfit: it is of another kind, or not all of its values fit.
+    """
+    chunks = values.chunks or [pa.nulls(0, values.type)]
+    found = [conformed(chunk, data_type, clock=clock) for chunk in chunks]
+    return pa.chunked_array(found, found[0].type)
+
+
+def _undone(values: pa.ChunkedArray, data_type: t.DataType) -> pa.ChunkedArray:
+    """Return a column without pandas' substitutes, if that is possible for all of it."""
+    found = [without_pandas(chunk, data_type) for chunk in values.chunks]
+    alike = len({chunk.type for chunk in found}) == 1
+    return pa.chunked_array(found) if alike else values
+
+
 def without_pandas(array: pa.Array, data_type: t.DataType) -> pa.Array:
     """Undo pandas' substitutes: doubles for whole numbers with nulls, midnights for dates.
 
@@ -243,17 +263,17 @@ def without_pandas(array: pa.Array, data_type: t.DataType) -> pa.Array:
     return array
 
 
-def _misfits(array: pa.Array, data_type: t.DataType, clock: tzinfo) -> list[int]:
+def _misfits(values: pa.ChunkedArray, data_type: t.DataType, clock: tzinfo) -> list[int]:
     """Return the first rows that do not fit; none if the type itself does not."""
 
     def fits(start: int, end: int) -> bool:
         try:
-            conformed(array.slice(start, end - start), data_type, clock=clock)
+            _conformed(values.slice(start, end - start), data_type, clock)
         except Misfit:
             return False
         return True
 
-    return misfits(len(array), fits, _SHOWN) if fits(0, 0) else []
+    return misfits(len(values), fits, _SHOWN) if fits(0, 0) else []
 
 
 def _keys(
