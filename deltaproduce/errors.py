@@ -274,10 +274,10 @@ class SyncError(DeltaProduceError):
 
 
 class StorageError(DeltaProduceError):
-    """A table could not be written; nothing of the update is visible.
+    """A table could not be written, or rows kept in a temporary file; nothing of it is visible.
 
     Attributes:
-        table: its name.
+        table: the table's name; None if it is not about one.
     """
 
     def __init__(self, message: str, *, table: str | None = None) -> None:

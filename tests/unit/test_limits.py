@@ -4,10 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from deltaproduce import Limits
+from deltaproduce import Limits, StorageError
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.large import spilling
-from deltaproduce.engines.local.large.spilling import spilled
+from deltaproduce.engines.local.large.spilling import Spill, spilled
 
 
 class Session:
@@ -44,6 +44,27 @@ def test_large_rows_are_kept_in_a_file_without_a_name(tmp_path, monkeypatch):
     assert [*tmp_path.iterdir()] == []
     few = rows.slice(0, 3)
     assert spilled(few) is few
-    monkeypatch.setattr(spilling.tempfile, "tempdir", str(tmp_path / "none"))
-    with pytest.raises(FileNotFoundError):
+    missing = str(tmp_path / "none")
+    monkeypatch.setattr(spilling.tempfile, "tempdir", missing)
+    with pytest.raises(StorageError) as caught:
         spilled(rows)
+    assert f"{missing!r} (No such file or directory)" in str(caught.value)
+
+
+def test_a_full_disk_is_told_with_its_place(monkeypatch):
+    """Whenever it is full: at the first rows, later, or when the last bytes are written."""
+
+    def full(prefix):
+        return open("/dev/full", "wb")
+
+    def kept(parts):
+        spill = Spill(0)
+        for part in parts:
+            spill.add(part)
+        return spill.table()
+
+    monkeypatch.setattr(spilling.tempfile, "TemporaryFile", full)
+    few, many = pa.table({"n": range(3)}), pa.table({"n": range(100_000)})
+    for parts in ([few], [few, few, many], [many]):
+        with pytest.raises(StorageError, match="No space left on device"):
+            kept(parts)

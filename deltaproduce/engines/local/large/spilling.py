@@ -9,11 +9,14 @@ it, or with the process, however that ends.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 from weakref import finalize
 
 import pyarrow as pa
+
+from deltaproduce.errors import StorageError
 
 LARGE_BYTES: Final = 64 << 20
 """The fewest bytes of rows kept for later that go to a file."""
@@ -63,8 +66,9 @@ class Spill:
         if self._writer is None:
             return self._held
         if self._read is None:
-            self._writer.close()
-            self._file.flush()
+            with _reporting():
+                self._writer.close()
+                self._file.flush()
             self._read = [*pa.ipc.open_stream(pa.memory_map(f"/dev/fd/{self._file.fileno()}"))]
             self._file.close()
         return self._read
@@ -82,19 +86,45 @@ class Spill:
         self._count += 1
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
-        if self._writer is not None:
-            self._writer.write_batch(batch)
-            return
         self._held.append(batch)
         bounds = (self._bytes, self._most_bytes), (self._rows, self._most_rows)
-        if any(most is not None and found > most for found, most in bounds):
-            self._file = tempfile.TemporaryFile(prefix="deltaproduce-")  # noqa: SIM115 it stays
-            finalize(self, self._file.close)
-            # A stream, as in a file of batches all would have to share one dictionary.
-            self._writer = pa.ipc.new_stream(self._file, self._schema)
+        if self._writer is None and not any(
+            most is not None and found > most for found, most in bounds
+        ):
+            return
+        with _reporting():
+            if self._writer is None:
+                self._file = tempfile.TemporaryFile(prefix="deltaproduce-")  # noqa: SIM115 it stays
+                finalize(self, _close, self._file)
+                # A stream, as in a file of batches all would have to share one dictionary.
+                self._writer = pa.ipc.new_stream(self._file, self._schema)
             for held in self._held:
                 self._writer.write_batch(held)
-            self._held = []
+        self._held = []
+
+
+@contextmanager
+def _reporting() -> Iterator[None]:
+    """Say where temporary files are if they cannot be written.
+
+    Raises:
+        StorageError: there is no space, no right to write, or no such directory.
+    """
+    try:
+        yield
+    except OSError as error:
+        place = tempfile.tempdir or "a temporary directory"
+        raise StorageError(
+            f"rows that do not fit in memory cannot be kept in {place!r} "
+            f"({error.strerror or error}): nothing of this is visible. Make room there, or let "
+            "TMPDIR name another directory, and run it again"
+        ) from error
+
+
+def _close(file: Any) -> None:  # noqa: ANN401 any file
+    """Close a file that nobody reads any more, even if its last bytes cannot be written."""
+    with suppress(OSError):
+        file.close()
 
 
 def spilled(rows: pa.Table) -> pa.Table:
