@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -168,6 +169,28 @@ def test_what_is_made_side_by_side_comes_in_the_order_of_the_parts() -> None:
         assert len(taken) == min(place + 3, 8)
     with pytest.raises(ZeroDivisionError):
         [*side_by_side(lambda number: 1 // (2 - number), range(9), 2)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("threads", [1, 2])
+def test_parts_fit_even_where_rows_are_large(seed: int, threads: int) -> None:
+    """A fortieth of the rows, of adjacent keys, has nearly all bytes."""
+    limits, chance = Limits(local_rows=1_000, local_bytes=10_000), np.random.default_rng(seed)
+    keys = np.sort(chance.integers(0, 200, 800))
+    is_large = (keys >= 90) & (keys < 95)
+    rows = pa.table({"k": keys, "t": np.where(is_large, "x" * 2_000, "x").tolist()})
+    mixed = rows.take(pa.array(chance.permutation(len(rows))))
+    (key,) = row_schema("k bigint", "t string", stage="made").key
+    for given in (rows, mixed):
+        cut = [*slices(given, limits, threads)]
+        assert max(part.nbytes for part in cut) <= 20_000
+        assert pa.concat_tables(cut).equals(given)
+        ranges = [part for (part,) in by_ranges([given], [key], limits, threads=threads)]
+        assert all(part.nbytes <= 20_000 or len(part["k"].unique()) == 1 for part in ranges)
+        together = pa.concat_tables(ranges)
+        assert together.sort_by("k")["k"].to_pylist() == keys.tolist()
+        seen = [set(part["k"].to_pylist()) for part in ranges if len(part)]
+        assert [max(one) < min(other) for one, other in pairwise(seen)] == [True] * (len(seen) - 1)
 
 
 def test_no_rows_are_one_part() -> None:

@@ -2,9 +2,9 @@
 
 Rows are split into ranges as in a distributed sort: keys sampled from all tables bound the ranges,
 so that each has about equally many rows (DeWitt, Naughton, Schneider: "Parallel sorting on a
-shared-nothing architecture using probabilistic splitting", 1991). If there is more than one part,
-results are in a file (`spilling`). The invariant: all rows of a key are in one range, in their
-order, and ranges come in key order.
+shared-nothing architecture using probabilistic splitting", 1991); a range of large rows is split
+again. If there is more than one part, results are in a file (`spilling`). The invariant: all rows
+of a key are in one range, in their order, and ranges come in key order.
 
 Kernels of Arrow and NumPy release Python's lock, so threads process parts in parallel. The threads
 share the memory limit of one part.
@@ -73,7 +73,22 @@ def slices(rows: pa.Table, limits: Limits, threads: int = 1) -> Iterator[pa.Tabl
     count = _parts(len(rows), rows.nbytes, limits, threads)
     size = -(-len(rows) // count) or 1
     for start in range(0, max(len(rows), 1), size):
-        yield rows.slice(start, size)
+        yield from _halved(rows.slice(start, size), limits)
+
+
+def _halved(rows: pa.Table, limits: Limits) -> Iterator[pa.Table]:
+    """Yield rows in one table, or, if they are large ones, in several."""
+    if len(rows) < 2 or _fit(rows.nbytes, limits):
+        yield rows
+        return
+    middle = len(rows) // 2
+    yield from _halved(rows.slice(0, middle), limits)
+    yield from _halved(rows.slice(middle), limits)
+
+
+def _fit(total_bytes: int, limits: Limits) -> bool:
+    """Return whether a part may have this many bytes; where rows are alike it has half of that."""
+    return total_bytes <= 2 * max(limits.local_bytes, 1)
 
 
 def gathered(made: Iterator[pa.Table], limits: Limits) -> pa.Table:
@@ -131,7 +146,12 @@ def by_ranges(
         _split(table, key, columns, bounds, limits) for table, key in zip(tables, keys, strict=True)
     ]
     for number in range(len(bounds) + 1):
-        yield tuple(part(number) for part in split)
+        found = tuple(part(number) for part in split)
+        has_others = sum(map(len, found)) < rows
+        if has_others and not _fit(sum(table.nbytes for table in found), limits):
+            yield from by_ranges(found, columns, limits, names, threads)
+        else:
+            yield found
 
 
 def _parts(rows: int, total_bytes: int, limits: Limits, threads: int) -> int:
