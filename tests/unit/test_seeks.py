@@ -23,6 +23,7 @@ from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.selections import Selection
+from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.limits import Limits
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.parquet import seeks
@@ -290,6 +291,23 @@ def test_files_that_are_gone_or_damaged_are_for_spark(tmp_path: Path) -> None:
     second.unlink()
     assert known.rows_of(keys, columns, _MOST) is None
     assert unknown.rows_of(keys, columns, _MOST) is None
+
+
+@pytest.mark.parametrize(
+    "text", [{}, {"text": [[1]] * 3}, {"text": [1.5] * 3}], ids=["missing", "lists", "doubles"]
+)
+def test_files_with_other_columns_are_for_spark_or_damaged(
+    tmp_path: Path, text: dict[str, Any]
+) -> None:
+    """If there is no Spark to ask, somebody has put them in the place of the table's."""
+    others = pa.table({"id": pa.array(range(3), pa.int64()), **text})
+    here, names = _written(tmp_path, [others])
+    alone, columns = ParquetFiles(here, names, "t"), (_ID, Column("text", t.LongType()))
+    for files in (ParquetFiles(here, names), alone):
+        assert files.rows_of(_selection([_ID], 1), columns, _MOST) is None
+    assert ParquetFiles(here, names).rows(columns) is None
+    with pytest.raises(CorruptStoreError):
+        alone.rows(columns)
 
 
 def test_files_without_statistics_are_for_spark(tmp_path: Path) -> None:

@@ -52,7 +52,8 @@ _AT_A_TIME: Final = 8
 """How many parts are read in parallel."""
 _FOOTERS_AT_A_TIME: Final = 16
 """How many footers are read in parallel: for remote files nearly all of the time is waiting."""
-_UNREADABLE: Final = (OSError, KeyError, pa.ArrowInvalid)
+_UNREADABLE: Final = (OSError, KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError)
+"""Files are gone or broken, lack a column, or have one of another type."""
 
 
 class ParquetFiles:
@@ -233,7 +234,7 @@ class ParquetFiles:
                         count += len(rows)
                     if most is not None and count > most:
                         break
-        except (OSError, pa.ArrowInvalid) as error:
+        except _UNREADABLE as error:
             self._check_answer(error)
             return None
         return found.table()
@@ -365,7 +366,7 @@ class ParquetFiles:
                     )
                     values = (self._values[number] for number in missing)
                     self._known |= zip(missing, map(FileFooter, said, values), strict=True)
-        except (OSError, pa.ArrowInvalid) as error:
+        except _UNREADABLE as error:
             self._check_answer(error)
             return None
         return Footers({number: self._known[number] for number in numbers})
