@@ -75,6 +75,15 @@ def test_parquet_and_delta_have_types_of_their_own(tmp_path):
         tables.delta(str(tmp_path / "nothing"), SOURCE)
 
 
+def test_timestamps_as_spark_writes_them_are_moments_of_the_whole_calendar(tmp_path):
+    """Spark writes INT96 without a zone, whose nanoseconds no 64 bits hold after 2261."""
+    times = [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)]
+    rows = pa.Table.from_pylist([{**ROW, "at": time} for time in times])
+    path = tmp_path / "sales.parquet"
+    parquet.write_table(rows, path, use_deprecated_int96_timestamps=True)
+    assert [row["at"] for row in read(path, "parquet").to_pylist()] == times
+
+
 @pytest.mark.parametrize(
     ("form", "text"),
     [

@@ -197,8 +197,18 @@ def _times(texts: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _parquet(path: Path, found: Input, types: Mapping[str, pa.DataType]) -> pa.Table:
-    del found, types
-    return parquet.ParquetFile(path).read()
+    """Read a file; its timestamps in INT96, as Spark writes them, are moments in UTC.
+
+    As nanoseconds, those before 1678 or after 2261 would become others.
+    """
+    del found
+    with parquet.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+        rows, leaves = file.read(), map(file.schema.column, range(len(file.schema)))
+        moments = {leaf.path for leaf in leaves if leaf.physical_type == "INT96"}
+    for place, name in enumerate(rows.column_names):
+        if name in moments and pa.types.is_timestamp(types.get(name, pa.null())) and types[name].tz:
+            rows = rows.set_column(place, name, rows.column(place).cast(types[name]))
+    return rows
 
 
 def _unreadable(path: str, form: str, source: Source, error: Exception) -> InvalidChangesError:
