@@ -186,6 +186,58 @@ def test_files_of_a_folder_a_pattern_and_a_file(tmp_path):
             names(path)
 
 
+def test_a_pattern_is_of_the_input_and_not_of_the_project_s_folder(tmp_path):
+    text = '[project]\nname = "x"\npipeline = "x:x"\nstore = "./x"'
+    folder = tmp_path / "of [2026]"
+    (folder / "b").mkdir(parents=True)
+    (folder / "b" / "1.csv").touch()
+    for path in ("b/*.csv", "*/1.csv", str(folder / "b") + "/?.csv"):
+        if path.startswith("/"):
+            path = path.replace("[2026]", "[[]2026[]]")
+        found = Input("sales", "csv", path, "changes")
+        assert [*files_of(parsed(text, folder), found).values()] == [folder / "b" / "1.csv"]
+
+
+def test_an_empty_file_of_json_has_no_rows(tmp_path):
+    """Spark writes one where there are no rows."""
+    (tmp_path / "sales.json").touch()
+    rows = read(tmp_path / "sales.json", "json")
+    assert len(rows) == 0
+    assert set(rows.column_names) == set(ROW)
+    (tmp_path / "more.json").write_text('{"day": "2026-01-03", "shop": ""}')
+    both = [tmp_path / "sales.json", tmp_path / "more.json"]
+    found = tables.changes(both, Input("sales", "json", "", "changes"), SOURCE)
+    assert found.to_pylist() == [NULLS]
+
+
+def test_files_whose_times_do_not_fit_together_are_refused_in_a_line(tmp_path):
+    """A column of nulls fits both; times with a zone do not fit times without."""
+    rows = [{"day": "2026-01-03", "shop": ""}]
+    rows += [{**rows[0], "shop": "b", "at": f"2026-01-02T10:00:00{zone}"} for zone in ("Z", "")]
+    for number, row in enumerate(rows):
+        (tmp_path / str(number)).write_text(json.dumps(row))
+
+    def taken(*names):
+        found = Input("sales", "json", "", "changes")
+        return tables.changes([tmp_path / name for name in names], found, SOURCE)["at"].to_pylist()
+
+    assert taken("0", "1") == [None, datetime(2026, 1, 2, 10, tzinfo=UTC)]
+    assert taken("2") == [datetime(2026, 1, 2, 10)]
+    with pytest.raises(dp.InvalidChangesError, match="source 'sales' do not fit together") as error:
+        taken("1", "2")
+    assert "\n" not in str(error.value)
+
+
+def test_a_column_that_is_there_twice_is_refused_by_its_name(tmp_path):
+    path = tmp_path / "sales.csv"
+    path.write_text(IN_CSV.replace("more", "n").replace(",x", ",4"))
+    with pytest.raises(dp.InvalidChangesError, match="has column n twice"):
+        read(path)
+    path.write_text(IN_CSV.replace(",n,", ",_change_type,").replace("more", "_change_type"))
+    with pytest.raises(dp.InvalidChangesError, match="no column n;"):
+        read(path)
+
+
 def test_a_file_that_changes_while_it_is_read_is_refused(project, call, monkeypatch):
     read_csv = tables.csv.read_csv
     path = project / "data" / "orders" / "2026-01-01.csv"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from deltaproduce.cli.inputs.files import files_of
 from deltaproduce.cli.inputs.given import check_sources
-from deltaproduce.cli.inputs.tables import column_names, lack
+from deltaproduce.cli.inputs.tables import column_names, fault_in, has_no_lines
 from deltaproduce.errors import DeltaProduceError
 from deltaproduce.model.graph import Source
 from deltaproduce.pipeline import Pipeline
@@ -42,8 +42,10 @@ def _of_input(file: ProjectFile, one: Input, source: Source) -> Iterator[str]:
     try:
         files = files_of(file, one)
         for name, path in files.items():
+            if has_no_lines(path, one):
+                continue
             there = column_names(path, one)
-            fault = lack(there, source, deletes=CHANGE_TYPE in there)
+            fault = fault_in(there, source, deletes=CHANGE_TYPE in there)
             if fault is not None:
                 yield f"{name} {fault}"
     except DeltaProduceError as error:

@@ -22,8 +22,12 @@ def files_of(file: ProjectFile, found: Input) -> dict[str, Path]:
     """
     place = Path(file.place(found.path))
     if has_magic(found.path):
-        root = Path(*place.parts[: next(n for n, p in enumerate(place.parts) if has_magic(p))])
-        paths = [Path(path) for path in glob(str(place), recursive=True)]
+        parts = Path(found.path).parts
+        plain = next(n for n, part in enumerate(parts) if has_magic(part))
+        root = Path(file.folder, *parts[:plain])  # it may have such characters itself
+        paths = [
+            root / path for path in glob(str(Path(*parts[plain:])), root_dir=root, recursive=True)
+        ]
     elif place.is_dir():
         root, paths = place, [*place.rglob("*")]
     elif place.is_file():

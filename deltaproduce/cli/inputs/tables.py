@@ -8,8 +8,8 @@ each file had been a version.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -35,9 +35,11 @@ def snapshot(paths: Iterable[Path], found: Input, source: Source) -> pa.Table:
 
     Raises:
         InvalidChangesError: a file does not have the stated format, or lacks columns; with the
-            path.
+            path. Or a column of one file does not fit that of another.
     """
-    return _together([_read(path, found, source) for path in paths])
+    tables = [_read(path, found, source) for path in paths]
+    with _fitting(source):
+        return _together(tables)
 
 
 def changes(paths: Iterable[Path], found: Input, source: Source) -> pa.Table:
@@ -47,7 +49,8 @@ def changes(paths: Iterable[Path], found: Input, source: Source) -> pa.Table:
         InvalidChangesError: as for `snapshot`. A file of deletes needs key columns only.
     """
     tables = _alike([_read(path, found, source) for path in paths])
-    return newest_of_keys(tables, source.schema.key.names)
+    with _fitting(source):
+        return newest_of_keys(tables, source.schema.key.names)
 
 
 def newest_of_keys(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
@@ -60,6 +63,11 @@ def newest_of_keys(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
     last = np.zeros(len(rows), np.int64)
     np.maximum.at(last, numbers, table)
     return rows.filter(pa.array(last[numbers] == table))
+
+
+def has_no_lines(path: Path, found: Input) -> bool:
+    """Return whether a file of JSON is empty, as Spark writes no rows: it has no column names."""
+    return found.format == "json" and not path.stat().st_size
 
 
 def column_names(path: Path, found: Input) -> tuple[str, ...]:
@@ -78,8 +86,8 @@ def column_names(path: Path, found: Input) -> tuple[str, ...]:
     return tuple(json.open_json(path).schema.names)
 
 
-def lack(names: Collection[str], source: Source, *, deletes: bool) -> str | None:
-    """Return what is wrong with rows that lack columns of their source; None if nothing is.
+def fault_in(names: Sequence[str], source: Source, *, deletes: bool) -> str | None:
+    """Return what is wrong with the columns of rows for a source; None if nothing is.
 
     Args:
         names: the columns that the rows have.
@@ -87,8 +95,10 @@ def lack(names: Collection[str], source: Source, *, deletes: bool) -> str | None
     """
     schema = source.schema
     needed = schema.key.names if deletes else schema.key.names + schema.value.names
-    missing = [name for name in needed if name not in names]
-    return f"has no column {', '.join(missing)}; it has {', '.join(names)}" if missing else None
+    if missing := [name for name in needed if name not in names]:
+        return f"has no column {', '.join(missing)}; it has {', '.join(names)}"
+    twice = [name for name in _types(source) if names.count(name) > 1]
+    return f"has column {', '.join(twice)} twice; leave one out" if twice else None
 
 
 def delta(path: str, source: Source) -> pa.Table:
@@ -121,6 +131,20 @@ def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
     return found
 
 
+@contextmanager
+def _fitting(source: Source) -> Iterator[None]:
+    """Turn an error of files with different types into one that names the source.
+
+    Raises:
+        InvalidChangesError: their columns do not fit together.
+    """
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        message = f"files of source {source.name!r} do not fit together: {_in_a_line(error)}"
+        raise InvalidChangesError(message, source=source.name) from error
+
+
 def _together(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables, promote_options="permissive")
 
@@ -141,9 +165,9 @@ def _types(source: Source) -> dict[str, pa.DataType]:
 def _declared(rows: pa.Table, path: str, source: Source) -> pa.Table:
     """Return the columns that the source declares, plus change type and order."""
     names = rows.column_names
-    types = rows.column(CHANGE_TYPE).unique().to_pylist() if CHANGE_TYPE in names else ["upsert"]
-    deletes = {*types} <= {*DELETES}
-    fault = lack(names, source, deletes=deletes)
+    told = names.count(CHANGE_TYPE) == 1
+    types = rows.column(CHANGE_TYPE).unique().to_pylist() if told else ["upsert"]
+    fault = fault_in(names, source, deletes={*types} <= {*DELETES})
     if fault is not None:
         message = f"{path!r} of source {source.name!r} {fault}"
         raise InvalidChangesError(message, source=source.name)
@@ -166,8 +190,9 @@ def _csv(path: Path, found: Input, types: Mapping[str, pa.DataType]) -> pa.Table
 
 
 def _json(path: Path, found: Input, types: Mapping[str, pa.DataType]) -> pa.Table:
-    del found
     declared = {name: kind for name, kind in _as_text(types).items() if name not in _BESIDE}
+    if has_no_lines(path, found):
+        return pa.schema({name: types[name] for name in declared}).empty_table()
     options = json.ParseOptions(explicit_schema=pa.schema(declared), newlines_in_values=True)
     return _with_times(json.read_json(path, parse_options=options), types)
 
@@ -185,7 +210,8 @@ def _with_times(rows: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
         kind = types.get(name)
         if kind is not None and pa.types.is_temporal(kind):
             texts = rows.column(place)
-            times = texts.cast(kind) if pa.types.is_date(kind) else _times(texts)
+            told = pa.types.is_timestamp(kind) and texts.null_count < len(texts)
+            times = _times(texts) if told else texts.cast(kind)
             rows = rows.set_column(place, name, times)
     return rows
 
@@ -212,10 +238,14 @@ def _parquet(path: Path, found: Input, types: Mapping[str, pa.DataType]) -> pa.T
 
 
 def _unreadable(path: str, form: str, source: Source, error: Exception) -> InvalidChangesError:
-    said = re.sub(r"\s+", " ", str(error))
+    said = _in_a_line(error)
     return InvalidChangesError(
         f"{path!r} of source {source.name!r} cannot be read as {form}: {said}", source=source.name
     )
+
+
+def _in_a_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 _READERS: Final = {"csv": _csv, "json": _json, "parquet": _parquet}
