@@ -1,5 +1,6 @@
 """Projects with partitioned stages: run a day, show a task, make a task again."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,10 +63,54 @@ def test_a_day_is_run_shown_and_made_again(
     call("run", "--dry-run", code=2)
     made = asked("backfill", "days", "day=2022-03-31")
     assert made["tasks"] == ["days/day=2022-03-31"]
+    both = ("day=2022-03-31", "day=2022-03-30")
+    assert len(asked("backfill", "days", *both, "--dry-run")["tasks"]) == 2
     call("backfill", "days", "nope=1", code=2)
     call("backfill", "days", "day", code=2)
     call("show", "days", "day=1999-01-01", code=2)
     assert asked("run", "--as-of", "2022-03-31", "--exit-code", code=3)["made"] is False
+
+
+def test_a_check_lists_what_is_wrong_in_each_file(
+    shop: Path, call: Callable[..., Any], asked: Callable[..., Any]
+) -> None:
+    """There is no pipeline then, and other verbs say the first problem."""
+    for name in ("one", "other"):
+        text = f"STAGE {name} (key (n), partition (day = d), {SCOPES});\nSELECT n, x FROM days"
+        (shop / "stages" / f"{name}.sql").write_text(text)
+    found = asked("check", code=1)
+    assert found["stages"] == []
+    assert [(one["file"], one["line"], one["severity"]) for one in found["problems"]] == [
+        (f"stages/{name}.sql", 2, "error") for name in ("one", "other")
+    ]
+    assert "stages/other.sql:2: " in call("check", code=1).stdout
+    assert "stages/one.sql:2: " in call("plan", code=2).stderr
+
+
+def test_a_run_tells_openlineage_of_all_its_versions(
+    shop: Path, call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows that come in are one, and the tasks of the day another."""
+    told = shop / "events"
+    transport = {"type": "file", "log_file_path": str(told), "append": True}
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT", json.dumps(transport))
+    call("run", "--as-of", "2022-03-31", "--openlineage")
+    jobs = [json.loads(line)["job"]["name"] for line in told.read_text().splitlines()]
+    assert jobs == ["shop", "shop.sales", "shop", "shop.days"]
+
+
+def test_the_task_of_a_time_is_shown_without_its_zone(
+    shop: Path, asked: Callable[..., Any]
+) -> None:
+    """Times of tasks are in UTC, on every machine."""
+    (shop / "stages" / "hours.sql").write_text(
+        "STAGE hours (key (n), partition (t), scopes FOR t IN timeseries('1 hour', 1));\n"
+        "SELECT n, sold FROM sales WHERE sales.day = date_format(t, 'yyyy-MM-dd')"
+    )
+    day = ("--as-of", "2022-03-31T10:00:00")
+    for time in ("2022-03-31T10:00:00", "2022-03-31T10:00:00Z", "2022-03-31T12:00:00+02:00"):
+        found = asked("show", "hours", f"t={time}", *day)
+        assert found["task"] == "hours/t=2022-03-31T10:00:00Z"
 
 
 def test_a_variable_has_another_value_for_one_call(shop: Path, call: Callable[..., Any]) -> None:

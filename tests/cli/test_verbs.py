@@ -97,6 +97,23 @@ def test_rows_by_key_and_by_columns(project, call, asked):
     assert asked("show", "orders", "--limit", "0")["truncated"] is False
 
 
+def test_a_column_has_one_value_in_a_key(project, call):
+    call("run")
+    wrong = (("customer_id=1", "customer_id=2"), ("1", "customer_id=1"), ("1", "2"))
+    for keys in wrong:
+        call("show", "customer_report", *keys, code=2)
+
+
+def test_an_answer_that_cannot_be_printed_is_an_error_in_a_line(project, call, monkeypatch):
+    def refused(*_: object, **__: object) -> str:
+        raise UnicodeEncodeError("ascii", "ü", 0, 1, "ordinal not in range(128)")
+
+    monkeypatch.setattr("deltaproduce.cli.answers.console.json.dumps", refused)
+    said = call("graph", "--json", code=1).stderr
+    assert said.startswith("error: UnicodeEncodeError")
+    assert said.count("\n") == 1
+
+
 def test_selections_of_verbs(project, call, asked):
     call("run")
     assert [one["stage"] for one in asked("graph", "--select", "2+customer_report")] == [

@@ -7,6 +7,7 @@ more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -113,7 +114,18 @@ def _taken(
 
 
 def _of(value: object, column: pa.ChunkedArray) -> pa.Scalar:
+    """Return a value in a column's type; a time without a zone is the machine's, as in inputs."""
+    if isinstance(value, datetime) and value.tzinfo is None and column.type.tz is not None:
+        value = value.astimezone()
     return pa.scalar(value).cast(column.type)
+
+
+def _in_utc(value: object) -> object:
+    """Return a time without a zone as one in UTC, as all times of tasks are."""
+    match value:
+        case datetime(tzinfo=None):
+            return value.replace(tzinfo=UTC)
+    return value
 
 
 def of_task(tasks: Iterable[Task], stage: str, partition: Mapping[str, Any]) -> Answer:
@@ -122,8 +134,9 @@ def of_task(tasks: Iterable[Task], stage: str, partition: Mapping[str, Any]) -> 
     Raises:
         NotFoundError: no task computes it.
     """
+    wanted = {name: _in_utc(value) for name, value in partition.items()}
     for task in tasks:
-        if task.stage == stage and task.partition == partition:
+        if task.stage == stage and {n: _in_utc(v) for n, v in task.partition.items()} == wanted:
             data = {
                 "task": str(task),
                 "state": task.state,

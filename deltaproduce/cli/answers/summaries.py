@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from deltaproduce.operations.vacuum import Vacuumed
     from deltaproduce.operations.verifying.findings import Finding
     from deltaproduce.postgres.sync import Synced
+    from deltaproduce.projects.checks import Problem
     from deltaproduce.reading.remains import Forgotten
     from deltaproduce.shown.tasks import Run, Task
     from deltaproduce.storage.versions import Version
@@ -116,6 +117,14 @@ def planned(
     parts += (table for step in chosen for table in step.diffs(head.number))
     parts.append(f"nothing was written; the newest is {version_line(head)}")
     return Answer(data, tuple(parts))
+
+
+def checked(stages: Sequence[str], found: Sequence[Problem]) -> Answer:
+    """Return the problems of a project: exit code 1 if one of them is an error."""
+    data = {"stages": list(stages), "problems": [one.as_dict() for one in found]}
+    rows = tuple((one.stage, one.message) for one in found)
+    code = FAILED if any(one.severity == "error" for one in found) else DONE
+    return Answer(data, (Table("", ("stage", "problem"), rows),), code)
 
 
 def findings(found: Sequence[Finding], stages: Collection[str]) -> Answer:

@@ -8,7 +8,7 @@ hold it.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any, Final
 
@@ -30,7 +30,7 @@ def key_of(text: str, columns: Columns) -> Any:  # noqa: ANN401 as functions get
     Raises:
         InvalidArgumentError: the text is not a key of these columns.
     """
-    (values,) = csv.reader([text]) if len(columns) > 1 else ([text],)
+    values = _csv(text) if len(columns) > 1 else [text]
     if len(values) != len(columns):
         raise InvalidArgumentError(
             f"key {shown(text)} has {len(values)} values, and the key has {len(columns)} columns: "
@@ -39,6 +39,19 @@ def key_of(text: str, columns: Columns) -> Any:  # noqa: ANN401 as functions get
         )
     key = tuple(value_of(value, column) for value, column in zip(values, columns, strict=True))
     return key if len(key) > 1 else key[0]
+
+
+def _csv(text: str) -> list[str]:
+    """Return the values in a line of CSV.
+
+    Raises:
+        InvalidArgumentError: it is not one line.
+    """
+    try:
+        return next(csv.reader([text]))
+    except csv.Error as error:
+        message = f"key {shown(text)} is no line of CSV: {error}"
+        raise InvalidArgumentError(message, argument="key") from error
 
 
 def value_of(text: str, column: Column) -> Any:  # noqa: ANN401 of the column's type
@@ -64,7 +77,7 @@ def filters_of(texts: Iterable[str], columns: Columns) -> dict[str, Any]:
     """Return column -> value: from a key, and from ``column=value`` for key columns.
 
     Raises:
-        InvalidArgumentError: a text is neither, or there are two keys.
+        InvalidArgumentError: a text is neither, or there are two keys, or two values of a column.
     """
     found: dict[str, Any] = {}
     known = {column.name: column for column in columns}
@@ -72,6 +85,7 @@ def filters_of(texts: Iterable[str], columns: Columns) -> dict[str, Any]:
     for text in texts:
         name, equals, value = text.partition("=")
         if equals and name in known:
+            _check_once(name, found)
             found[name] = value_of(value, known[name])
         else:
             keys.append(text)
@@ -83,24 +97,31 @@ def filters_of(texts: Iterable[str], columns: Columns) -> dict[str, Any]:
         )
     for text in keys:
         key = key_of(text, columns)
-        found |= dict(zip(known, key if len(columns) > 1 else [key], strict=True))
+        for name, part in zip(known, key if len(columns) > 1 else [key], strict=True):
+            _check_once(name, found)
+            found[name] = part
     return found
 
 
-def partition_of(texts: Iterable[str]) -> dict[str, str]:
-    """Return column -> value, from ``column=value``.
+def _check_once(name: str, found: Collection[str]) -> None:
+    if name in found:
+        raise InvalidArgumentError(f"column {name!r} has two values; give one", argument="key")
+
+
+def partitions_of(texts: Iterable[str]) -> dict[str, list[str]]:
+    """Return column -> values, from ``column=value``; a column may have several.
 
     Raises:
         InvalidArgumentError: a text does not have this form.
     """
-    found: dict[str, str] = {}
+    found = dict[str, list[str]]()
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise InvalidArgumentError(
                 f"{shown(text)} is no partition; write column=value", argument="where"
             )
-        found[name] = value
+        found.setdefault(name, []).append(value)
     return found
 
 

@@ -70,9 +70,13 @@ def command(verb: Verb) -> Callable[..., None]:
     def carried_out(**given: Any) -> None:  # noqa: ANN401 as the verb says
         call = Invocation(given.pop("project_dir"), tuple(given.pop("variables") or ()))
         as_json, debug = given.pop("as_json"), given.pop("debug")
-        answer = _answer(lambda: verb(call, **given), debug=debug)
-        print_answer(answer, as_json=as_json)
-        raise typer.Exit(answer.code)
+
+        def printed() -> Answer:
+            answer = verb(call, **given)
+            print_answer(answer, as_json=as_json)
+            return answer
+
+        raise typer.Exit(_answer(printed, debug=debug).code)
 
     own = list(inspect.signature(verb, eval_str=True).parameters.values())[1:]
     common = [
@@ -87,15 +91,15 @@ def command(verb: Verb) -> Callable[..., None]:
 
 
 def _answer(asked: Callable[[], Answer], *, debug: bool) -> Answer:
-    """Return the answer of a verb.
+    """Return the answer of a verb, once it is printed.
 
     Raises:
-        typer.Exit: the verb failed; the error is printed.
+        typer.Exit: the verb failed, or its answer cannot be printed; the error is printed.
     """
     try:
         with packages_named():
             return asked()
-    except (typer.Exit, typer.TyperException):  # typer handles these itself
+    except (typer.Exit, typer.TyperException, BrokenPipeError):  # typer handles these itself
         raise
     except KeyboardInterrupt as error:
         message = "interrupted: the store is as its last version has it; run the same again"

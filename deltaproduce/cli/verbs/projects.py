@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from deltaproduce.cli.answers import summaries
-from deltaproduce.cli.answers.answer import DONE, FAILED, Answer
+from deltaproduce.cli.answers.answer import FAILED, Answer
 from deltaproduce.cli.commands.invocation import Invocation
 from deltaproduce.cli.commands.options import AsOf, Folder, Select, Stage
 from deltaproduce.shown.table import Table
@@ -27,23 +27,26 @@ def check(call: Invocation, select: Select = None) -> Answer:
     """Check project file, definitions and input files. Reads few rows, and writes nothing."""
     from deltaproduce.cli.examination.checks import problems
     from deltaproduce.cli.selection import feeders_of, selected
+    from deltaproduce.errors import DefinitionError
     from deltaproduce.projects.project import Project
 
-    file, pipeline = call.file(), call.pipeline()
+    project, file = Project(call.folder, vars=call.given()), call.file()
+    try:
+        pipeline = call.pipeline()
+    except DefinitionError:
+        return summaries.checked([], project.check())  # there is no pipeline to select from
     stages = selected(select or (), feeders_of(pipeline.graph()))
     with call.store() as store:
-        broken = Project(call.folder, vars=call.given()).check(store)
+        broken = project.check(store)
         found = [
             one
             for one in [*problems(file, pipeline, store), *broken]
             if not {one.stage, *one.users}.isdisjoint((*stages, ""))
         ]
-    data = {"stages": list(stages), "problems": [one.as_dict() for one in found]}
     if not found:
-        return Answer(data, (f"all is well: {len(stages)} stages, {len(file.inputs)} inputs",))
-    rows = tuple((one.stage, one.message) for one in found)
-    code = FAILED if any(one.severity == "error" for one in found) else DONE
-    return Answer(data, (Table("", ("stage", "problem"), rows),), code)
+        well = f"all is well: {len(stages)} stages, {len(file.inputs)} inputs"
+        return Answer({"stages": list(stages), "problems": []}, (well,))
+    return summaries.checked(stages, found)
 
 
 def graph(

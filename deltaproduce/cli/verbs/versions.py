@@ -68,8 +68,9 @@ def run(
         if as_of is not None and any(stage.kind.scheduled for stage in pipeline.stages):
             store.run(as_of=as_of)
             version = store.head
-        if openlineage and version.number != before.number:
-            store.emit_openlineage(version.number)
+        if openlineage:  # tasks, and windows that catch up, make several versions
+            for number in range(before.number + 1, version.number + 1):
+                store.emit_openlineage(number)
     return summaries.version_made(before, version, exit_code=exit_code)
 
 
@@ -108,7 +109,10 @@ def backfill(
     stage: Stage,
     where: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PARTITION]…", help="column=value for its partition columns."),
+        typer.Argument(
+            metavar="[PARTITION]…",
+            help="column=value for its partition columns; several values of one are all made.",
+        ),
     ] = None,
     downstream: Annotated[
         list[str] | None,
@@ -119,13 +123,13 @@ def backfill(
     dry_run: DryRun = False,
 ) -> Answer:
     """Run tasks of a stage again, and those that depend on them."""
-    from deltaproduce.cli.answers.values import partition_of
+    from deltaproduce.cli.answers.values import partitions_of
 
     names = downstream or ["all"]
     with call.store() as store:
         before = store.head
         wanted = names[0] if names in (["all"], ["none"]) else names
-        found = store.backfill(stage, partition_of(where or ()), wanted, dry_run=dry_run)
+        found = store.backfill(stage, partitions_of(where or ()), wanted, dry_run=dry_run)
         version = store.head
     told = Table("", ("task",), tuple((name,) for name in found.tasks))
     data = {"tasks": list(found.tasks), "sizes": [asdict(one) for one in found.sizes]}
