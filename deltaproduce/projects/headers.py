@@ -26,6 +26,10 @@ _CLAUSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     }
 )
 _IN_PARENTHESES: Final = frozenset({"key", "partition", "columns"})
+_OF_TYPES: Final[Mapping[TokenType, int]] = MappingProxyType(
+    {**DEPTHS, TokenType.LT: 1, TokenType.GT: -1}
+)
+"""The depths of tokens in a list of columns: ``struct<a: int, b: int>`` is one type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +74,38 @@ class Statement:
         """Return the columns of an EXTERNAL, by name, as DDL.
 
         Raises:
-            DefinitionError: there are no columns; with `line`.
+            DefinitionError: there are no columns, or one is there twice; with `line`.
         """
-        clause = self.clauses.get("columns")
-        if clause is None:
-            _refuse(f"EXTERNAL {self.name} has no columns (name type, …); add them", self.line)
         found = dict[str, str]()
-        for part in _parts(_tokens(clause.text), clause.text):
-            found[part.tokens[0].text] = part.text
+        for part in self._listed("columns"):
+            name = part.tokens[0].text
+            if name.lower() in map(str.lower, found):
+                _refuse(
+                    f"column {name!r} is there twice; name it once", self.clauses["columns"].line
+                )
+            found[name] = part.text
         return found
+
+    def key(self) -> list[tuple[str, str]]:
+        """Return the names in the key of an EXTERNAL, each with what follows it, such as ``desc``.
+
+        Raises:
+            DefinitionError: there is no key; with `line`.
+        """
+        return [
+            (part.tokens[0].text, " ".join(token.text for token in part.tokens[1:]))
+            for part in self._listed("key")
+        ]
+
+    def _listed(self, clause: str) -> list[_Part]:
+        """Return the parts of a clause between its commas."""
+        found = self.clauses.get(clause)
+        if found is None:
+            _refuse(f"EXTERNAL {self.name} has no {clause} (…); add it", self.line)
+        try:
+            return [*_parts(_tokens(found.text), found.text, _OF_TYPES)]
+        except DefinitionError as error:
+            _refuse(str(error), found.line + (error.line or 1) - 1)
 
 
 def words(text: str) -> frozenset[str]:
@@ -186,10 +213,12 @@ def _clause(word: str, part: _Part, text: str) -> Clause:
     return Clause(text[inner[0].start : inner[-1].end + 1], inner[0].line)
 
 
-def _parts(tokens: Sequence[Token], text: str) -> Iterator[_Part]:
+def _parts(
+    tokens: Sequence[Token], text: str, depths: Mapping[TokenType, int] = DEPTHS
+) -> Iterator[_Part]:
     depth, part = 0, list[Token]()
     for token in tokens:
-        depth += DEPTHS.get(token.token_type, 0)
+        depth += depths.get(token.token_type, 0)
         if depth == 0 and token.token_type is TokenType.COMMA:
             if not part:
                 _refuse("there is nothing before a comma", token.line)

@@ -1,8 +1,8 @@
 """The pipeline of a project: an object in a module, or the definitions in a folder's modules.
 
 The project's folder comes first on Python's module path, here and in the processes that run
-functions. The invariant: an error in a user's module names file and line, and each project reads
-the modules of its folder again.
+functions. The invariant: an error in a user's module names file and line, and each project has the
+modules of its own folder; those in a folder of stages are read again each time.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import linecache
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
@@ -83,8 +84,20 @@ def _forget(package: str) -> None:
         del sys.modules[name]
 
 
+def _forget_another_s(file: ProjectFile, module: str) -> None:
+    """Make Python load the project's own module where one of that name is loaded from elsewhere."""
+    package, folder = module.partition(".")[0], file.folder.resolve()
+    loaded = sys.modules.get(package)
+    if loaded is None or PathFinder.find_spec(package, [str(file.folder)]) is None:
+        return
+    places = [getattr(loaded, "__file__", None), *getattr(loaded, "__path__", ())]
+    if not any(Path(place).resolve().is_relative_to(folder) for place in places if place):
+        _forget(package)
+
+
 def _object(file: ProjectFile) -> Pipeline:
     name, _, attribute = file.pipeline.partition(":")
+    _forget_another_s(file, name)
     module = _module(file, name)
     found = getattr(module, attribute, None)
     if not isinstance(found, Pipeline):

@@ -164,16 +164,13 @@ class SqlFile:
 
     def _external(self, pipeline: Pipeline) -> None:
         said, columns = self.statement, self.statement.columns()
-        key = said.clauses.get("key")
-        if key is None:
-            raise DefinitionError(f"EXTERNAL {said.name} has no key (…); add it", line=said.line)
-        keys = list[str]()
-        for text in key.text.split(","):
-            name, *direction = text.split()
-            if name not in columns:
-                known = ", ".join(columns)
-                raise DefinitionError(f"key column {name!r} is none of {known}", line=key.line)
-            keys.append(" ".join([columns.pop(name), *direction]))
+        spelled, keys = {name.lower(): name for name in columns}, list[str]()
+        for name, direction in said.key():
+            own = spelled.pop(name.lower(), None)
+            if own is None:
+                message = f"key column {name!r} is none of {', '.join(columns)}"
+                raise DefinitionError(message, column=name, line=said.clauses["key"].line)
+            keys.append(f"{columns.pop(own)} {direction}".rstrip())
         ddl = ", ".join(keys), ", ".join(columns.values())
         if "scopes" in said.clauses:
             self._check_scopes()

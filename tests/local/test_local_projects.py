@@ -125,6 +125,8 @@ def test_modules_define_more_of_it(folder: Path) -> None:
         ("a_days", lambda text: text.replace("STAGE", "VIEW"), 1),
         ("b_sales", lambda text: text.replace("key (day, store, n)", "key (nope)"), 4),
         ("b_sales", lambda text: text.replace("partition (day", "partition (nope"), 4),
+        ("b_sales", lambda text: text.replace("store, n)", "store, n,)"), 4),
+        ("b_sales", lambda text: text.replace("sold bigint,", "sold bigint, Sold int,"), 3),
         ("b_sales", lambda text: f"{text}SELECT 1", 6),
         ("b_sales", lambda text: text.replace("partition (day", "table lake, partition (day"), 4),
         ("a_days", lambda text: text.replace("SELECT n,", "SELECT n,\n rand() AS x,"), 8),
@@ -173,6 +175,21 @@ def test_what_is_wrong_in_a_module_is_told_by_file_and_line(
     assert Project(folder).check() == []
 
 
+def test_columns_of_others_are_named_as_in_sql(folder: Path) -> None:
+    text = (
+        "EXTERNAL sales (\n  columns (`order-id` bigint, day string,\n"
+        "    kind struct<day: string, part: array<int>>, -- it has commas\n    price double),\n"
+        "  key (DAY desc, -- newest first\n    `order-id`)\n);\n"
+    )
+    write(folder, {"stages/d.sql": text.replace("sales", "d")})
+    (found,) = (stage for stage in Project(folder).pipeline.stages if stage.name == "d")
+    assert [(c.name, c.descending) for c in found.schema.key] == [
+        ("day", True),
+        ("order-id", False),
+    ]
+    assert found.schema.value.names == ("kind", "price")
+
+
 def test_projects_of_one_process_have_modules_of_the_same_name(tmp_path: Path) -> None:
     for name in ("one", "two", "one"):
         folder = tmp_path / name
@@ -180,6 +197,20 @@ def test_projects_of_one_process_have_modules_of_the_same_name(tmp_path: Path) -
         text = f"def define(pipeline):\n    pipeline.source({name!r}, key='n int', value='v int')\n"
         write(folder, {**FILES, "stages/more.py": text})
         assert name in [stage.name for stage in Project(folder).pipeline.stages]
+
+
+def test_projects_of_one_process_name_modules_of_the_same_name(tmp_path: Path) -> None:
+    file = '[project]\nname = "x"\nlocation = "./lake"\npipeline = "flows.of_us:flow"\n'
+    found = list[dp.Pipeline]()
+    for name in ("one", "two", "one"):
+        folder = tmp_path / name
+        (folder / "flows").mkdir(parents=True, exist_ok=True)
+        text = f"import deltaproduce\n\nflow = deltaproduce.Pipeline({name!r})\n"
+        (folder / "flows" / "of_us.py").write_text(text)
+        (folder / "deltaproduce.toml").write_text(file)
+        found += [Project(folder).pipeline, Project(folder).pipeline]
+    assert [flow.name for flow in found] == ["one", "one", "two", "two", "one", "one"]
+    assert found[0] is found[1]  # modules of one's own are loaded once
 
 
 VARS = {
