@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import PathFinder
+from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 
@@ -86,13 +87,14 @@ def _forget(package: str) -> None:
 
 def _forget_another_s(file: ProjectFile, module: str) -> None:
     """Make Python load the project's own module where one of that name is loaded from elsewhere."""
-    package, folder = module.partition(".")[0], file.folder.resolve()
-    loaded = sys.modules.get(package)
-    if loaded is None or PathFinder.find_spec(package, [str(file.folder)]) is None:
+    package, *parts = module.split(".")
+    if PathFinder.find_spec(package, [str(file.folder)]) is None:
         return
-    places = [getattr(loaded, "__file__", None), *getattr(loaded, "__path__", ())]
-    if not any(Path(place).resolve().is_relative_to(folder) for place in places if place):
-        _forget(package)
+    for name in accumulate([package, *parts], "{}.{}".format):
+        place = getattr(sys.modules.get(name), "__file__", None)
+        if place and not Path(place).resolve().is_relative_to(file.folder.resolve()):
+            _forget(package)
+            return
 
 
 def _object(file: ProjectFile) -> Pipeline:
