@@ -36,6 +36,7 @@ from deltaproduce.record_index.verifying import wrong_entries
 from deltaproduce.record_index.view import Keying, View, caught_up
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.catalogue import atom
+from deltaproduce.types.columns import Column
 
 
 class RecordIndex:
@@ -161,7 +162,7 @@ class RecordIndex:
         columns, key = view.snapshot.columns, view.keying
         partitions, path = view.snapshot.partitioned_by, self._directory.path
         given = rows_given(self._spark, rows, columns, key.columns, partitions, path)
-        ordering = next((c for c in columns if c.name == self._ordering), None)
+        ordering = self._ordering_in(view.snapshot)
         counting = newest_of_each(given, key.names, ordering)
         lost = len(given) - len(counting)
         return change(view, Given(counting, False, lost), ordering, self._spark)
@@ -263,26 +264,35 @@ class RecordIndex:
     def _keying(self, snapshot: table.Snapshot) -> Keying:
         return Keying(key_of(snapshot, self._keys), self._hash)
 
+    def _ordering_in(self, snapshot: table.Snapshot) -> Column | None:
+        """Return the column that decides which row is newer; None if none was named.
+
+        Raises:
+            DefinitionError: the table has no such column, or one without an order.
+        """
+        if self._ordering is None:
+            return None
+        column = column_of(snapshot, self._ordering)
+        if atom(column.data_type) is None:
+            found = column.data_type.simpleString()
+            raise DefinitionError(
+                f"ordering {column.name!r} is {found!r}: use numbers, text or times",
+                column=column.name,
+            )
+        return column
+
     def _wanted(self, snapshot: table.Snapshot) -> Descriptor:
         """Return the descriptor to build with; 0 buckets if any number will do.
 
         Raises:
             DefinitionError: the table has no such columns.
         """
-        if self._ordering is not None:
-            column = column_of(snapshot, self._ordering)
-            if atom(column.data_type) is None:
-                found = column.data_type.simpleString()
-                raise DefinitionError(
-                    f"ordering {column.name!r} is {found!r}: use numbers, text or times",
-                    column=column.name,
-                )
-        keying = self._keying(snapshot)
+        keying, ordering = self._keying(snapshot), self._ordering_in(snapshot)
         return Descriptor(
             table=self._directory.path,
             key=tuple(keying.names),
             types=keying.types,
             hash=hash_name(self._hash),
             buckets=self._buckets or 0,
-            ordering=self._ordering,
+            ordering=None if ordering is None else ordering.name,
         )

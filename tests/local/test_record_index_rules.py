@@ -626,6 +626,16 @@ def test_keys_come_as_for_a_look_up_in_a_store(tmp_path):
     assert index.delete(more) == dp.Changed(0, 0, 1, 0, 1, "files")
 
 
+def test_an_ordering_is_found_whatever_its_case(tmp_path):
+    table = make(tmp_path, [{"k": 1, "at": 5, "v": "old"}])
+    index = dp.RecordIndex(None, table, "K", str(tmp_path / "i"), ordering="AT")
+    index.build()
+    assert index.upsert([{"k": 1, "at": 4, "v": "late"}]).ignored == 1
+    two = [{"k": 1, "at": at, "v": v} for at, v in ((7, "new"), (6, "older"))]
+    assert dp.RecordIndex(None, table, "k", str(tmp_path / "i"), ordering="at").upsert(two).updated
+    assert found(tmp_path) == {1: "new"}
+
+
 def test_of_an_ordering_by_floats_nan_is_the_greatest_and_null_the_smallest(tmp_path):
     table = str(tmp_path / "t")
     write_deltalake(table, pa.table({"k": [1], "at": pa.array([None], pa.float64())}))
