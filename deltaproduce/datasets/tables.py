@@ -43,6 +43,7 @@ from deltaproduce.engines.delta_tables import MARKS_ROWS, RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local import commit_probe
+from deltaproduce.engines.local.delta import has_marked_rows
 from deltaproduce.engines.local.handles import opened_at
 from deltaproduce.engines.spark.delta import unwritable
 from deltaproduce.errors import (
@@ -117,8 +118,7 @@ class Snapshot:
     @property
     def has_marked_rows(self) -> bool:
         """Whether its files have rows that are marked as deleted, which only Spark can read."""
-        may = self.properties.get(MARKS_ROWS) == "true"
-        return may and bool(len(pa.table(self.table.deletion_vectors())))
+        return has_marked_rows(self.table)
 
     def position(self, name: str) -> int | None:
         """Return a number that the table stores; None if it has none of that name."""

@@ -13,10 +13,15 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from described import FORMS, SCHEMA, check_sorted, crashed, found_in, made, rows_from
+from marked import mark_rows
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import deltaproduce as dp
 from deltaproduce.described.descriptor import PROPERTY
+from deltaproduce.engines.delta_tables import MARKS_ROWS
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.file_systems.this_machine import ThisMachine
+from deltaproduce.engines.local import delta
 
 
 def write(dataset: dp.Dataset, *given: object) -> None:
@@ -410,6 +415,25 @@ def test_its_repr_is_one_line(tmp_path: Path):
         assert len(repr(one)) < 120
     assert "partition=day=2026-01-31" in repr(part)
     assert "partition" not in repr(dataset)
+
+
+def test_rows_marked_as_deleted_do_not_come_back_without_spark(tmp_path: Path):
+    """Nor if writers may mark no more, as by the property that is unset again."""
+    dataset, other = made(tmp_path / "a"), made(tmp_path / "b")
+    write(dataset, rows_from(0, 4))
+    mark_rows(dataset.location, [1, 2])
+    assert DeltaTable(dataset.location).metadata().configuration[MARKS_ROWS] == "false"
+    for action in (
+        dataset.read,
+        partial(other.absorb, dataset),
+        partial(dataset.copy, tmp_path / "c"),
+    ):
+        with pytest.raises((dp.SessionError, dp.InvalidArgumentError)):
+            action()
+    assert found_in(other) == Counter()
+    directory = Directory(ThisMachine(), dataset.location)
+    assert delta.files(directory, DeltaTable(dataset.location).version()) is None
+    assert not delta.deleted(directory, "id = 0", "{}")
 
 
 def test_a_copy_or_a_new_one_is_there_as_a_whole_or_not_at_all_after_a_crash(tmp_path: Path):

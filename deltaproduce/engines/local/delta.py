@@ -228,7 +228,7 @@ def deleted(directory: Directory, predicate: str, metadata: str) -> bool:
         found = opened_at(directory)
     except (DeltaError, OSError, ValueError) as error:
         raise BrokenLogError(str(error)) from error
-    if _may_be_marked(found):
+    if _may_be_marked(found) or has_marked_rows(found):
         return False
     compressed = WriterProperties(compression="SNAPPY", max_row_group_size=_GROUP_ROWS)
     said = _said(metadata)
@@ -281,7 +281,7 @@ def files(directory: Directory, delta_version: int) -> pa.Table | None:
     """
     found = _opened(directory, delta_version)
     try:
-        if _may_be_marked(found) and _has_marked(found):
+        if has_marked_rows(found):
             return None
         told = pa.table(found.get_add_actions())
     except (DeltaError, OSError, ValueError) as error:
@@ -355,13 +355,19 @@ def _opened(directory: Directory, delta_version: int) -> DeltaTable:
         raise BrokenLogError(str(error)) from error
 
 
+def has_marked_rows(table: DeltaTable) -> bool:
+    """Return whether rows of a table are marked as deleted, which only Spark can read.
+
+    Its property says whether writers may mark more. Marks stay when it is unset, so that the
+    protocol decides, which keeps the feature.
+    """
+    readers = table.protocol().reader_features or ()
+    return "deletionVectors" in readers and bool(len(pa.table(table.deletion_vectors())))
+
+
 def _may_be_marked(table: DeltaTable) -> bool:
-    """Return whether rows of a table may be marked as deleted."""
+    """Return whether writers may mark rows of a table as deleted."""
     return bool(table.metadata().configuration.get(MARKS_ROWS) == "true")
-
-
-def _has_marked(table: DeltaTable) -> bool:
-    return bool(len(pa.table(table.deletion_vectors())))
 
 
 def _plain_rows(write: Write, *, streamed: bool) -> pa.Table | None:
