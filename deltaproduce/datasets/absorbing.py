@@ -9,7 +9,9 @@ a mark knows what to do, and can do it twice.
 
 The mark prevents an absorption that was undone from happening later: its commit is made on a
 snapshot that has the mark. A commit to a marked table is refused like a commit to a changed table,
-so nothing is added to the other table meanwhile.
+so nothing is added to the other table meanwhile. Others do not know of marks. If they remove or
+rewrite files before the commit, the absorption begins again; if they rewrite them afterwards, the
+log tells which new files have the absorbed rows.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import pyarrow.compute as pc
 from deltalake.transaction import AddAction
 
 from deltaproduce.datasets.actions import added, removed
+from deltaproduce.datasets.rewrites import having_rows_of
 from deltaproduce.datasets.tables import Change, DataTable, Snapshot
 from deltaproduce.engines.file_systems.choice import directory
 from deltaproduce.errors import (
@@ -115,12 +118,12 @@ def visible(table: DataTable, snapshot: Snapshot) -> pa.Table:
     """
     files = snapshot.files
     begun = Absorption.on(snapshot, table.address)
-    if begun is None or _table(begun.of).directory != table.directory:
+    if begun is None or not _table(begun.of).is_same_as(table):
         return files
     into = _table(begun.into).snapshot()
     if into is None or not _has_happened(begun, into):
         return files
-    return files.filter(pc.invert(_is_absorbed(begun, files)))
+    return files.filter(pc.invert(_is_absorbed(begun, snapshot)))
 
 
 def absorb(into: DataTable, other: DataTable) -> None:
@@ -145,19 +148,27 @@ def absorb(into: DataTable, other: DataTable) -> None:
         begun = Absorption(uuid.uuid4().hex, into.address, other.address, start.delta_version)
         try:
             _mark(into, begun)
-            if _mark(other, begun, start.delta_version):
-                _move(begun, into, other, start)
-                return
+            has_moved = _mark(other, begun, start.delta_version) and _move(
+                begun, into, other, start
+            )
         except DeltaProduceError:
             with suppress(DeltaProduceError):  # the next absorption or writer tries again
                 _settle(begun)
             raise
         _settle(begun)
+        if has_moved:
+            return
     raise ConflictError(f"other writers of {other.address} were faster {_TRIES} times")
 
 
-def _move(begun: Absorption, into: DataTable, other: DataTable, start: Snapshot) -> None:
-    """Commit the move, with the steps before and after it, once both tables are marked."""
+def _move(begun: Absorption, into: DataTable, other: DataTable, start: Snapshot) -> bool:
+    """Commit the move, once both tables are marked.
+
+    Returns:
+        Whether it was committed; not if someone else has removed or rewritten files meanwhile, who
+            does not know of marks.
+    """
+    is_whole, absorbed = True, start.files.column("path")
     files = list[AddAction]()
     for number, file in enumerate(start.files.to_pylist()):
         path = begun.path(file["path"], number)
@@ -165,14 +176,17 @@ def _move(begun: Absorption, into: DataTable, other: DataTable, start: Snapshot)
             into.directory.link(path, other.directory, file["path"])
         files.append(added(file, path, start.descriptor))
 
-    def decide() -> tuple[Snapshot, Change]:
-        snapshot = _there(into)
+    def decide() -> tuple[Snapshot, Change] | None:
+        nonlocal is_whole
+        snapshot, now = _there(into), _there(other)
         if Absorption.on(snapshot, into.address) != begun:
             raise _undone(begun)
-        return snapshot, Change(adds=files, positions={begun.happened: 1})
+        is_there = pc.is_in(absorbed, value_set=now.files.column("path"))
+        is_whole = pc.all(is_there).as_py() and not now.has_marked_rows
+        return (snapshot, Change(adds=files, positions={begun.happened: 1})) if is_whole else None
 
     into.committed(decide)
-    _settle(begun)
+    return is_whole
 
 
 def _settle(begun: Absorption) -> None:
@@ -237,7 +251,7 @@ def _empty(other: DataTable, begun: Absorption) -> None:
         snapshot = other.snapshot()
         if snapshot is None or Absorption.on(snapshot, other.address) != begun:
             return None
-        gone = snapshot.files.filter(_is_absorbed(begun, snapshot.files))
+        gone = snapshot.files.filter(_is_absorbed(begun, snapshot))
         if not len(gone):
             return None
         return snapshot, Change(
@@ -257,10 +271,9 @@ def _discard(into: DataTable, other: DataTable, begun: Absorption) -> None:
             into.directory.remove_file(begun.path(path, number))
 
 
-def _is_absorbed(begun: Absorption, files: pa.Table) -> pa.Array:
-    """Return which files the other table had when the absorption began."""
-    had = _table(begun.of).at(begun.delta_version).files.column("path")
-    return pc.is_in(files.column("path"), value_set=had)
+def _is_absorbed(begun: Absorption, snapshot: Snapshot) -> pa.Array:
+    """Return which files of the other table have rows that it had when the absorption began."""
+    return having_rows_of(_table(begun.of), begun.delta_version, snapshot)
 
 
 def _has_happened(begun: Absorption, into: Snapshot) -> bool:
@@ -285,8 +298,7 @@ def _table(address: str) -> DataTable:
 
 def _check_place(begun: Absorption, table: DataTable) -> None:
     """Refuse a table that was moved before its absorption was over."""
-    places = _table(begun.into).directory, _table(begun.of).directory
-    if table.directory not in places:
+    if not any(_table(place).is_same_as(table) for place in (begun.into, begun.of)):
         raise CorruptStoreError(
             f"the data set at {table.address} was moved while {begun.into} absorbed {begun.of}: "
             "move it back, open a writer of it, and move it then",

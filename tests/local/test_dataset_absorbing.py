@@ -230,6 +230,82 @@ def test_rows_of_someone_else_that_come_meanwhile_stay(tmp_path: Path):
     assert found_in(other) == Counter([(900, date(2026, 1, 1), "late")])
 
 
+def optimized(when: str, name: str, table: str) -> Callable[[str, str, str], None]:
+    """A fail point at which someone else stores the rows of a table anew, in one file."""
+
+    def rewritten(now: str, effect: str, place: str) -> None:
+        if (now, effect) == (when, name) and not done:
+            done.append(place)
+            assert DeltaTable(table).optimize.compact()["numFilesAdded"] == 1
+
+    done = list[str]()
+    return rewritten
+
+
+def test_rows_that_someone_else_stores_anew_before_the_commit_move_once(tmp_path: Path):
+    into, other = two(tmp_path, "plain")
+    with failpoints.armed(optimized("before", "link", other.location)):
+        into.absorb(other)
+    assert check_one_of(into, other)
+    settled(into, other, was_moved=True)
+
+
+def test_rows_that_someone_else_stores_anew_after_the_commit_have_moved(tmp_path: Path):
+    """The log tells which new file has the absorbed rows; one with other rows, too, is told."""
+    into, other = two(tmp_path / "a", "plain")
+    with failpoints.armed(optimized("after", "commit", other.location)):
+        into.absorb(other)
+    settled(into, other, was_moved=True)
+    into, other = two(tmp_path / "b", "plain")
+    with crashing(None) as reached:
+        into.absorb(other)
+    into, other = two(tmp_path / "c", "plain")
+    assert crashed(lambda: into.absorb(other), reached.index(("after", "commit")))
+    assert check_one_of(into, other)
+    late = [(900, date(2026, 1, 1), "late")]
+    write_deltalake(other.location, as_table(late), mode="append", schema_mode="merge")
+    assert found_in(other) == Counter(late)
+    table = DeltaTable(other.location)
+    table.optimize.compact()
+    with pytest.raises(dp.CorruptStoreError):
+        other.read()
+    table.restore(table.version() - 1)
+    other.writer()
+    assert found_in(other) == Counter(late)
+    assert found_in(into) == Counter(rows_from(0, 22))
+
+
+def test_rows_that_someone_else_removes_before_the_commit_do_not_move(tmp_path: Path):
+    def deleted(when: str, name: str, table: str) -> None:
+        if (when, name) == ("before", "link") and not done:
+            done.append(table)
+            DeltaTable(other.location).delete("id < 15")
+
+    done = list[str]()
+    into, other = two(tmp_path, "plain")
+    with failpoints.armed(deleted):
+        into.absorb(other)
+    assert found_in(into) == Counter([*rows_from(0, 10), *rows_from(15, 7)])
+    assert found_in(other) == Counter()
+    assert not left_over(into)
+
+
+def test_an_absorption_is_settled_by_whoever_comes_through_a_link(tmp_path: Path):
+    into, other = two(tmp_path / "real", "plain")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with crashing(None) as reached:
+        into.absorb(other)
+    for at in (3, len(reached) - 3):
+        shutil.rmtree(tmp_path / "real")
+        into, other = two(tmp_path / "real", "plain")
+        assert crashed(lambda: into.absorb(other), at)  # noqa: B023 it is called at once
+        linked = [dp.Dataset.find(None, tmp_path / "link" / name) for name in "ab"]
+        was_moved = check_one_of(*linked)
+        linked[1].writer()
+        linked[0].writer()
+        settled(*linked, was_moved)
+
+
 def test_two_that_absorb_each_other_leave_all_rows_in_one_of_them(tmp_path: Path):
     into, other = two(tmp_path)
 

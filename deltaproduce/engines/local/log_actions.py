@@ -28,12 +28,14 @@ class Action:
         adds: it adds the file; if not, it removes it.
         path: as in the log.
         vector: the path of the file with its deletion vector; None if there is none.
+        changes_rows: False if the commit only stores the same rows in other files.
     """
 
     commit: int
     adds: bool
     path: str
     vector: str | None
+    changes_rows: bool = True
 
 
 def actions(directory: Directory) -> Iterator[Action]:
@@ -72,7 +74,8 @@ def _of_commit(text: str, number: int) -> Iterator[Action]:
         for kind in _ACTIONS:
             if (about := action.get(kind)) is not None:
                 vector = _vector(about.get("deletionVector"))
-                yield Action(number, kind == "add", about["path"], vector)
+                changes = about.get("dataChange", True)
+                yield Action(number, kind == "add", about["path"], vector, bool(changes))
 
 
 def _vector(found: Mapping[str, Any] | None) -> str | None:
