@@ -1,5 +1,6 @@
 """Writers of data sets: files, commits and checkpoints, wherever a writer stops."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -196,6 +197,34 @@ def test_a_wrong_row_is_told_by_number_and_column_where_it_is_given(tmp_path: Pa
         assert refused.value.resume_from is None
         writer.write(rows_from(4, 1))
     assert found_in(dataset) == Counter(rows_from(0, 5))
+
+
+@pytest.mark.parametrize("form", ["sorted", "by day and kind"])
+def test_a_list_with_a_wrong_row_is_refused_and_nothing_of_it_is_taken(tmp_path: Path, form: str):
+    dataset = made(tmp_path / "d", form)
+    rows = rows_from(0, 4)
+    for wrong in (("x", None, None), (7, None, "\ud800")):
+        with dataset.writer() as writer:
+            writer.write(rows[:2])
+            with pytest.raises(dp.InvalidChangesError) as refused:
+                writer.write([rows[2], wrong, rows[3]])
+            assert refused.value.row == 3
+            writer.write(rows[2:])
+    assert found_in(dataset) == Counter(rows * 2)
+
+
+def test_a_reader_with_a_wrong_table_ends_the_writer_unless_it_is_the_first(tmp_path: Path):
+    """Who catches the error does not get half of a reader's rows."""
+    good, wrong = (pa.table({"id": [id], "day": [None], "kind": ["a"]}) for id in (1, None))
+    for tables, goes_on in (([wrong, good], True), ([good, wrong], False)):
+        dataset = made(tmp_path / str(goes_on))
+        schema = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("kind", pa.string())])
+        batches = [batch for table in tables for batch in table.cast(schema).to_batches()]
+        with contextlib.suppress(dp.ClosedError), dataset.writer() as writer:
+            with pytest.raises(dp.InvalidChangesError):
+                writer.write(pa.RecordBatchReader.from_batches(schema, batches))
+            writer.write((5, None, "b"))
+        assert found_in(dataset) == Counter([(5, None, "b")] if goes_on else [])
 
 
 WRONG_TABLES = {

@@ -8,7 +8,7 @@ also records it, wherever a writer stops and the next one continues.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType, TracebackType
@@ -160,8 +160,9 @@ class DatasetWriter:
                 such as a frame of pandas or Polars; with a session a Spark DataFrame.
 
         Raises:
-            InvalidChangesError: a row does not fit; it has its number, from 0, and column. If a
-                table has such a row, none of its rows is written.
+            InvalidChangesError: a row does not fit; it has its number, from 0, and column. None of
+                the rows of this call is written; if they came in several tables, such as those of a
+                reader, the writer refuses to go on after the first one.
             ConflictError: another writer continues from the same checkpoint.
             ClosedError: the writer is used outside of its ``with`` block.
             StorageError: a file cannot be written.
@@ -174,16 +175,14 @@ class DatasetWriter:
             if type(rows) is tuple and self._sure(rows):
                 self._take_values(rows)
             elif is_row(rows):
-                self._take_row(rows)
+                self._take_rows([rows])
             elif isinstance(rows, list):
-                for row in rows:
-                    self._take_row(row)
+                self._take_rows(rows)
             elif isinstance(rows, DataFrame):
                 self._take_frame(rows)
             else:
                 self._flush()
-                for table in self._taker.tables(rows, self._next):
-                    self._take(table)
+                self._take_tables(self._taker.tables(rows, self._next))
         except DeltaProduceError as error:
             error.resume_from = self.resume_from
             raise
@@ -192,16 +191,39 @@ class DatasetWriter:
         """Take the rows of a DataFrame, one of its partitions at a time."""
         self._flush()
         wanted = self._taker.frame(rows, self._next)
-        for table in streamed(wanted, self._descriptor.columns.columns):
-            self._take(self._taker.table(table, self._next))
+        found = streamed(wanted, self._descriptor.columns.columns)
+        self._take_tables(self._taker.table(table, self._next) for table in found)
 
-    def _take_row(self, row: object) -> None:
-        if type(row) is tuple and self._sure(row):
-            self._take_values(row)
-        else:
-            self._take_values(self._taker.row(row, self._next + len(self._rows)))
+    def _take_tables(self, tables: Iterable[pa.Table]) -> None:
+        """Take tables as they come; after a wrong one that is not the first, go no further."""
+        first = self._next
+        try:
+            for table in tables:
+                self._take(table)
+        except BaseException:
+            self._is_whole = self._is_whole and self._next == first
+            raise
+
+    def _take_rows(self, rows: Sequence[object]) -> None:
+        """Take all of these rows, or none of them."""
+        first, sure = self._next + len(self._rows), self._sure
+        taken = [
+            row if type(row) is tuple and sure(row) else self._taker.row(row, number)
+            for number, row in enumerate(rows, first)
+        ]
+        if self._checks_rows:
+            for number, values in enumerate(taken, first):
+                self._grouping.check_row(values, number, self._taker)
+        begin = 0
+        while begin < len(taken):
+            end = begin + self._most_buffered - len(self._rows)
+            self._rows += taken[begin:end]
+            begin = end
+            if len(self._rows) >= self._most_buffered:
+                self._flush()
 
     def _take_values(self, values: Sequence[Any]) -> None:
+        """Take one row that is sure to fit its columns."""
         rows = self._rows
         if self._checks_rows:
             self._grouping.check_row(values, self._next + len(rows), self._taker)
