@@ -19,15 +19,10 @@ from deltaproduce.record_index import runs as stored
 from deltaproduce.record_index import table
 from deltaproduce.record_index.decisions.buckets import sized
 from deltaproduce.record_index.decisions.descriptor import Descriptor
-from deltaproduce.record_index.decisions.entries import (
-    GROUP,
-    doubled,
-    newest,
-    together,
-    without_tombstones,
-)
-from deltaproduce.record_index.parting import Parts, of_index, of_table
-from deltaproduce.record_index.view import BUCKET, SHOWN, Keying, View, refuse_doubled
+from deltaproduce.record_index.decisions.entries import GROUP, doubled, together
+from deltaproduce.record_index.decisions.keying import Keying
+from deltaproduce.record_index.parting import Parts, of_table
+from deltaproduce.record_index.view import SHOWN, View, refuse_doubled
 
 
 def build(place: Directory, snapshot: table.Snapshot, keying: Keying, wanted: Descriptor) -> None:
@@ -40,10 +35,10 @@ def build(place: Directory, snapshot: table.Snapshot, keying: Keying, wanted: De
         InvalidChangesError: a key occurs twice.
         ConflictError: another process built it meanwhile.
     """
-    groups, expected = dict(enumerate(sorted(snapshot.files))), snapshot.count()
+    groups, expected = dict(enumerate(sorted(snapshot.files))), snapshot.count(snapshot.files)
     buckets = wanted.buckets or sized(expected)
     parts = of_table(snapshot, groups, keying, buckets, expected)
-    records, twice, rows = [0], [keying.no_bucketed.drop_columns([GROUP, BUCKET])], [0]
+    records, twice, rows = [0], [keying.no_entries.drop_columns([GROUP])], [0]
 
     def made(number: int) -> Mapping[int | None, pa.Table]:
         files = keying.files(parts.part(number))
@@ -87,13 +82,16 @@ def refold(view: View, buckets: int) -> None:
     Raises:
         ConflictError: another process wrote it meanwhile.
     """
-    state = replace(view.state, descriptor=replace(view.state.descriptor, buckets=buckets))
-    parts = of_index(view, buckets)
+    parts, records = view.every(buckets), [0]
 
     def made(number: int) -> Mapping[int | None, pa.Table]:
-        return view.keying.files(without_tombstones(newest(parts.part(number), view.keying.names)))
+        found = view.counting(parts.part(number))
+        records.append(len(found))
+        return view.keying.files(found)
 
     adds = stored.written(view.runs.place, view.groups, _each(made, parts), 0)
+    descriptor = replace(view.state.descriptor, buckets=buckets)
+    state = replace(view.state, descriptor=descriptor, records=sum(records))
     try:
         view.runs.replace(state, view.keying.columns, adds)
     except RefusedError as error:

@@ -27,7 +27,7 @@ from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.machine import cores
 from deltaproduce.record_index import table
 from deltaproduce.record_index.decisions.comparing import Outcome, deleting, places, upserting
-from deltaproduce.record_index.decisions.entries import NOWHERE, entries, no_entries, together
+from deltaproduce.record_index.decisions.entries import NOWHERE, entries, together
 from deltaproduce.record_index.decisions.features import is_written_alike, logged
 from deltaproduce.record_index.merging import merge
 from deltaproduce.record_index.results import Changed
@@ -102,7 +102,7 @@ def _say(view: View, version: int) -> None:
         version: the table's Delta version.
     """
     try:
-        written(view)
+        view.write()
     except RefusedError:  # another process has caught up, or will
         pass
     except (OSError, DeltaError) as error:
@@ -114,16 +114,6 @@ def _say(view: View, version: int) -> None:
             view.runs.place.path,
             error,
         )
-
-
-def written(view: View) -> None:
-    """Write a view's state to the index.
-
-    Raises:
-        RefusedError: another process was faster.
-    """
-    bucketed = view.keying.bucketed(view.newer, view.state.descriptor.buckets)
-    view.runs.append(view.state, view.groups, view.keying.files(bucketed))
 
 
 def _compared(
@@ -213,7 +203,6 @@ def _replaced(
     kept = {group: path for group, path in view.groups.items() if group not in ended}
     kept |= {one.group: logged(one.add.path) for one in changed if one.add is not None}
     kept |= {group: logged(path) for group, path in new.items()}
-    key = view.keying.columns
     arrived = [
         entries(file.rows.select(view.keying.names), np.full(len(file.rows), group))
         for group, file in zip(new, files, strict=True)
@@ -229,7 +218,7 @@ def _replaced(
             next_group=state.next_group + len(new),
         ),
         kept,
-        together([no_entries(key, empty(key)), *arrived, tombstones]),
+        together([view.keying.no_entries, *arrived, tombstones]),
     )
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.engines.delta_tables import RefusedError
@@ -26,17 +28,21 @@ from deltaproduce.record_index.arguments import (
     table_directory,
 )
 from deltaproduce.record_index.building import build, refold
-from deltaproduce.record_index.changing import Given, change, written
+from deltaproduce.record_index.changing import Given, change
 from deltaproduce.record_index.decisions.buckets import HashFunction, hash_name, sized
 from deltaproduce.record_index.decisions.descriptor import Descriptor, check
 from deltaproduce.record_index.decisions.entries import NOWHERE
+from deltaproduce.record_index.decisions.keying import Keying
 from deltaproduce.record_index.given import keys_given, newest_of_each, rows_given
 from deltaproduce.record_index.results import Changed, RecordIndexStats, WrongEntry
 from deltaproduce.record_index.verifying import wrong_entries
-from deltaproduce.record_index.view import Keying, View, caught_up
+from deltaproduce.record_index.view import View, caught_up
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
+
+RUN_BYTES: Final = 1 << 30
+"""An index that has more bytes of new files to read is written after so many of them."""
 
 
 class RecordIndex:
@@ -158,7 +164,7 @@ class RecordIndex:
             SessionError: this needs Spark's ``MERGE``, and there is no session.
             NotFoundError, CorruptStoreError: as for `lookup`.
         """
-        view = self._view()
+        view = self._view(writes=True)
         columns, key = view.snapshot.columns, view.keying
         partitions, path = view.snapshot.partitioned_by, self._directory.path
         given = rows_given(self._spark, rows, columns, key.columns, partitions, path)
@@ -177,12 +183,12 @@ class RecordIndex:
             InvalidArgumentError: the keys do not fit the key columns.
             ConflictError, SessionError, NotFoundError, CorruptStoreError: as for `upsert`.
         """
-        view = self._view()
+        view = self._view(writes=True)
         given = keys_given(self._spark, keys, view.keying.columns)
         return change(view, Given(given, True), None, self._spark)
 
     def compact(self) -> None:
-        """Compact the index: no tombstones, and at most one sorted file for each bucket.
+        """Compact the index: only entries that count, and at most one sorted file for each bucket.
 
         Does nothing if it is compact already. Holds some buckets at a time in memory.
 
@@ -190,15 +196,15 @@ class RecordIndex:
             ConflictError: someone else wrote the index meanwhile.
             NotFoundError, InvalidChangesError, CorruptStoreError: as for `lookup`.
         """
-        view = self._view()
-        files = view.runs.files
+        view = self._view(writes=True)
+        files, buckets = view.runs.files, view.state.descriptor.buckets
         mixed = len(files) > 1 and any(file.bucket is None for file in files)
-        many = len(files) > view.state.descriptor.buckets
-        if mixed or many or len(view.newer) or any(file.tombstones for file in files):
-            refold(view, view.state.descriptor.buckets)
+        newer, dead = len(view.arrived), view.entries - view.state.records
+        if mixed or len(files) > buckets or newer or dead:
+            refold(view, buckets)
         elif not view.is_written:
             with suppress(RefusedError):  # another process has caught up
-                written(view)
+                view.write()
 
     def rebuild(self, buckets: int | None = None) -> None:
         """Rewrite the index with another number of buckets, without reading the table.
@@ -212,7 +218,7 @@ class RecordIndex:
         """
         if buckets is not None:
             check_buckets(buckets)
-        view = self._view()
+        view = self._view(writes=True)
         self._buckets = buckets or sized(view.state.records)
         refold(view, self._buckets)
 
@@ -235,13 +241,12 @@ class RecordIndex:
         """
         view = self._view()
         descriptor, files = view.state.descriptor, view.runs.files
-        newer = view.newer.column(view.newer.num_columns - 1)
         return RecordIndexStats(
             buckets=descriptor.buckets,
             hash=descriptor.hash,
             records=view.state.records,
-            runs=len(files) + bool(len(newer)),
-            tombstones=sum(file.tombstones for file in files) + newer.null_count,
+            runs=len(files) + bool(len(view.arrived)),
+            tombstones=sum(file.tombstones for file in files),
             delta_version=view.state.delta_version,
         )
 
@@ -252,14 +257,30 @@ class RecordIndex:
     def _newest(self) -> table.Snapshot:
         return table.newest(self._directory)
 
-    def _view(self) -> View:
-        found = runs.opened(self._place)
-        if found is None:
-            raise NotFoundError(
-                f"there is no record index at {self._place.path!r}: build() makes it"
-            )
-        snapshot = self._newest()
-        return caught_up(found, self._keying(snapshot), snapshot)
+    def _view(self, *, writes: bool = False) -> View:
+        """Return the index, caught up with the table.
+
+        Args:
+            writes: whether the caller writes the index, so that it also may be written before: with
+                all but the last of many new files, so that these are not read again.
+        """
+        while True:
+            found = runs.opened(self._place)
+            if found is None:
+                raise NotFoundError(
+                    f"there is no record index at {self._place.path!r}: build() makes it"
+                )
+            snapshot = self._newest()
+            keying = self._keying(snapshot)
+            view = caught_up(found, keying, snapshot, RUN_BYTES if writes else None)
+            if not view.waiting:
+                return view
+            try:
+                view.write()
+            except RefusedError:  # another process has caught up so far
+                continue
+            except (OSError, DeltaError):  # whoever needs the index to be written says so
+                return caught_up(found, keying, snapshot)
 
     def _keying(self, snapshot: table.Snapshot) -> Keying:
         return Keying(key_of(snapshot, self._keys), self._hash)

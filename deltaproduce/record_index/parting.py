@@ -1,30 +1,30 @@
 """Parting: processes more entries than fit in memory, some buckets at a time.
 
 Entries arrive table by table, are spilled to a file by the part of their bucket, and are then
-processed part by part. So building, folding and verifying an index takes the memory of one part for
-each processor; a part has at least one bucket. The invariant: all entries of a key are in one part,
-in the order in which they came.
+processed part by part. So building, folding and verifying an index, and catching up with a table,
+take the memory of one part for each processor; a part has at least one bucket. The invariant: all
+entries of a key are in one part, in the order in which they came.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.engines.local.arrays import sorting, taken
+from deltaproduce.engines.local.arrays import Numbers, isin_rows, sorting, taken
 from deltaproduce.engines.local.large.spilling import Spill
 from deltaproduce.model.machine import cores
-from deltaproduce.record_index import runs as stored
 from deltaproduce.record_index import table
 from deltaproduce.record_index.decisions.buckets import ENTRIES_A_BUCKET
-from deltaproduce.record_index.decisions.entries import together
+from deltaproduce.record_index.decisions.entries import GROUP, entries
+from deltaproduce.record_index.decisions.keying import BUCKET, Keying
+from deltaproduce.record_index.runs import RunFile, Runs
 from deltaproduce.record_index.seeking import read
-from deltaproduce.record_index.view import BUCKET, Keying, View, keys_of
 
 _MOST_BYTES: Final = 256 << 20
 """This much stays in memory; the rest spills to a file."""
@@ -47,20 +47,26 @@ class Parts:
         self._keying, self._buckets = keying, buckets
         self.expected = entries
         self.count = max(1, min(buckets, -(-entries // ENTRIES_A_BUCKET)))
+        self._rows = 0
         self._spill = Spill(_MOST_BYTES)
         self._batches: list[list[int]] = [[] for _ in range(self.count)]
-        self._spill.add(keying.no_bucketed)
+        self._spill.add(keying.bucketed(keying.no_entries, buckets))
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return self._rows
 
     def fill(self, make: Callable[[_Given], pa.Table], of: Iterable[_Given]) -> Parts:
         """Fill the parts, once, with the tables made of each item, in parallel and in order."""
 
         def by_part(one: _Given) -> tuple[pa.Table, list[int]]:
             found = self._keying.bucketed(make(one), self._buckets)
-            part = np.asarray(found.column(BUCKET)) * self.count // self._buckets
+            part = self._parts_of(np.asarray(found.column(BUCKET), np.int64))
             ends = np.searchsorted(np.sort(part), np.arange(self.count), side="right")
             return taken(found, sorting([part])), ends.tolist()
 
         for found, ends in _each(by_part, of):
+            self._rows += len(found)
             for part, (first, end) in enumerate(zip([0, *ends], ends, strict=False)):
                 if first < end:
                     self._batches[part] += self._spill.add(found.slice(first, end - first))
@@ -71,38 +77,68 @@ class Parts:
         """Return the entries of a part, with a column of their buckets."""
         return self._spill.of(self._batches[number])
 
+    def only(self, number: int, bucketed: pa.Table) -> pa.Table:
+        """Return those of other entries that belong to a part, with a column of their buckets."""
+        of = self._parts_of(np.asarray(bucketed.column(BUCKET), np.int64))
+        return bucketed.filter(pa.array(of == number))
+
+    def of(self, keys: pa.Table) -> Iterator[pa.Table]:
+        """Yield the entries of keys; one part is in memory at a time."""
+        if not self._rows:
+            return
+        of = self._parts_of(self._keying.buckets(keys, self._buckets))
+        for number in np.unique(of).tolist():
+            found = self.part(number).drop_columns([BUCKET])
+            yield found.filter(pa.array(isin_rows(found.drop_columns([GROUP]), keys)))
+
+    def _parts_of(self, buckets: Numbers) -> Numbers:
+        return buckets * self.count // self._buckets
+
 
 def of_table(
-    snapshot: table.Snapshot, groups: dict[int, str], keying: Keying, buckets: int, entries: int
+    snapshot: table.Snapshot, groups: Mapping[int, str], keying: Keying, buckets: int, entries: int
 ) -> Parts:
     """Return the entries of all rows in these files of a table, in the order of the files."""
 
     def of_file(group: int) -> pa.Table:
-        return keys_of(snapshot, {group: groups[group]}, keying.columns)
+        return _entries_of_file(snapshot, group, groups[group], keying)
 
     return Parts(keying, buckets, entries).fill(of_file, groups)
 
 
-def of_index(view: View, buckets: int) -> Parts:
-    """Return all entries of an index, oldest first."""
-    runs, columns = view.runs, view.keying.columns
+def of_runs(
+    runs: Runs, later: Sequence[Callable[[], pa.Table]], more: int, keying: Keying, buckets: int
+) -> Parts:
+    """Return all entries of an index, oldest first.
 
-    def of_files(files: list[stored.RunFile]) -> pa.Table:
-        return together(read(runs, file, columns) for file in files) if files else view.newer
+    Args:
+        later: functions that return entries which are newer than those of all runs.
+        more: the number of these entries.
+    """
 
-    count = sum(file.entries for file in runs.files) + len(view.newer)
-    return Parts(view.keying, buckets, count).fill(of_files, [*_batches(runs.files), []])
+    def of_files(files: Sequence[RunFile]) -> Callable[[], pa.Table]:
+        return lambda: pa.concat_tables([read(runs, file, keying.columns) for file in files])
+
+    every = [*map(of_files, _batches(runs.files)), *later]
+    count = sum(file.entries for file in runs.files) + more
+    return Parts(keying, buckets, count).fill(lambda make: make(), every)
 
 
-def _batches(files: Iterable[stored.RunFile]) -> Iterator[list[stored.RunFile]]:
+def _entries_of_file(snapshot: table.Snapshot, group: int, path: str, keying: Keying) -> pa.Table:
+    """Return the entries of all rows in a file of a table."""
+    rows = snapshot.rows(path, keying.columns)
+    return entries(rows, np.full(len(rows), group))
+
+
+def _batches(files: Iterable[RunFile]) -> Iterator[list[RunFile]]:
     """Yield files in order, in batches with about the entries of one bucket."""
-    some, entries = list[stored.RunFile](), 0
+    some, count = list[RunFile](), 0
     for file in files:
-        if some and entries + file.entries > ENTRIES_A_BUCKET:
+        if some and count + file.entries > ENTRIES_A_BUCKET:
             yield some
-            some, entries = [], 0
+            some, count = [], 0
         some.append(file)
-        entries += file.entries
+        count += file.entries
     if some:
         yield some
 

@@ -48,7 +48,8 @@ class RecordIndexStats:
         hash: the hash function.
         records: the number of keys.
         runs: the number of sorted files.
-        tombstones: the number of entries of deleted keys; a compaction removes them.
+        tombstones: the number of entries that say of a key that the index has deleted it; a
+            compaction removes them.
         delta_version: the Delta version of the table that the index matches.
     """
 

@@ -3,15 +3,16 @@
 The table has a column for each key column, `entries.GROUP`, and ``_file``. Its files are of two
 kinds. A *run* has entries, of one bucket or, if it is small, of all, sorted by bucket and key; the
 partition column ``_run`` says which run is newer. The *directory*, without a run, has the path of
-each file group. The ``userMetadata`` of the newest commit has the arguments that the index was
-built with, and the Delta version of the table that it matches. The invariant: all of this changes
-in one commit, which directly follows the version that was read.
+each file group, and those of files that wait: while an index catches up with many files, it is
+stored with some of them. The ``userMetadata`` of the newest commit has the arguments that the index
+was built with, and the Delta version of the table that it matches, apart from files that wait. The
+invariant: all of this changes in one commit, which directly follows the version that was read.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -62,9 +63,9 @@ class State:
     Attributes:
         descriptor: the arguments that it was built with.
         table_id: Delta's id of the table.
-        delta_version: the version of the table that the index matches.
+        delta_version: the version of the table that the index matches, but for files that wait.
         mark: distinguishes that commit from another commit with the same number.
-        records: the number of keys.
+        records: the number of keys, without those of files that wait.
         next_group: the number of the next file group.
         next_run: the number of the next run.
     """
@@ -119,8 +120,8 @@ class Runs:
     files: tuple[RunFile, ...]
     directory_file: RemoveAction
 
-    def groups(self) -> dict[int, str]:
-        """The path of each file group.
+    def paths(self) -> tuple[dict[int, str], frozenset[str]]:
+        """Return the path of each file group, and the paths of files that wait.
 
         Raises:
             CorruptStoreError: the directory file is gone or broken.
@@ -130,24 +131,34 @@ class Runs:
                 found = file.read([GROUP, FILE])
         except (OSError, pa.ArrowInvalid) as error:
             raise _broken(self.place, error) from error
-        return dict(zip(found[GROUP].to_pylist(), found[FILE].to_pylist(), strict=True))
+        every = zip(found[GROUP].to_pylist(), found[FILE].to_pylist(), strict=True)
+        groups, waiting = dict[int, str](), set[str]()
+        for group, path in every:
+            if group is None:
+                waiting.add(path)
+            else:
+                groups[group] = path
+        return groups, frozenset(waiting)
 
     def append(
         self,
         state: State,
         groups: Mapping[int, str],
-        parts: Mapping[int | None, pa.Table],
+        waiting: Collection[str],
+        parts: Iterable[Part],
     ) -> None:
         """Add a run, and replace the state and the directory.
 
         Args:
-            parts: the entries by bucket, sorted; None for entries of several buckets.
+            groups: the path of each file group.
+            waiting: the paths of files that no group has yet.
+            parts: the entries of the run, as for `written`.
 
         Raises:
             RefusedError: another process was faster.
         """
         state = replace(state, next_run=self.state.next_run + 1)
-        adds = written(self.place, groups, [lambda: parts], self.state.next_run)
+        adds = written(self.place, groups, parts, self.state.next_run, waiting)
         try:
             self._commit([self.directory_file, *adds], "append", self.handle.schema(), state)
         except RefusedError:
@@ -248,17 +259,23 @@ def create(place: Directory, state: State, key: Sequence[Column], adds: list[Add
 
 
 def written(
-    place: Directory, groups: Mapping[int, str], parts: Iterable[Part], run: int
+    place: Directory,
+    groups: Mapping[int, str],
+    parts: Iterable[Part],
+    run: int,
+    waiting: Collection[str] = (),
 ) -> list[AddAction]:
     """Write the directory and the files of a run, which nobody sees yet; on failure delete both.
 
     Args:
+        groups: the path of each file group.
         parts: computed in parallel; each bucket has its entries in one part.
+        waiting: the paths of files that no group has yet.
     """
     paths = pa.table(
         {
-            GROUP: pa.array(groups, pa.int64()),
-            FILE: pa.array(groups.values(), pa.string()),
+            GROUP: pa.array([*groups, *(None for _ in waiting)], pa.int64()),
+            FILE: pa.array([*groups.values(), *waiting], pa.string()),
         }
     )
     found = list[AddAction]()

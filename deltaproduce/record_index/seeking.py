@@ -8,7 +8,7 @@ that is sought, as with Hudi's HFiles. The invariant: both ways find the same en
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import compress
 from typing import Any, Final
@@ -19,7 +19,7 @@ import pyarrow as pa
 from deltaproduce.engines.local.arrays import Numbers, isin_rows
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.machine import cores
-from deltaproduce.record_index.decisions.entries import GROUP, entries, groups_in
+from deltaproduce.record_index.decisions.entries import GROUP, entries
 from deltaproduce.record_index.runs import GROUP_COLUMN, RunFile, Runs
 from deltaproduce.storage.parquet.row_groups import FileFooter
 from deltaproduce.types.atoms import in_arrow_types
@@ -48,21 +48,8 @@ def entries_of(
         wanted = keys if rows is None else keys.take(pa.array(rows))
         return _found(runs, file, wanted, key)
 
-    yield from _each(found, runs.files)
-
-
-def keys_in(runs: Runs, groups: Numbers, key: Sequence[Column]) -> Iterator[pa.Table]:
-    """Yield the keys whose entries, newest or not, have one of these groups, file by file.
-
-    Raises:
-        CorruptStoreError: as `entries_of`.
-    """
-
-    def found(file: RunFile) -> pa.Table:
-        every = read(runs, file, key)
-        return every.filter(pa.array(np.isin(groups_in(every), groups))).drop_columns([GROUP])
-
-    yield from _each(found, runs.files)
+    with ThreadPoolExecutor(cores()) as threads:
+        yield from threads.map(found, runs.files)
 
 
 def read(
@@ -85,11 +72,6 @@ def read(
             table=runs.place.path,
         ) from error
     return in_arrow_types(found, (*key, GROUP_COLUMN))
-
-
-def _each(found: Callable[[RunFile], pa.Table], files: Sequence[RunFile]) -> Iterator[pa.Table]:
-    with ThreadPoolExecutor(cores()) as threads:
-        yield from threads.map(found, files)
 
 
 def _found(runs: Runs, file: RunFile, keys: pa.Table, key: Sequence[Column]) -> pa.Table:

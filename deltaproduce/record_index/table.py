@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -109,15 +109,15 @@ class Snapshot:
         """The Delta version of the table."""
         return int(self.handle.version())
 
-    def count(self) -> int:
-        """Return the number of rows, from the log or else from the footers.
+    def count(self, paths: Collection[str]) -> int:
+        """Return the number of rows in some files, from the log or else from their footers.
 
         Raises:
             CorruptStoreError: a file is gone or broken.
         """
-        every = self.files.values()
-        dead = sum(int((~file.alive).sum()) for file in every if file.alive is not None)
-        return sum(self._count(file) for file in every) - dead
+        some = [self.files[path] for path in paths]
+        dead = sum(int((~file.alive).sum()) for file in some if file.alive is not None)
+        return sum(self._count(file) for file in some) - dead
 
     def _count(self, file: TableFile) -> int:
         if file.rows is not None:

@@ -20,13 +20,12 @@ from deltaproduce.record_index.decisions.entries import (
     NOWHERE,
     groups_in,
     groups_of,
-    newest,
     together,
-    without_tombstones,
 )
-from deltaproduce.record_index.parting import of_index, of_table
+from deltaproduce.record_index.decisions.keying import BUCKET
+from deltaproduce.record_index.parting import of_table
 from deltaproduce.record_index.results import WrongEntry
-from deltaproduce.record_index.view import BUCKET, View
+from deltaproduce.record_index.view import View
 
 _MOST: Final = 1_000
 
@@ -36,13 +35,12 @@ def wrong_entries(view: View) -> tuple[WrongEntry, ...]:
     snapshot, keying, paths = view.snapshot, view.keying, _paths(view)
     buckets = view.state.descriptor.buckets
     there = {group: path for group, path in paths.items() if path in snapshot.files}
-    indexed = of_index(view, buckets)
+    indexed = view.every(buckets)
     found = of_table(snapshot, there, keying, buckets, indexed.expected)
 
     def compare(number: int) -> list[WrongEntry]:
-        entries = (part.part(number).drop_columns([BUCKET]) for part in (indexed, found))
-        of_index, of_files = entries
-        return _wrong(without_tombstones(newest(of_index, keying.names)), of_files, paths)
+        of_index, of_files = (part.part(number).drop_columns([BUCKET]) for part in (indexed, found))
+        return _wrong(view.counting(of_index), of_files, paths)
 
     with ThreadPoolExecutor(cores()) as threads:
         wrong = chain.from_iterable(threads.map(compare, range(indexed.count)))

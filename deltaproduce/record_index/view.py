@@ -1,109 +1,43 @@
-"""The view: an index that is caught up in memory with the newest Delta version of its table.
+"""Views: an index, caught up with the newest Delta version of its table.
 
 The log tells what others have committed since: the files that were added or removed are *touched*.
 Their file groups end, and touched files that exist now are new groups. Only these are read; removed
-files may be gone. The invariant: a view has for every key what the table has at one Delta version,
-or it is refused.
+files may be gone. Their keys are held in parts (`parting`), so that memory does not limit how far
+an index is behind. The invariant: a view has for every key what the table has at one Delta version,
+or it is refused; a view in which files wait has that for all other files, and is only written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import partial
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from deltaproduce.engines.delta_tables import BrokenLogError
-from deltaproduce.engines.local.arrays import (
-    Numbers,
-    distinct,
-    empty,
-    isin_rows,
-    sorting,
-    taken,
-)
+from deltaproduce.engines.local.arrays import Numbers, distinct, isin_rows
 from deltaproduce.errors import CorruptStoreError, InvalidChangesError
-from deltaproduce.model.machine import cores
 from deltaproduce.record_index import table
-from deltaproduce.record_index.decisions.buckets import HashFunction, buckets_of
 from deltaproduce.record_index.decisions.entries import (
     GROUP,
     NOWHERE,
+    alive,
     doubled,
-    entries,
     groups_of,
     newest,
-    no_entries,
-    sorted_by_key,
     together,
 )
-from deltaproduce.record_index.runs import Runs, State
-from deltaproduce.record_index.seeking import entries_of, keys_in
-from deltaproduce.types.columns import Column
+from deltaproduce.record_index.decisions.keying import BUCKET, Keying
+from deltaproduce.record_index.parting import Parts, of_runs, of_table
+from deltaproduce.record_index.runs import Part, Runs, State
+from deltaproduce.record_index.seeking import entries_of
 from deltaproduce.types.excerpts import shown
 
-BUCKET: Final = "_bucket"
-"""The column with the buckets of entries, where they have one."""
-
-_MIXED_ENTRIES: Final = 1 << 16
-"""A run of at most this many entries is one file, not one for each bucket."""
 SHOWN: Final = 10
 """An error names this many keys."""
-
-
-@dataclass(frozen=True, slots=True)
-class Keying:
-    """How an index identifies and hashes records.
-
-    Attributes:
-        columns: the key columns.
-        hashed: the hash function.
-    """
-
-    columns: tuple[Column, ...]
-    hashed: str | HashFunction
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the key columns."""
-        return [column.name for column in self.columns]
-
-    @property
-    def unique(self) -> str | None:
-        """A column in which no two rows have the same value: the key, if it is one column."""
-        return self.columns[0].name if len(self.columns) == 1 else None
-
-    @property
-    def types(self) -> tuple[str, ...]:
-        """The types of the key columns."""
-        return tuple(column.data_type.simpleString() for column in self.columns)
-
-    @property
-    def no_bucketed(self) -> pa.Table:
-        """Return no entries, with a column of their buckets."""
-        return self.bucketed(no_entries(self.columns, empty(self.columns)), 1)
-
-    def bucketed(self, found: pa.Table, buckets: int) -> pa.Table:
-        """Return entries with a column of their buckets."""
-        of = buckets_of(found.drop_columns([GROUP]), self.hashed, buckets)
-        return found.append_column(BUCKET, pa.array(of, pa.int64()))
-
-    def files(self, bucketed: pa.Table) -> Mapping[int | None, pa.Table]:
-        """Return entries as the files of a run, sorted by bucket and key."""
-        of = np.asarray(bucketed.column(BUCKET), np.int64)
-        found, order = bucketed.drop_columns([BUCKET]), sorting([of])
-        by_bucket, there = taken(found, order), np.unique(of)
-        ends = np.searchsorted(of[order], there, side="right").tolist()
-        with ThreadPoolExecutor(cores()) as threads:
-            sliced = (by_bucket.slice(a, b - a) for a, b in pairwise([0, *ends]))
-            parts = [*threads.map(lambda part: sorted_by_key(part, self.columns), sliced)]
-        if 0 < len(found) <= _MIXED_ENTRIES:
-            return {None: together(parts)}
-        return dict(zip(there.tolist(), parts, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +46,10 @@ class View:
 
     Attributes:
         state: the state that the index would have if it were written now.
-        groups: the path of each file group.
-        newer: entries that override the entries of all runs.
+        groups: the path of each file group; entries of other groups do not count.
+        arrived: the entries of files that came since the index was written.
+        newer: entries that override all others.
+        waiting: the paths of files whose keys the view does not have yet.
     """
 
     runs: Runs
@@ -121,18 +57,27 @@ class View:
     snapshot: table.Snapshot
     state: State
     groups: Mapping[int, str]
+    arrived: Parts
     newer: pa.Table
+    waiting: frozenset[str] = frozenset()
 
     @property
     def is_written(self) -> bool:
         """Whether the stored index has everything in the view."""
         return self.state == self.runs.state
 
+    @property
+    def entries(self) -> int:
+        """The number of entries, of which all count if there are as many keys."""
+        of_runs = sum(file.entries for file in self.runs.files)
+        return of_runs + len(self.arrived) + len(self.newer)
+
     def groups_of(self, keys: pa.Table) -> Numbers:
         """Return the file group of each distinct key; `NOWHERE` if there is no such key."""
-        buckets = buckets_of(keys, self.keying.hashed, self.state.descriptor.buckets)
-        found = entries_of(self.runs, keys, buckets, self.keying.columns)
-        return groups_of(keys, together([*found, self._newer_of(keys)]))
+        buckets = self.keying.buckets(keys, self.state.descriptor.buckets)
+        stored = entries_of(self.runs, keys, buckets, self.keying.columns)
+        found = groups_of(keys, together([*stored, *self.arrived.of(keys), self._newer_of(keys)]))
+        return np.where(np.isin(found, [*self.groups]), found, NOWHERE)
 
     def _newer_of(self, keys: pa.Table) -> pa.Table:
         return self.newer.filter(pa.array(isin_rows(self.newer.select(keys.column_names), keys)))
@@ -142,63 +87,121 @@ class View:
         every = newest(together([self.newer, newer]), self.keying.names)
         return replace(self, state=state, groups=groups, newer=every)
 
+    def every(self, buckets: int) -> Parts:
+        """Return all entries, oldest first, by part for this many buckets."""
 
-def caught_up(runs: Runs, keying: Keying, snapshot: table.Snapshot) -> View:
+        def arrived(number: int) -> pa.Table:
+            return self.arrived.part(number).drop_columns([BUCKET])
+
+        later: list[Callable[[], pa.Table]] = [
+            partial(arrived, n) for n in range(self.arrived.count)
+        ]
+        later.append(lambda: self.newer)
+        more = len(self.arrived) + len(self.newer)
+        return of_runs(self.runs, later, more, self.keying, buckets)
+
+    def counting(self, found: pa.Table) -> pa.Table:
+        """Return the entries that count, from all entries of some keys, oldest first."""
+        return alive(newest(found, self.keying.names), self.groups)
+
+    def write(self) -> None:
+        """Write what is newer to the index, as a run in one commit.
+
+        Raises:
+            RefusedError: another process was faster.
+        """
+        newer = self.keying.bucketed(self.newer, self.state.descriptor.buckets)
+
+        def made(number: int) -> Mapping[int | None, pa.Table]:
+            found = together([self.arrived.part(number), self.arrived.only(number, newer)])
+            return self.keying.files(newest(found, self.keying.names))
+
+        parts: list[Part] = [partial(made, number) for number in range(self.arrived.count)]
+        self.runs.append(self.state, self.groups, self.waiting, parts)
+
+
+def caught_up(
+    runs: Runs, keying: Keying, snapshot: table.Snapshot, most_bytes: int | None = None
+) -> View:
     """Return an index, caught up with the newest Delta version of its table.
+
+    Args:
+        most_bytes: the most bytes of new files to read; others wait then. At least one is read.
 
     Raises:
         CorruptStoreError: the log does not tell what has changed, or it is another table.
         InvalidChangesError: the table has a key twice.
     """
-    groups, none = runs.groups(), no_entries(keying.columns, empty(keying.columns))
-    view = View(runs, keying, snapshot, runs.state, groups, none)
     _check_table(runs, keying, snapshot)
-    now = snapshot.delta_version
-    if now == runs.state.delta_version:
-        return view
-    try:
-        touched = table.touched(snapshot.directory, runs.state.delta_version, now)
-    except BrokenLogError as error:
-        raise _astray(
-            runs, f"the log does not say what was committed after {runs.state.delta_version}"
-        ) from error
-    return _with(view, touched)
-
-
-def _with(view: View, touched: frozenset[str]) -> View:
-    """Return a view after files were added or removed."""
-    state, snapshot = view.state, view.snapshot
-    ended = {group for group, path in view.groups.items() if path in touched}
-    begun = dict(enumerate(sorted(touched & snapshot.files.keys()), state.next_group))
-    added = keys_of(snapshot, begun, view.keying.columns)
-    new_keys = added.drop_columns([GROUP])
-    others = _of_others(view, new_keys, ended)
-    twice = np.union1d(doubled(new_keys), others)
-    refuse_doubled(new_keys.take(pa.array(twice[:SHOWN])), len(twice), snapshot)
-    gone = _keys_of_groups(view, ended)
-    tombstones = gone.filter(pa.array(~isin_rows(gone, new_keys)))
-    nowhere = np.full(len(tombstones), NOWHERE)
-    now = snapshot.delta_version
-    return view.changed(
-        replace(
+    state, now = runs.state, snapshot.delta_version
+    touched = _touched(runs, snapshot)
+    known, waited = runs.paths()
+    groups = {group: path for group, path in known.items() if path not in touched}
+    waiting = (waited - touched) | (touched & snapshot.files.keys())
+    read = _first(waiting, snapshot, most_bytes)
+    begun = dict(enumerate(read, state.next_group))
+    buckets = state.descriptor.buckets
+    none = Parts(keying, buckets, 0)
+    before = View(runs, keying, snapshot, state, groups, none, keying.no_entries)
+    if now == state.delta_version and not waiting:
+        return before
+    arrived = of_table(snapshot, begun, keying, buckets, snapshot.count(read))
+    _refuse_keys_twice(before, arrived)
+    every = groups | begun
+    has_ended = len(groups) < len(known)
+    return replace(
+        before,
+        state=replace(
             state,
             delta_version=now,
             mark=table.mark(snapshot.directory, now),
-            records=state.records - len(gone) + len(added),
+            records=snapshot.count(every.values()) if has_ended else state.records + len(arrived),
             next_group=state.next_group + len(begun),
         ),
-        {group: path for group, path in view.groups.items() if group not in ended} | begun,
-        together([added, entries(tombstones, nowhere)]),
+        groups=every,
+        arrived=arrived,
+        waiting=waiting.difference(read),
     )
 
 
-def keys_of(snapshot: table.Snapshot, groups: Mapping[int, str], key: Sequence[Column]) -> pa.Table:
-    """Return the entries of all rows in some files."""
-    found = [no_entries(key, empty(key))]
-    for group, path in groups.items():
-        rows = snapshot.rows(path, key)
-        found.append(entries(rows, np.full(len(rows), group)))
-    return together(found)
+def _touched(runs: Runs, snapshot: table.Snapshot) -> frozenset[str]:
+    """Return the paths of the files that were added or removed since the index was written.
+
+    Raises:
+        CorruptStoreError: the log does not tell.
+    """
+    since, now = runs.state.delta_version, snapshot.delta_version
+    if since == now:
+        return frozenset()
+    try:
+        return table.touched(snapshot.directory, since, now)
+    except BrokenLogError as error:
+        raise _astray(runs, f"the log does not say what was committed after {since}") from error
+
+
+def _first(paths: Collection[str], snapshot: table.Snapshot, most_bytes: int | None) -> list[str]:
+    """Return the first of some files, in order: at least one, and as many as have these bytes."""
+    found, size = list[str](), 0
+    for path in sorted(paths):
+        size += snapshot.files[path].size
+        if found and most_bytes is not None and size > most_bytes:
+            break
+        found.append(path)
+    return found
+
+
+def _refuse_keys_twice(before: View, arrived: Parts) -> None:
+    """Refuse new entries whose keys are there already, or twice among them.
+
+    Raises:
+        InvalidChangesError: there are such keys.
+    """
+    first, rows = before.keying.no_entries.drop_columns([GROUP]), 0
+    for number in range(arrived.count):
+        keys = arrived.part(number).drop_columns([GROUP, BUCKET])
+        places = np.union1d(doubled(keys), _of_others(before, keys))
+        first, rows = together([first, keys.take(pa.array(places[:SHOWN]))]), rows + len(places)
+    refuse_doubled(first, rows, before.snapshot)
 
 
 def refuse_doubled(keys: pa.Table, rows: int, snapshot: table.Snapshot) -> None:
@@ -229,24 +232,13 @@ def keys_as_given(keys: pa.Table) -> tuple[object, ...]:
     return tuple(row[0] for row in rows) if keys.num_columns == 1 else tuple(rows)
 
 
-def _of_others(view: View, keys: pa.Table, ended: set[int]) -> Numbers:
-    """Return the positions of keys that also have rows outside the touched files."""
+def _of_others(view: View, keys: pa.Table) -> Numbers:
+    """Return the positions of keys that a view has already."""
     if not len(keys):
         return np.zeros(0, np.int64)
     once = distinct(keys)
-    groups = view.groups_of(once)
-    others = (groups != NOWHERE) & ~np.isin(groups, [*ended])
-    return np.flatnonzero(isin_rows(keys, once.filter(pa.array(others))))
-
-
-def _keys_of_groups(view: View, groups: set[int]) -> pa.Table:
-    """Return the keys whose newest entries are in these file groups."""
-    wanted = np.array(sorted(groups), np.int64)
-    none = empty(view.keying.columns)
-    if not len(wanted):
-        return none
-    once = distinct(together([none, *keys_in(view.runs, wanted, view.keying.columns)]))
-    return once.filter(pa.array(np.isin(view.groups_of(once), wanted)))
+    there = once.filter(pa.array(view.groups_of(once) != NOWHERE))
+    return np.flatnonzero(isin_rows(keys, there))
 
 
 def _check_table(runs: Runs, keying: Keying, snapshot: table.Snapshot) -> None:

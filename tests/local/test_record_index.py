@@ -3,7 +3,10 @@
 import pytest
 from records import KEY, Records
 
-from deltaproduce.record_index import parting
+from deltaproduce.record_index import index, parting
+
+RUN_BYTES = (1, 2_000, 1 << 30)
+"""A step that catches up reads so many bytes of new files, and stores their keys, at a time."""
 
 
 def one_step(records):
@@ -39,6 +42,7 @@ def test_an_index_says_what_a_dict_says(tmp_path, monkeypatch, seed, ordering):
         monkeypatch.setattr(parting, "_MOST_BYTES", 0)
     records = Records(tmp_path, seed=seed, ordering=ordering)
     for _ in range(25):
+        monkeypatch.setattr(index, "RUN_BYTES", records.random.choice(RUN_BYTES))
         one_step(records)
         if records.random.random() < 0.3:
             records.index = records.opened(buckets=None)

@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from records import KEY, Records
 
+from deltaproduce.record_index import index, table
 from deltaproduce.storage import failpoints
 
 OPERATIONS = {
@@ -61,8 +62,16 @@ def effects(place, operation):
     return reached
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_crash_at_any_effect_leaves_table_and_index_right(tmp_path, operation):
+@pytest.mark.parametrize(
+    ("operation", "run_bytes"),
+    [*((operation, None) for operation in OPERATIONS), ("upsert", 1), ("compact", 1)],
+)
+def test_a_crash_at_any_effect_leaves_table_and_index_right(
+    tmp_path, monkeypatch, operation, run_bytes
+):
+    """Also where an index catches up file by file, and stores what it has."""
+    if run_bytes is not None:
+        monkeypatch.setattr(index, "RUN_BYTES", run_bytes)
     points = effects(tmp_path / "first", operation)
     assert {name for _, name in points} >= {"write", "index"}
     firsts = sorted({point: place for place, point in reversed([*enumerate(points)])}.values())
@@ -84,6 +93,55 @@ def test_a_crash_at_any_effect_leaves_table_and_index_right(tmp_path, operation)
         records.upsert(batch)
         records.index.compact()
         records.check()
+
+
+BETWEEN = {
+    "nothing": lambda records: None,
+    "an append": lambda records: records.foreign_append([records.fresh_key()]),
+    "a delete": lambda records: records.foreign_delete([*records.rows][-1][0]),
+    "optimized": lambda records: records.foreign_optimize(),
+    "overwritten": lambda records: records.foreign_overwrite(),
+    "restored": lambda records: records.foreign_restore(4),
+}
+"""What others do while an index has some of the new files."""
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+def test_an_index_that_stopped_while_it_caught_up_goes_on(tmp_path, monkeypatch, between):
+    """It stores each part of the new files with the files that wait, and reads no file again."""
+    monkeypatch.setattr(index, "RUN_BYTES", 1)
+    records = Records(tmp_path)
+    for _ in range(6):
+        records.foreign_append([records.fresh_key()])
+    left, read, rows = [3], [], table.Snapshot.rows
+
+    def crash(when, name, table):
+        left[0] -= (when, name) == ("before", "index")
+        if left[0] < 0:
+            raise CrashError
+
+    def counted(self, path, columns):
+        read.append(path)
+        return rows(self, path, columns)
+
+    monkeypatch.setattr(table.Snapshot, "rows", counted)
+    stored = DeltaTable(records.location).version()
+    with failpoints.armed(crash), pytest.raises(CrashError):
+        records.index.compact()
+    assert (len(read), DeltaTable(records.location).version()) == (4, stored + 3)
+    records.index = records.opened(buckets=None)
+    BETWEEN[between](records)
+    records.check()
+    before, stored = [*read], DeltaTable(records.location).version()
+    read.clear()
+    records.index.compact()
+    if between == "nothing":
+        assert len(read) == len({*read}) == 3
+        assert not {*read} & {*before[:3]}
+    assert DeltaTable(records.location).version() > stored
+    records.check()
+    stats = records.index.stats()
+    assert (stats.tombstones, stats.records) == (0, len(records.rows))
 
 
 def test_an_index_whose_build_crashes_is_not_there(tmp_path):

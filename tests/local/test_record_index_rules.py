@@ -274,7 +274,7 @@ def test_after_a_compaction_there_are_no_tombstones_and_a_run_a_bucket(tmp_path)
 
 
 def test_each_file_of_an_index_is_sorted_and_of_its_bucket(tmp_path, monkeypatch):
-    monkeypatch.setattr("deltaproduce.record_index.view._MIXED_ENTRIES", 0)
+    monkeypatch.setattr("deltaproduce.record_index.decisions.keying._MIXED_ENTRIES", 0)
     index = indexed(tmp_path, range(0, 400, 2), range(1, 400, 2), buckets=3)
     index.upsert(rows(*range(400, 500)))
     index.delete(rows_of(range(50)))
@@ -405,6 +405,29 @@ def test_a_lookup_catches_up_without_writing(tmp_path):
     assert DeltaTable(str(tmp_path / "i")).version() == version
     index.compact()
     assert DeltaTable(str(tmp_path / "i")).version() > version
+
+
+def test_keys_of_removed_files_cost_nothing_until_a_compaction(tmp_path, monkeypatch):
+    """Their groups have ended, so that their entries do not count; none of them is looked for."""
+    index = indexed(tmp_path, [1, 2], [3, 4], [5])
+    DeltaTable(str(tmp_path / "t")).delete("k <= 2")
+    read = []
+    whole = seeking.read
+    monkeypatch.setattr(
+        seeking, "read", lambda runs, file, *more: read.append(file) or whole(runs, file, *more)
+    )
+    assert index.stats().records == 3
+    assert read == []
+    assert index.lookup([1, 2, 3, 5]).column("k").to_pylist() == [3, 5]
+    make(tmp_path, rows(1), mode="append")
+    assert index.lookup([1, 2]).column("k").to_pylist() == [1]
+    index.compact()
+    stored = DeltaTable(str(tmp_path / "i"))
+    runs = pa.table(stored.get_add_actions(flatten=True)).to_pylist()
+    assert sum(file["num_records"] for file in runs if file["partition._run"] is not None) == 4
+    assert index.verify() == ()
+    index.compact()
+    assert DeltaTable(str(tmp_path / "i")).version() == stored.version()
 
 
 def test_a_log_that_no_longer_says_is_mended_by_build(tmp_path):
@@ -547,7 +570,7 @@ def test_an_empty_table(tmp_path):
 def test_many_entries_are_sought_by_row_groups(tmp_path, monkeypatch):
     """Few keys read few row groups, and find what a scan finds."""
     monkeypatch.setattr(runs, "_GROUP_ROWS", 50)
-    monkeypatch.setattr("deltaproduce.record_index.view._MIXED_ENTRIES", 10)
+    monkeypatch.setattr("deltaproduce.record_index.decisions.keying._MIXED_ENTRIES", 10)
     records = Records(tmp_path, rows=100, buckets=2)
     make(tmp_path, [{"k": n, "v": "x"} for n in range(5_000)])
     index = dp.RecordIndex(None, str(tmp_path / "t"), "k", str(tmp_path / "other"), buckets=2)
@@ -695,6 +718,37 @@ def test_an_index_is_built_folded_and_verified_in_parts(tmp_path, monkeypatch):
         assert max(seen) < 100
     assert index.stats().records == 400
     assert index.verify() == ()
+
+
+def test_an_index_catches_up_in_parts(tmp_path, monkeypatch):
+    """However far it is behind: to look up, to write, and to refuse doubled keys."""
+    monkeypatch.setattr(parting, "ENTRIES_A_BUCKET", 40)
+    monkeypatch.setattr(parting, "_MOST_BYTES", 0)
+    index = indexed(tmp_path, [-1], buckets=16)
+    for first in range(4):
+        make(tmp_path, rows(*range(first, 400, 4)), mode="append")
+    seen = []
+    part = parting.Parts.part
+
+    def sized(self, number):
+        seen.append(len(part(self, number)))
+        return part(self, number)
+
+    monkeypatch.setattr(parting.Parts, "part", sized)
+    version = DeltaTable(str(tmp_path / "i")).version()
+    assert index.lookup([-1, 0, 399, 400]).column("k").to_pylist() == [-1, 0, 399]
+    assert index.stats().records == 401
+    assert index.verify() == ()
+    assert DeltaTable(str(tmp_path / "i")).version() == version
+    assert index.upsert(rows(7, 400, v="new")) == dp.Changed(1, 1, 0, 0, 5, "files")
+    assert DeltaTable(str(tmp_path / "i")).version() == version + 1
+    assert len(seen) >= 40
+    assert max(seen) < 100
+    assert index.verify() == ()
+    for first in range(2):
+        make(tmp_path, rows(*range(first, 400, 8)), mode="append")
+    with pytest.raises(dp.InvalidChangesError, match="has 100 rows"):
+        index.stats()
 
 
 def test_keys_that_are_doubled_in_several_parts_are_all_counted(tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 """Entries: map keys to file groups over several runs, the newest of which wins.
 
 Pure. An entry without a group is a tombstone: the key is gone, unless a newer entry brings it back.
-The invariant: for each key, only the newest entry counts.
+So is an entry of a group that has ended. The invariant: for each key, only the newest entry counts.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def newest(oldest_first: pa.Table, key: Iterable[str]) -> pa.Table:
     return taken(oldest_first, np.sort(last))
 
 
-def without_tombstones(found: pa.Table) -> pa.Table:
-    """Return the entries of keys that exist."""
-    return found.filter(found.column(GROUP).is_valid())
+def alive(found: pa.Table, groups: Iterable[int]) -> pa.Table:
+    """Return the entries of keys that exist: of these groups, which are all that have not ended."""
+    return found.filter(pa.array(np.isin(groups_in(found), [*groups])))
 
 
 def sorted_by_key(found: pa.Table, key: Iterable[Column]) -> pa.Table:
