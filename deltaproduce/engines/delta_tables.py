@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
+import pyarrow as pa
+
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.types.catalogue import atom, is_whole
@@ -80,6 +82,9 @@ class Write:
         lookup: the columns that files have statistics of.
         partition: the columns that the table is partitioned by; rows are sorted by them first.
         compression: the codec of the files; the default codec if None.
+        within: the partitions that are overwritten, as distinct values of the columns of
+            `partition`: the rows are all of these, and other partitions stay; None for the whole
+            table.
         fence: of all commits to the table with the same number, at most one takes effect.
     """
 
@@ -95,6 +100,7 @@ class Write:
     lookup: tuple[Column, ...] = ()
     partition: tuple[Column, ...] = ()
     compression: str | None = None
+    within: pa.Table | None = None
     fence: int | None = None
 
 

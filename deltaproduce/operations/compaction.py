@@ -183,7 +183,9 @@ class Compactor:
             if base is not None:  # else another writer was faster, and more has to be folded
                 table = tables.location.table(stage.name, kind)
                 attempt = Attempt.compacting(version, base)
-                edit = compacted_edit(rows, stage, kind, self._filing(stage.name))
+                parted = version.stages[stage.name].base.added.get(kind) == 0
+                filing = self._filing(stage.name)
+                edit = compacted_edit(rows, stage, kind, filing, parted=parted)
                 tables.commit(table, edit, attempt, base)
 
     def _commits(self, stage: Stage, kind: str, pinned: int) -> tuple[Commit, ...]:

@@ -17,6 +17,8 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
+import pyarrow as pa
+
 from deltaproduce.engines.engine import Rows
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Graph, Stage
@@ -143,7 +145,7 @@ class Publisher:
         with phase("publishing"):
             self._log.publish(version, attempt)
         for name, write in writes.items():
-            content = content_at_hand(edits[name])
+            content = content_at_hand(write.result.comparison, edits[name])
             self._reader.keep(name, figures[name], write.overlay_after(), content)
         self._compactor.start(version)
         return version
@@ -304,7 +306,7 @@ class Publisher:
         self, table: Table, pinned: int, edit: Edit | Restore, attempt: Attempt
     ) -> int | None:
         """Return the delta version that a repair builds on; None if the table may be gone."""
-        if isinstance(edit, Edit) and edit.overwrite:
+        if isinstance(edit, Edit) and edit.is_whole:
             return None
         commits = self._tables.recent_commits(table, pinned)
         newest = current(pinned, commits)
@@ -323,8 +325,12 @@ class Publisher:
 
 
 def _all(
-    read: Callable[[Version, Stage], Stored | None], version: Version, stage: Stage, beside: Rows
+    read: Callable[[Version, Stage], Stored | None],
+    version: Version,
+    stage: Stage,
+    beside: Rows,
+    within: pa.Table | None,
 ) -> Rows:
     found = read(version, stage)
     assert found is not None  # the figures say that there are rows
-    return found.beside(beside)
+    return (found if within is None else found.in_partitions(within)).beside(beside)

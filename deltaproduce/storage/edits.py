@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from deltaproduce.engines.engine import Rows
 from deltaproduce.types.columns import Column
 
@@ -18,7 +20,8 @@ class Edit:
     Attributes:
         rows: sorted by the table's order; in Spark, within partitions.
         columns: the table's columns.
-        overwrite: whether the rows are the whole table; otherwise they are added.
+        overwrite: whether the rows are the whole table, or all rows of the partitions of `within`;
+            otherwise they are added.
         predicate: if set, only the rows that match are added, and they replace all rows of the
             table that match.
         lookup: the columns by which the table will be looked up.
@@ -32,6 +35,7 @@ class Edit:
         compression: see `Write.compression`.
         beside: columns of partition expressions, which the content does not show.
         apart: whether the table has been partitioned in another way until now.
+        within: see `Write.within`.
     """
 
     rows: Rows
@@ -48,6 +52,12 @@ class Edit:
     compression: str | None = None
     beside: tuple[Column, ...] = ()
     apart: bool = False
+    within: pa.Table | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the rows are the whole table."""
+        return self.overwrite and self.within is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,17 @@ class Stored:
     @property
     def small(self) -> bool:
         """Whether reading all of it costs no more than looking up a key."""
+        if self._is_apart:
+            return False
         return self.engines.limits.is_small(self.count, self.row_bytes)
+
+    def in_partitions(self, partitions: pa.Table) -> Stored:
+        """Return the rows of some partitions of the base, and perhaps of others."""
+        if not self._is_apart or self.files is None:
+            return self
+        files = self.files.in_partitions(partitions)
+        count = self.count if files.size is None else files.size[0]
+        return replace(self, files=files, count=count)
 
     def rows(self) -> Rows:
         """Return all rows, unsorted; on the driver if they are few."""
@@ -308,6 +318,12 @@ class Stored:
         if base is None or self.overlay is None:
             return base
         return base + int(are_within(self.overlay.rows.column(column.name), values).sum())
+
+    @property
+    def _is_apart(self) -> bool:
+        """Whether the base has a file for each of several partitions, and few of them are read."""
+        is_held = isinstance(self.base, pa.Table)
+        return not is_held and self.files is not None and self.files.are_apart
 
     @property
     def _most_rows(self) -> int | None:

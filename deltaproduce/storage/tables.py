@@ -538,11 +538,14 @@ class Tables:
             lookup=edit.lookup,
             partition=edit.partition,
             compression=edit.compression,
+            within=edit.within,
         )
         if edit.predicate is not None:
             return replace(write, mode="replace", predicate=edit.predicate)
         if not edit.overwrite:
             return write
+        if edit.within is not None:
+            return replace(write, mode="overwrite")
         made_with = properties(edit.lookup, marked=edit.marked, partitioned=bool(edit.partition))
         is_kept = is_known and not edit.apart
         return replace(write, mode="overwrite" if is_kept else "create", properties=made_with)

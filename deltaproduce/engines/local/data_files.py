@@ -24,7 +24,7 @@ from deltalake.transaction import AddAction
 
 from deltaproduce.engines.delta_log import folder_of, logged
 from deltaproduce.engines.file_systems.directory import Directory
-from deltaproduce.engines.local.arrays import factorize
+from deltaproduce.engines.local.arrays import Marks, factorize, isin_rows
 from deltaproduce.model.machine import cores
 from deltaproduce.types.columns import Column
 
@@ -101,6 +101,23 @@ def partition_ends(rows: pa.Table, partition: Sequence[Column], most: int) -> tu
         for begin, end in zip(begins, ends, strict=True)
         for cut in (*range(begin + most, end, most), end)
     )
+
+
+def in_partitions(told: pa.Table, partitions: pa.Table) -> Marks:
+    """Mark the files that are in some partitions.
+
+    Args:
+        told: a row for each file, with its values in ``partition``, as delta-rs has them.
+        partitions: values of some or all of the partition columns.
+    """
+    if not len(told):
+        return np.zeros(0, bool)
+    structs = told.column("partition").combine_chunks()
+    values = {
+        field.name: pc.struct_field(structs, [field.name]).cast(field.type)
+        for field in partitions.schema
+    }
+    return isin_rows(pa.table(values), partitions)
 
 
 def file_of(

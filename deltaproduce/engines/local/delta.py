@@ -9,9 +9,10 @@ commit that delta-rs cannot make in this way is left to Spark.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -27,9 +28,10 @@ from deltalake import (
     write_deltalake,
 )
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import create_table_with_add_actions
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
+from deltaproduce.engines.delta_log import logged
 from deltaproduce.engines.delta_tables import (
     APP_ID,
     MARKS_ROWS,
@@ -42,7 +44,7 @@ from deltaproduce.engines.delta_tables import (
 )
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
-from deltaproduce.engines.local.handles import Handles, opened_at
+from deltaproduce.engines.local.handles import Handle, Handles, opened_at
 from deltaproduce.types.atoms import in_arrow_types
 
 _Outcome = TypeVar("_Outcome")
@@ -93,6 +95,8 @@ def written(
         handle = None
     except (DeltaError, OSError, ValueError):
         return False  # Spark says what is wrong
+    if handle is not None and write.within is not None:
+        return _write_partitions(directory, handles, handle, rows, write, write.within)
     found = None if handle is None else handle.table
     overwritten = None if write.mode == "append" else found
     apart = found is not None and _partition(found) != [c.name for c in write.partition]
@@ -116,19 +120,8 @@ def _write_files(
     directory: Directory, found: DeltaTable | None, rows: pa.Table, write: Write
 ) -> None:
     """Write rows in files of `data_files`: several, or of rows that do not fit in memory."""
-    ends, partition = write.file_ends or (len(rows),), [c.name for c in write.partition]
-    if partition:
-        ends = data_files.partition_ends(rows, write.partition, write.file_rows or _ONE_FILE)
-    files = data_files.written(
-        directory,
-        rows,
-        ends,
-        write.group_rows or _GROUP_ROWS,
-        write.lookup,
-        packed(write.columns),
-        partition=write.partition,
-        compression=write.compression or "snappy",
-    )
+    partition = [c.name for c in write.partition]
+    files = _data_files(directory, rows, write)
     next_one = found is None or write.mode != "append"
     said = _said(write.metadata, _transactions(found, write), next_one=next_one)
     remade = found is not None and (
@@ -162,6 +155,71 @@ def _write_files(
             post_commithook_properties=_CHECKPOINTS,
         ),
         made_in=directory if found is None else None,
+    )
+
+
+def _write_partitions(
+    directory: Directory,
+    handles: Handles,
+    handle: Handle,
+    rows: pa.Table,
+    write: Write,
+    within: pa.Table,
+) -> bool:
+    """Write rows in place of all rows of some partitions; files of other partitions stay.
+
+    A file is removed by the text of its path. Where Spark has written it, this has no value of a
+    partition (`delta_tables.properties`), so that delta-rs spells it as the log does.
+
+    Returns:
+        Whether it was done.
+    """
+    found = handle.table
+    alike = _partition(found) == [c.name for c in write.partition] and _has_columns(found, write)
+    if not alike or _may_be_marked(found):
+        return False
+    told, columns = pa.table(found.get_add_actions()), write.partition
+    gone = told.filter(pa.array(data_files.in_partitions(told, within)))
+    now = int(time.time() * 1000)
+    removed = [
+        RemoveAction(
+            unquote(file["path"]),
+            True,
+            now,
+            file["size_bytes"],
+            {c.name: logged(file["partition"][c.name], c.data_type) for c in columns},
+        )
+        for file in gone.to_pylist()
+    ]
+    added = _data_files(directory, rows, write)
+    _committed(
+        lambda: found.create_write_transaction(
+            [*removed, *added],
+            "append",
+            found.schema(),
+            [c.name for c in columns],
+            commit_properties=_said(write.metadata, next_one=True, is_blind=False),
+            post_commithook_properties=_CHECKPOINTS,
+        )
+    )
+    handles.keep(directory, handle)
+    return True
+
+
+def _data_files(directory: Directory, rows: pa.Table, write: Write) -> list[AddAction]:
+    """Write rows in files, which nobody sees before they are committed."""
+    ends = write.file_ends or (len(rows),)
+    if write.partition:
+        ends = data_files.partition_ends(rows, write.partition, write.file_rows or _ONE_FILE)
+    return data_files.written(
+        directory,
+        rows,
+        ends,
+        write.group_rows or _GROUP_ROWS,
+        write.lookup,
+        packed(write.columns),
+        partition=write.partition,
+        compression=write.compression or "snappy",
     )
 
 
@@ -427,7 +485,11 @@ def _mode(table: DeltaTable | None, write: Write) -> Literal["append", "overwrit
 
 
 def _said(
-    metadata: str, transactions: list[Transaction] | None = None, *, next_one: bool = False
+    metadata: str,
+    transactions: list[Transaction] | None = None,
+    *,
+    next_one: bool = False,
+    is_blind: bool | None = None,
 ) -> CommitProperties:
     """Return the properties of a commit.
 
@@ -437,9 +499,13 @@ def _said(
     Args:
         next_one: the commit has to directly follow the state that was read, and is not retried; nor
             is one with a token.
+        is_blind: whether it depends on no state; as delta-rs thinks if None.
     """
     retries = 0 if next_one or transactions is not None else None
-    return CommitProperties({"userMetadata": metadata}, retries, transactions)
+    told: dict[str, Any] = {"userMetadata": metadata}
+    if is_blind is not None:
+        told["isBlindAppend"] = is_blind
+    return CommitProperties(told, retries, transactions)
 
 
 def _committed(commit: Callable[[], _Outcome], *, made_in: Directory | None = None) -> _Outcome:

@@ -34,6 +34,7 @@ from deltaproduce.engines.spark.columns import cols
 from deltaproduce.engines.spark.engine import SparkEngine
 from deltaproduce.engines.spark.file_systems import remove_table
 from deltaproduce.engines.spark.kernels.clustered import CUT, cut, in_places
+from deltaproduce.engines.spark.predicates import of_partitions
 from deltaproduce.engines.spark.sessions import settings
 from deltaproduce.engines.spark.sessions.error_texts import is_missing_path
 from deltaproduce.engines.spark.sessions.remote import is_remote, prepare
@@ -253,7 +254,11 @@ class SparkDelta(DeltaTables):
                 settings.temporary(session, _layout(write)),
                 settings.handed_over(given, session) as rows,
             ):
-                _written(_plain(rows, write.columns), place, write)
+                plain = _plain(rows, write.columns)
+                if write.within is None:
+                    _written(plain, place, write)
+                else:
+                    _written_within(plain, place, write, write.within)
 
     def delete(self, place: Place, predicate: str, metadata: str) -> None:
         """Delete rows by rewriting the files that contain them; no commit if there are none."""
@@ -437,6 +442,12 @@ def _written(rows: DataFrame, place: Place, write: Write) -> None:
         if write.properties is None or error.getCondition() != _UNKNOWN_COLUMN:
             raise
     return _created(rows, place, write)
+
+
+def _written_within(rows: DataFrame, place: Place, write: Write, within: pa.Table) -> None:
+    """Overwrite some partitions: Delta removes their files whole, and marks no rows."""
+    writer = rows.write.format("delta").options(**_told(write)).mode("overwrite")
+    _save(writer.option("replaceWhere", of_partitions(write.partition, within)), place)
 
 
 def _told(write: Write) -> dict[str, str | int]:

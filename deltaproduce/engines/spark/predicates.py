@@ -20,6 +20,7 @@ from datetime import UTC, date, datetime, timedelta
 import pyarrow as pa
 from pyspark.sql import types as t
 
+from deltaproduce.engines.delta_log import logged
 from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier
 
@@ -66,6 +67,29 @@ def membership(columns: Sequence[Column], keys: pa.Table) -> str:
     hashes = ", ".join(f"{number}L" for number in sorted(set(keys.column(HASH).to_pylist())))
     hashed = f"{hash_sql([column.name for column in columns])} IN ({hashes})"
     return hashed if pruning is None else f"{pruning} AND {hashed}"
+
+
+def of_partitions(columns: Sequence[Column], partitions: pa.Table) -> str:
+    """Return the predicate that holds exactly for the rows of some partitions.
+
+    Args:
+        columns: the columns that a table is partitioned by.
+        partitions: distinct values of these.
+    """
+    found = (
+        f"({' AND '.join(_equals(column, values[column.name]) for column in columns)})"
+        for values in partitions.to_pylist()
+    )
+    return " OR ".join(found) or "FALSE"
+
+
+def _equals(column: Column, value: object) -> str:
+    """Return a comparison of a partition column with a value, by its text in Delta's log."""
+    name, text = identifier(column.name), logged(value, column.data_type)
+    if text is None:
+        return f"{name} IS NULL"
+    literal = f"CAST(X'{text.encode().hex()}' AS STRING)"
+    return f"{name} = CAST({literal} AS {column.data_type.simpleString()})"
 
 
 def literal(scalar: pa.Scalar, data_type: t.DataType) -> str | None:

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
@@ -23,8 +24,10 @@ from deltaproduce.engines.marks import (
     IS_PAIR,
     MOVED_PAIRS,
     NEW_PAIRS,
+    PAIR_DIFFERS,
     ROWS_OF_CHANGED_PAIRS,
 )
+from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.engine import ROWS_PER_FILE
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import (
@@ -46,10 +49,11 @@ from deltaproduce.types.columns import (
 BY_KEY: Final = Filing()
 """How files keep content if neither a window nor a definition says."""
 
-Read: TypeAlias = Callable[[Rows], Rows]
+Read: TypeAlias = Callable[[Rows, pa.Table | None], Rows]
 """Reads a table's rows before the step, to be rewritten together with the given rows.
 
-An edit calls it only if it needs them.
+An edit calls it only if it needs them. If it needs those of some partitions only, it says of which,
+and may get others as well.
 """
 
 
@@ -61,6 +65,7 @@ def content_edit(
     *,
     exists: bool,
     filing: Filing = BY_KEY,
+    parted: bool = False,
 ) -> Edit | None:
     """Return the edit of the content.
 
@@ -69,20 +74,22 @@ def content_edit(
         total: the number of its rows after the step.
         exists: whether the table exists.
         filing: how files keep it.
+        parted: whether, if it is rewritten, only the partitions of changed rows have to be.
     """
     counts, layout = comparison.counts, comparison.layout
     columns, key = layout.content, layout.lookup(CONTENT)
     if exists and how in ("nothing", "run"):
         return None
-    rewritten, predicate = how == "rewrite" or not exists, None
+    rewritten, predicate, within = how == "rewrite" or not exists, None, None
     if rewritten:
-        rows = comparison.content_after(_read(before, comparison))
+        rows, within = _content_after(comparison, before, filing, parted=parted)
     elif not counts.pairs_replaced:
         rows, total = comparison.pick(columns, ROWS_OF_CHANGED_PAIRS), counts.rows_of_changed_pairs
     else:
         predicate = comparison.predicate(key, CHANGED_PAIRS)
         rows, total = comparison.pick(columns, ALIVE), counts.rows_of_changed_pairs
     edit = Edit(rows, columns, rewritten, predicate, key, sought=rewritten, by_ends=layout.by_ends)
+    edit = replace(edit, within=within)
     in_files = comparison.clustering
     if rewritten and in_files is not None and in_files == filing.by_partitions:
         return replace(edit, file_rows=ROWS_PER_FILE)
@@ -145,18 +152,26 @@ def run_edit(run: pa.Table, comparison: Comparison, version: int, *, exists: boo
     return Edit(rows, layout.runs, not exists, None, layout.lookup(RUNS))
 
 
-def compacted_edit(stored: Stored, stage: Stage, kind: str, filing: Filing = BY_KEY) -> Edit:
-    """Return the edit that rewrites content or key mappings whole, in order.
+def compacted_edit(
+    stored: Stored, stage: Stage, kind: str, filing: Filing = BY_KEY, *, parted: bool = False
+) -> Edit:
+    """Return the edit that rewrites content or key mappings with their runs, in order.
 
     Uses at most half of the session's tasks, because versions go on meanwhile, unless windows are
     over the content.
 
     Args:
         filing: see `content_edit`.
+        parted: whether only the partitions of content that runs reach have to be rewritten.
     """
-    layout, rows = Layout.of(stage), stored.rows()
+    layout, within = Layout.of(stage), None
+    if parted and kind == CONTENT:
+        within = _reached(stored, layout, filing)
+    rows = (stored if within is None else stored.in_partitions(within)).rows()
+    rows, within = _only_within(rows, stored.columns, within, filing, stored.engines)
     by, order = layout.lookup(kind), layout.order(kind)
     edit = Edit(rows, stored.columns, True, None, by, file_rows=ROWS_PER_FILE, sought=True)
+    edit = replace(edit, within=within)
     filed = None
     if kind == CONTENT:
         edit = replace(edit, by_ends=layout.by_ends)
@@ -178,8 +193,45 @@ def emptied(stage: Stage, kind: str, *, apart: bool = False) -> Edit:
     return Edit(empty(columns), columns, True, None, layout.lookup(kind), apart=apart)
 
 
-def _read(before: Read | None, comparison: Comparison) -> Callable[[], Rows] | None:
-    return None if before is None else partial(before, comparison.rows)
+def _content_after(
+    comparison: Comparison, before: Read | None, filing: Filing, *, parted: bool
+) -> tuple[Rows, pa.Table | None]:
+    """Return the rows to write of the content after a step, and of which partitions they are."""
+    columns, engines, within = comparison.layout.content, comparison.engines, None
+    if parted:
+        changed = comparison.pick(columns, {PAIR_DIFFERS: True})
+        within = filing.partitions_of(changed, columns, engines)
+    rows = comparison.content_after(_read(before, comparison, within))
+    return _only_within(rows, columns, within, filing, engines)
+
+
+def _only_within(
+    rows: Rows, columns: Sequence[Column], within: pa.Table | None, filing: Filing, engines: Engines
+) -> tuple[Rows, pa.Table | None]:
+    """Return the rows of some partitions, and these; all rows and None if the rows are in Spark."""
+    if within is None or not isinstance(rows, pa.Table):
+        return rows, None
+    return filing.within(rows, columns, within, engines), within
+
+
+def _reached(stored: Stored, layout: Layout, filing: Filing) -> pa.Table | None:
+    """Return the partitions that have rows of changed pairs, before or after the runs.
+
+    None if there are no runs, or the rows are in Spark.
+    """
+    overlay, engines = stored.overlay, stored.engines
+    if overlay is None:
+        return None
+    keys = Selection.of(overlay.replaced(), layout.key, engines)
+    before = replace(stored, overlay=None).of(keys)
+    rows = engines.united(before, overlay.newer(layout.content), layout.content)
+    return filing.partitions_of(rows, layout.content, engines)
+
+
+def _read(
+    before: Read | None, comparison: Comparison, within: pa.Table | None = None
+) -> Callable[[], Rows] | None:
+    return None if before is None else partial(before, comparison.rows, within)
 
 
 def _stamped(comparison: Comparison, rows: Rows, version: int, kind: str) -> Rows:

@@ -7,7 +7,10 @@ file it goes to.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from deltaproduce.described.content import beside, columns_by, sorted_by, text_of
 from deltaproduce.described.descriptor import Description
@@ -74,6 +77,37 @@ class Filing:
         least = engines.limits.partition_rows_of(count)
         rows, ends = engines.of(edit.rows).clustered(edit.rows, clustering, order, least)
         return replace(edit, rows=rows, file_ends=ends, file_rows=ROWS_PER_FILE)
+
+    def partitions_of(
+        self, rows: Rows, columns: Sequence[Column], engines: Engines
+    ) -> pa.Table | None:
+        """Return the distinct partitions that rows on the driver are in.
+
+        None if files are not described so, or the rows are in Spark.
+
+        Args:
+            columns: the rows' columns, at least those of the content that partitions depend on.
+        """
+        by = () if self.description is None else self.description.partitions
+        if not by or not isinstance(rows, pa.Table):
+            return None
+        found = with_partitions(rows, columns, by, engines)
+        distinct: pa.Table = engines.of(found).distinct(found, columns_by(by))
+        return distinct
+
+    def within(
+        self, rows: pa.Table, columns: Sequence[Column], partitions: pa.Table, engines: Engines
+    ) -> pa.Table:
+        """Return the rows that are in some partitions.
+
+        Args:
+            columns: as for `partitions_of`, of which the partitions are.
+        """
+        assert self.description is not None
+        by = self.description.partitions
+        found = with_partitions(rows, columns, by, engines)
+        kept = engines.of(found, partitions).only(found, partitions, columns_by(by))
+        return kept.select([c.name for c in columns])
 
     def _by_description(
         self, edit: Edit, layout: Layout, count: int, engines: Engines, *, asides: bool

@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias
 import pyarrow as pa
 
 from deltaproduce.engines.comparisons import Comparison
+from deltaproduce.engines.marks import ALIVE
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
 from deltaproduce.model.window_moves import WindowMove
@@ -239,6 +240,7 @@ class Write:
                 self.rows,
                 exists=CONTENT in exists,
                 filing=self.filing,
+                parted=self._is_parted,
             ),
             UPDATES: updates_edit(comparison, number, exists=UPDATES in exists),
         }
@@ -284,6 +286,18 @@ class Write:
             ),
             past=self.result.past(self.last),
         )
+
+    @property
+    def _is_parted(self) -> bool:
+        """Whether partitions of the content without changed rows can stay as they are."""
+        if (
+            self.result.anew
+            or self.overlay is not None
+            or _is_filed_otherwise(self.last, self.filing)
+        ):
+            return False
+        most = self.result.comparison.engines.limits.compaction_commits
+        return self.last.base.added.get(CONTENT, most) < most
 
     def _added_before(self) -> dict[str, int]:
         """Return how often each table was added to; runs with other columns do not count."""
@@ -390,16 +404,20 @@ def _is_filed_otherwise(last: StageFigures, filing: Filing) -> bool:
 
 def added(last: StageFigures, edits: Edits) -> dict[str, int]:
     """Return how often the edited tables were added to since their rows were last put in order."""
-    return {
-        kind: 0 if edit.overwrite else last.base.added.get(kind, 0) + 1
-        for kind, edit in edits.items()
-        if isinstance(edit, Edit)
-    }
+    found = dict[str, int]()
+    for kind, edit in edits.items():
+        if isinstance(edit, Edit):
+            before = last.base.added.get(kind, 0)
+            found[kind] = 0 if edit.is_whole else before + (not edit.overwrite)
+    return found
 
 
-def content_at_hand(edits: Edits) -> pa.Table | None:
-    """Return the content, if the driver writes it whole; None otherwise."""
+def content_at_hand(comparison: Comparison, edits: Edits) -> pa.Table | None:
+    """Return the content after a step, if the driver has it whole and writes it; None otherwise."""
     edit = edits.get(CONTENT)
     if not isinstance(edit, Edit) or not edit.overwrite or not isinstance(edit.rows, pa.Table):
         return None
+    if not edit.is_whole:
+        whole = comparison.pick(comparison.layout.content, ALIVE) if comparison.complete else None
+        return whole if isinstance(whole, pa.Table) else None
     return edit.rows.drop_columns([column.name for column in edit.beside])

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from deltaproduce.engines.local.arrays import Marks, Numbers
+from deltaproduce.engines.local.data_files import in_partitions
 from deltaproduce.engines.local.kernels.ranges import numbers_of
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.partitions import SORTS, Ranges
@@ -62,6 +63,12 @@ class FileRanges(NamedTuple):
         if self.told is None or (rows < 0).any():
             return None
         return int(rows.sum()), int(np.asarray(self.told.column("size_bytes")).sum())
+
+    def in_partitions(self, partitions: pa.Table) -> Marks:
+        """Mark the files that are in some partitions, given by some or all of their columns."""
+        if self.told is None or _PARTITION not in self.told.column_names:
+            return np.ones(self.files, bool)
+        return in_partitions(self.told, partitions)
 
     def holding(self, keys: Selection) -> Marks:
         """Mark the files that may have one of the keys, which are on the driver."""

@@ -118,6 +118,15 @@ class ParquetFiles:
             self._spill,
         )
 
+    @property
+    def are_apart(self) -> bool:
+        """Whether they are in several partitions, which a reader of few rows need not all open."""
+        return len(self._values) > 1 and bool(self._values[0])
+
+    def in_partitions(self, partitions: pa.Table) -> ParquetFiles:
+        """Return the files of some partitions; see `FileRanges.in_partitions`."""
+        return self.among(np.flatnonzero(self._ranges.in_partitions(partitions)))
+
     def rows_of(
         self, keys: Selection, columns: Sequence[Column], most: int | None
     ) -> pa.Table | None:
