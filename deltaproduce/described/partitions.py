@@ -27,6 +27,7 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import evaluated
 from deltaproduce.stages.sql.expressions.expression import Expression, items
+from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Term
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column, Columns, plain_columns
@@ -58,6 +59,12 @@ class Partition:
         """Its declaration."""
         name = quoted(self.column.name)
         return name if self.expression is None else f"{self.expression.text} AS {name}"
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The names of the columns that it depends on."""
+        names = (self.column.name,) if self.expression is None else self.expression.columns
+        return frozenset(names)
 
 
 def partitions(text: str, columns: Columns) -> tuple[Partition, ...]:
@@ -127,6 +134,18 @@ def values_of(rows: pa.Table, by: Sequence[Partition]) -> pa.Table:
             for one in by
         }
     )
+
+
+def values_of_keys(keys: pa.Table, by: Sequence[Partition]) -> pa.Table | None:
+    """Return the values of the partition columns that depend on keys alone, for some keys.
+
+    None if no column does, or a value cannot be computed: any partition may have the keys.
+    """
+    known = [one for one in by if one.reads <= {*keys.column_names}]
+    try:
+        return values_of(keys, known) if known else None
+    except EvaluationError:
+        return None
 
 
 def read_values(values: Values, by: Sequence[Partition]) -> dict[str, pa.Scalar]:

@@ -17,6 +17,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from deltaproduce.described.content import read_text
+from deltaproduce.described.partitions import values_of_keys
 from deltaproduce.engines.change_feed import TIMES, FeedMode
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import distinct, empty
@@ -275,7 +277,17 @@ class Reader:
             files,
             self._tables.readings,
             by_log=None if figures.origin.table else by_log,
+            placed=partial(_placed, figures.base.stored, stage) if kind == CONTENT else None,
         )
+
+
+def _placed(text: str, stage: Stage, keys: pa.Table) -> pa.Table | None:
+    """Return the partitions in which keys of a stage can be; None if any may have them.
+
+    Args:
+        text: how files keep the stage's content, as versions record it.
+    """
+    return values_of_keys(keys, read_text(text, stage).partitions) if text else None
 
 
 def _place(figures: StageFigures) -> _Place:

@@ -113,6 +113,7 @@ class Stored:
         held: partitions of it that others have read for the same version.
         by_log: how Spark reads the base if Delta's log is to skip files; None for the same way as
             all of it.
+        placed: returns the partitions of the base in which keys can be; None if any may.
     """
 
     base: Rows | Callable[[], DataFrame]
@@ -125,6 +126,7 @@ class Stored:
     readings: Readings = field(default_factory=Readings)
     held: Held | None = None
     by_log: Callable[[], DataFrame] | None = None
+    placed: Callable[[pa.Table], pa.Table | None] | None = None
 
     @property
     def small(self) -> bool:
@@ -256,7 +258,8 @@ class Stored:
         most = self._most_rows
         found = None
         if self.files is not None and keys.are_sought:
-            found = self.files.rows_of(keys, self.columns, most)
+            within = None if self.placed is None else self.placed(keys.keys)
+            found = self.files.rows_of(keys, self.columns, most, within)
         if found is None:
             found = self._sought(keys)
         if found is None or (most is not None and len(found) > most):

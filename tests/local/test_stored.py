@@ -28,6 +28,7 @@ from series import drawn
 import deltaproduce as dp
 from deltaproduce import agg
 from deltaproduce.described.content import description, read_text, text_of
+from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Change, Oracle, Upsert, strategies
 from deltaproduce.testing.strategies.stored import stored_otherwise
@@ -226,6 +227,149 @@ def test_a_key_in_another_partition_is_not_read(location: str) -> None:
         assert store.update({"events": [{**ROWS[7], "n": 1}]}).stages["events"].mode == "seek"
 
 
+def files_by_partition(store: dp.Store, stage: str, number: int) -> dict[Any, set[str]]:
+    """The files of a stage's own table in a version, by the values of their partition."""
+    figures = store.versions()[number - 1].stages[stage]
+    location = store.dataset(stage).location
+    table = DeltaTable(location, version=figures.delta_versions["content"])
+    found: dict[Any, set[str]] = {}
+    for file in pa.table(table.get_add_actions()).to_pylist():
+        found.setdefault(tuple(file["partition"].values()), set()).add(file["path"])
+    return found
+
+
+def rows_by_partition(store: dp.Store, stage: str, number: int) -> dict[Any, list[str]]:
+    found: dict[Any, list[str]] = {}
+    for row in store.content(stage, number).to_pylist():
+        of = (row["day"], row["id"] % 3) if stage == "events" else (row["kind"],)
+        found.setdefault(of, []).append(repr(row))
+    return {of: sorted(rows) for of, rows in found.items()}
+
+
+def differing(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> set[Any]:
+    return {of for of in {*before, *after} if before.get(of) != after.get(of)}
+
+
+def some_changes(chance: random.Random) -> list[dict[str, Any]]:
+    """Rows that come, change, move to another partition, and go; often all of a partition."""
+    changes: dict[int, dict[str, Any]] = {}
+    for number in chance.sample(range(60), chance.randrange(1, 4)):
+        day = chance.choice([None, *(date(2026, 1, n) for n in range(1, 7))])
+        row = {"id": number, "day": day, "kind": chance.choice("abc"), "n": chance.randrange(5)}
+        changes[number] = row if chance.random() < 0.7 else {"id": number, "_change_type": "delete"}
+    if chance.random() < 0.3:
+        day = date(2026, 1, chance.randrange(1, 5))
+        gone = [{"id": row["id"], "_change_type": "delete"} for row in ROWS if row["day"] == day]
+        changes |= {row["id"]: row for row in gone}
+    return [*changes.values()]
+
+
+@pytest.mark.parametrize("is_opened_anew", [False, True])
+@pytest.mark.parametrize("way", ["small", "copy on write"])
+def test_a_step_writes_only_the_partitions_of_changed_rows(
+    location: str, way: str, is_opened_anew: bool
+) -> None:
+    """Files of a partition differ if and only if its rows do; an empty one has none."""
+    limits = {**WAYS[way], "limits": dp.Limits(small_table_rows=0)} if way != "small" else {}
+    chance, pipeline = random.Random(len(way)), site(STORED, {"partition": "kind"})
+    store = dp.Store(None, location, pipeline, **limits)
+    store.update({"events": ROWS})
+    moved = emptied = 0
+    for _ in range(12):
+        if is_opened_anew:
+            store.close()
+            store = dp.Store(None, location, pipeline, **limits)
+        store.update({"events": some_changes(chance)})
+        number = store.head.number
+        for stage in ("events", "by_kind_"):
+            rows = [rows_by_partition(store, stage, n) for n in (number - 1, number)]
+            files = [files_by_partition(store, stage, n) for n in (number - 1, number)]
+            assert differing(*files) == differing(*rows)
+            assert files[1].keys() == rows[1].keys()
+            moved += len(differing(*rows)) > 1
+            emptied += len(rows[0].keys() - rows[1].keys())
+    assert moved > 3
+    assert emptied > 1
+    assert store.verify() == ()
+    every = [store.content("events", n, ordered=True) for n in range(1, store.head.number + 1)]
+    store.rollback(3)
+    assert store.content("events", ordered=True).equals(every[2])
+    store.vacuum(keep_versions=4, unfinished_hours=0)
+    for number in range(store.head.number - 3, store.head.number):
+        assert store.content("events", number, ordered=True).equals(every[number - 1])
+    assert store.verify() == ()
+    store.close()
+
+
+def test_a_fold_writes_only_the_partitions_that_runs_reach(location: str) -> None:
+    """Before and after: a row that moved, one that came, and one that went."""
+    changed = [
+        {**ROWS[8], "day": date(2026, 1, 2)},
+        {"id": 60, "day": date(2026, 5, 1), "kind": "b", "n": 1},
+        {"id": 11, "_change_type": "delete"},
+    ]
+    with dp.Store(None, location, site(), **WAYS["runs"]) as store:
+        store.update({"events": ROWS})
+        for change in changed:
+            store.update({"events": [change]})
+        assert files_by_partition(store, "events", 4) == files_by_partition(store, "events", 1)
+        rows = [rows_by_partition(store, "events", n) for n in (1, 4)]
+        store.compact()
+        store.update({"events": [{**ROWS[20], "n": 9}]})  # it goes on from what was folded
+        assert store.head.stages["events"].base.runs == 1
+        files = [files_by_partition(store, "events", n) for n in (1, 5)]
+        assert differing(*files) == differing(*rows)
+        assert len(differing(*rows)) == 4 < len(files[0])
+        assert_read_as_content(store, "events", 4)
+        assert_read_as_content(store, "events", 5)
+        assert store.verify() == ()
+
+
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The data files that are opened from now on, or whose footer is read."""
+    found: list[str] = []
+    for name in ("parquet", "footer"):
+        whole = getattr(Directory, name)
+
+        def seen(self: Directory, inside: str, *more: Any, whole: Any = whole) -> Any:
+            found.append(f"{self.path}/{inside}")
+            return whole(self, inside, *more)
+
+        monkeypatch.setattr(Directory, name, seen)
+    return found
+
+
+@pytest.mark.parametrize("way", ["small", "runs", "copy on write"])
+def test_a_step_opens_only_files_of_the_partitions_of_its_rows(
+    location: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where keys, by themselves or by the log's ranges, tell in which partitions they can be."""
+    pipeline = dp.Pipeline("days")
+    columns = {"key": "kind string, id bigint", "value": "n bigint"}
+    stored = {"partition": "kind, id div 100 AS hundred"}
+    pipeline.source("events", **columns, stored=stored)
+    rows = [{"kind": "abcd"[n % 4], "id": n, "n": n} for n in range(400)]
+    with dp.Store(None, location, pipeline, **WAYS[way]) as store:
+        store.update({"events": rows})
+        before = {*store.dataset("events").files()}
+        content = store.dataset("events").location
+    changes = [{**rows[101], "n": -1}, {"kind": "c", "id": 302, "_change_type": "delete"}]
+    touched = {f"kind={rows[n]['kind']}/hundred={n // 100}" for n in (101, 302)}
+    with dp.Store(None, location, pipeline, **WAYS[way]) as store:
+        read = opened(monkeypatch)
+        store.update({"events": changes})
+        inside = {p.removeprefix(f"{content}/") for p in read if p.startswith(f"{content}/")}
+        assert {path.rpartition("/")[0] for path in inside} == touched
+        after = {path for path in store.dataset("events").files() if "../" not in path}
+        is_run = way == "runs"
+        assert {path.rpartition("/")[0] for path in before - after} == (
+            set() if is_run else touched
+        )
+        assert len(after) == len(before) == 16
+        assert store.content("events").num_rows == 399
+        assert store.verify() == ()
+
+
 @pytest.mark.parametrize(
     "stored",
     [
@@ -348,6 +492,48 @@ def test_a_crash_before_any_effect_leaves_whole_versions(tmp_path: Path, way: st
             assert store.content("events", ordered=True).equals(expected)
             store.update({"events": [ROWS[0]]})
             assert (store.head.number, partitions(store, "events")) == (2, ["day", "bucket"])
+            assert store.verify() == ()
+            store.vacuum(keep_versions=1, unfinished_hours=0)
+            store.vacuum(keep_versions=1, unfinished_hours=0)
+            assert store.content("events", ordered=True).equals(expected)
+            assert_no_orphans_here(store)
+        shutil.rmtree(place)
+        if is_published:
+            break
+    assert number > 1
+
+
+@pytest.mark.parametrize("way", ["small", "copy on write"])
+def test_a_crash_before_any_effect_of_a_step_in_some_partitions(tmp_path: Path, way: str) -> None:
+    """One partition is left, one comes, and one changes; the next update does it again."""
+    built = tmp_path / "built"
+    pipeline = site(STORED, {"partition": "kind"})
+    first = [row for row in ROWS if row["day"] == date(2026, 1, 2)]
+    changes: list[dict[str, Any]] = [
+        *({"id": row["id"], "_change_type": "delete"} for row in first if row["id"] % 3 == 0),
+        {"id": 60, "day": date(2026, 5, 1), "kind": "c", "n": 1},
+        {**ROWS[4], "n": 7},
+    ]
+    with dp.Store(None, str(built), pipeline, **WAYS[way]) as store:
+        store.update({"events": ROWS})
+        shutil.copytree(built, tmp_path / "whole")
+    with dp.Store(None, str(tmp_path / "whole"), pipeline, **WAYS[way]) as store:
+        store.update({"events": changes})
+        expected = store.content("events", ordered=True)
+    for number in count():
+        place = str(tmp_path / "store")
+        shutil.copytree(built, place)
+        crash = failpoints.armed(CrashAt(number, fail))
+        with dp.Store(None, place, pipeline, **WAYS[way]) as store, suppress(CrashError), crash:
+            store.update({"events": changes})
+        with dp.Store(None, place, pipeline, **WAYS[way]) as store:
+            is_published = store.head.number == 2
+            store.update({"events": changes})
+            assert store.head.number == 2
+            assert store.content("events", ordered=True).equals(expected)
+            rows = [rows_by_partition(store, "events", n) for n in (1, 2)]
+            files = [files_by_partition(store, "events", n) for n in (1, 2)]
+            assert differing(*files) == differing(*rows)
             assert store.verify() == ()
             store.vacuum(keep_versions=1, unfinished_hours=0)
             store.vacuum(keep_versions=1, unfinished_hours=0)

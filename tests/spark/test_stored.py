@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from selecting import chosen
 
 import deltaproduce as dp
+from deltaproduce.engines.local import delta
 from deltaproduce.testing import Change, Delete, Oracle, Upsert
 
 SOME = ("small tables", "replaced", "in Spark, replaced", "in Spark, runs", "mixed")
@@ -99,6 +100,36 @@ def test_rows_are_the_same_however_they_are_stored(
             assert_same(store, oracle, definitions[2], 4)
             if long_run:
                 assert store.verify() == ()
+
+
+@pytest.mark.parametrize("engine", ["delta-rs", "Spark"])
+def test_other_partitions_keep_their_files(
+    spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    """Whoever commits: in Spark, Delta removes the files of the partitions of a predicate."""
+    pipeline, written = site(STORED), delta.written
+    if engine == "Spark":
+        monkeypatch.setattr(
+            delta,
+            "written",
+            lambda at, write, *x, **y: write.within is None and written(at, write, *x, **y),
+        )
+    oracle = Oracle(pipeline)
+    with dp.Store(spark, location, pipeline) as store:
+        files = []
+        for batch in (
+            BATCHES[0],
+            [row(3, 9), Delete((6,))],
+            [Delete((n,)) for n in range(1, 24, 3)],
+        ):
+            given = as_frames(spark, pipeline, {"events": batch})
+            assert store.update(given).number == oracle.update({"events": batch})
+            assert_same(store, oracle, pipeline, store.head.number)
+            files.append({*store.dataset("events").files()})
+        assert [len(one) for one in files] == [3, 3, 2]
+        assert len(files[0] & files[1]) == 2
+        assert files[2] < files[1]
+        assert as_tuples(store.dataset("events").read()) == as_tuples(store.content("events"))
 
 
 def test_rows_of_no_partition_are_refused_in_spark(spark: SparkSession, location: str) -> None:

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from deltaproduce.engines.spark.predicates import HASH, hash_sql, literal, membership
+from deltaproduce.engines.spark.predicates import (
+    HASH,
+    hash_sql,
+    literal,
+    membership,
+    of_partitions,
+)
 from deltaproduce.types.columns import Column
 
 TEXT = Column("t", t.StringType())
@@ -88,3 +94,25 @@ def test_several_columns_are_pruned_by_the_first_and_selected_by_hash():
 
 def test_names_are_quoted():
     assert hash_sql(["a`b", "c.d"]) == "xxhash64(`a``b`, `c.d`)"
+
+
+def test_partitions_are_told_by_the_text_of_their_values_in_the_log():
+    """Exactly, also on days that a predicate over files cannot name."""
+    by = (Column("d", t.DateType()), Column("it's", t.StringType()), Column("n", t.ByteType()))
+    found = pa.table(
+        {
+            "d": pa.array([date(1582, 10, 10), None]),
+            "it's": ["' OR 1", "ä"],
+            "n": pa.array([None, -3], pa.int8()),
+        }
+    )
+    one, other = of_partitions(by, found).split(" OR ")
+    assert one == (
+        "(`d` = CAST(CAST(X'313538322d31302d3130' AS STRING) AS date)"
+        " AND `it's` = CAST(CAST(X'27204f522031' AS STRING) AS string) AND `n` IS NULL)"
+    )
+    assert other == (
+        "(`d` IS NULL AND `it's` = CAST(CAST(X'c3a4' AS STRING) AS string)"
+        " AND `n` = CAST(CAST(X'2d33' AS STRING) AS tinyint))"
+    )
+    assert of_partitions(by, found.slice(0, 0)) == "FALSE"

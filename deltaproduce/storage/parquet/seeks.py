@@ -128,15 +128,23 @@ class ParquetFiles:
         return self.among(np.flatnonzero(self._ranges.in_partitions(partitions)))
 
     def rows_of(
-        self, keys: Selection, columns: Sequence[Column], most: int | None
+        self,
+        keys: Selection,
+        columns: Sequence[Column],
+        most: int | None,
+        partitions: pa.Table | None = None,
     ) -> pa.Table | None:
         """Return exactly the rows of these keys, which are on the driver; None to ask Spark.
 
         Args:
             columns: the table's columns; the rows have them in the types of `arrow_type`.
             most: the most rows wanted; beyond it the result may be incomplete.
+            partitions: those that have the rows, by some of their columns; None if any may.
         """
-        footers = self._footers(self._ranges.holding(keys))
+        holding = self._ranges.holding(keys)
+        if partitions is not None:
+            holding &= self._ranges.in_partitions(partitions)
+        footers = self._footers(holding)
         if footers is None:
             return None
         marks = np.zeros(len(footers.rows), bool)
