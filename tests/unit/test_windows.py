@@ -142,10 +142,10 @@ def test_a_window_ends_where_dates_do(step: str, end: date, off: int, last: int,
     first, newest = (partitions.number(day_number(one)) for one in (date.min, date.max))
     unit = partitions.first_unit(partitions.number(day_number(end)) + off)
     present = window.present(Ranges(((unit, unit),)))
-    edge = partitions.number(unit)
-    wanted = set(range(edge - lag - last + 1, edge - lag + 1)) & set(range(first, newest + 1))
+    edge, named = partitions.number(unit), range(first, newest + 1)
+    wanted = {n for n in range(edge - lag - last + 1, edge - lag + 1) if n in named}
     place = window.place(present, None)
-    assert set(present) == {edge} & set(range(first, newest + 1))
+    assert set(present) == {n for n in (edge,) if n in named}
     assert set(place) == (wanted if present else set())
     move = Shift(window, None, NOWHERE, place, present).move(reused=False, why="")
     assert place_of(window, move) == place
