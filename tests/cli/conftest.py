@@ -1,8 +1,10 @@
 """A project in a folder of its own, with the command in this process; nothing starts Java."""
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,9 @@ from deltaproduce.cli.app import app
 Call = Callable[..., Result]
 
 
-@pytest.fixture(autouse=True)
-def own_modules() -> Iterator[None]:
-    """Modules of a project are forgotten after a test: the next has others of the same name."""
+@contextmanager
+def forgotten_modules() -> Iterator[None]:
+    """Modules of a project are forgotten behind it: the next has others of the same name."""
     path, modules = [*sys.path], {*sys.modules}
     yield
     for name in {*sys.modules} - modules:
@@ -26,17 +28,25 @@ def own_modules() -> Iterator[None]:
     sys.path[:] = path
 
 
+@pytest.fixture(autouse=True)
+def own_modules() -> Iterator[None]:
+    """Each test has modules of its own."""
+    with forgotten_modules():
+        yield
+
+
+def called(*args: object, code: int = 0) -> Result:
+    """The command, with an exit code that it must have, 0 unless another is given."""
+    result = CliRunner().invoke(app, [str(one) for one in args])
+    assert result.exit_code == code, (args, result.output, result.exception)
+    return result
+
+
 @pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch) -> Call:
     """Calls the command; with an exit code that it must have, 0 unless another is given."""
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
-
-    def called(*args: object, code: int = 0) -> Result:
-        result = CliRunner().invoke(app, [str(one) for one in args])
-        assert result.exit_code == code, (args, result.output, result.exception)
-        return result
-
     return called
 
 
@@ -44,10 +54,10 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Call:
 def asked(call: Call) -> Callable[..., Any]:
     """Calls the command with ``--json``, and returns what that prints."""
 
-    def called(*args: object, code: int = 0) -> Any:
+    def answered(*args: object, code: int = 0) -> Any:
         return json.loads(call(*args, "--json", code=code).stdout)
 
-    return called
+    return answered
 
 
 @pytest.fixture
@@ -56,3 +66,22 @@ def project(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     call("init", tmp_path / "shop")
     monkeypatch.chdir(tmp_path / "shop")
     return tmp_path / "shop"
+
+
+@pytest.fixture(scope="session")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample project after its first run, to be copied."""
+    folder = tmp_path_factory.mktemp("original") / "shop"
+    with forgotten_modules(), pytest.MonkeyPatch.context() as patched:
+        called("init", folder)
+        patched.chdir(folder)
+        called("run")
+    return folder
+
+
+@pytest.fixture
+def ran(original: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The sample project after its first run; its folder is the current directory."""
+    folder = Path(shutil.copytree(original, tmp_path / "shop"))
+    monkeypatch.chdir(folder)
+    return folder

@@ -60,11 +60,10 @@ def test_the_newcomers_path(project, call, asked):
     assert versions[-1].endswith("run 2: orders/2026-01-02.csv")
 
 
-def test_content_that_comes_back_is_taken_again(project, call, asked):
+def test_content_that_comes_back_is_taken_again(ran, call, asked):
     """A file that is written over with what it had two runs before is a new batch."""
-    file: Path = project / "data" / "orders" / "2026-01-01.csv"
+    file: Path = ran / "data" / "orders" / "2026-01-01.csv"
     one = file.read_text()
-    call("run")
     file.write_text(one.replace("20.00", "21.00"))
     call("run")
     file.write_text(one)
@@ -88,9 +87,8 @@ def test_of_several_new_files_the_last_one_counts_key_by_key(project, call, aske
     ]
 
 
-def test_a_rollback_does_not_bring_files_back(project, call, asked):
-    call("run")
-    (project / "data" / "orders" / "2026-01-02.csv").write_text(CHANGES)
+def test_a_rollback_does_not_bring_files_back(ran, call, asked):
+    (ran / "data" / "orders" / "2026-01-02.csv").write_text(CHANGES)
     call("run")
     assert asked("rollback", "1")["version"]["operation"] == "rollback"
     assert asked("run")["made"] is False

@@ -59,8 +59,7 @@ def test_each_verb_is_tested():
     assert verbs == {*ANSWERED, "init", "sync", "backfill"}
 
 
-def test_each_verb_answers_in_json_and_in_text(project, call, asked):
-    call("run")
+def test_each_verb_answers_in_json_and_in_text(ran, call, asked):
     for verb, args, names in ANSWERED.values():
         found = asked(verb, *args)
         if names is not None:
@@ -80,8 +79,7 @@ def test_init_answers_in_json(asked, tmp_path):
     assert sorted(found["files"]) == sorted(there)
 
 
-def test_rows_by_key_and_by_columns(project, call, asked):
-    call("run")
+def test_rows_by_key_and_by_columns(ran, call, asked):
     (row,) = asked("show", "customer_report", "2")["rows"]
     assert row == {
         "customer_id": 2,
@@ -97,8 +95,7 @@ def test_rows_by_key_and_by_columns(project, call, asked):
     assert asked("show", "orders", "--limit", "0")["truncated"] is False
 
 
-def test_a_column_has_one_value_in_a_key(project, call):
-    call("run")
+def test_a_column_has_one_value_in_a_key(ran, call):
     wrong = (("customer_id=1", "customer_id=2"), ("1", "customer_id=1"), ("1", "2"))
     for keys in wrong:
         call("show", "customer_report", *keys, code=2)
@@ -114,8 +111,7 @@ def test_an_answer_that_cannot_be_printed_is_an_error_in_a_line(project, call, m
     assert said.count("\n") == 1
 
 
-def test_selections_of_verbs(project, call, asked):
-    call("run")
+def test_selections_of_verbs(ran, call, asked):
     assert [one["stage"] for one in asked("graph", "--select", "2+customer_report")] == [
         "customers",
         "orders_by_customer",
@@ -138,8 +134,7 @@ def test_selections_of_verbs(project, call, asked):
     ]
 
 
-def test_verbs_that_find_nothing_to_do_say_so_by_3_if_asked(project, call, asked):
-    call("run")
+def test_verbs_that_find_nothing_to_do_say_so_by_3_if_asked(ran, call, asked):
     for args in (("rollback", "1"), ("repair",), ("vacuum", "--keep-versions", "9")):
         asked(*args)
         asked(*args, "--exit-code", code=3)
@@ -148,9 +143,8 @@ def test_verbs_that_find_nothing_to_do_say_so_by_3_if_asked(project, call, asked
     assert asked("vacuum", "--keep-versions", "1", "--exit-code")["versions"]
 
 
-def test_damage_is_exit_code_1_and_is_mended(project, call, asked):
-    call("run")
-    table = project / "lake" / "shop" / "customer_totals" / "content"
+def test_damage_is_exit_code_1_and_is_mended(ran, call, asked):
+    table = ran / "lake" / "shop" / "customer_totals" / "content"
     for file in table.glob("*.parquet"):
         file.unlink()
     found = asked("verify", code=1)
@@ -179,8 +173,7 @@ def test_damage_is_exit_code_1_and_is_mended(project, call, asked):
         (("run", "--as-of", "x"), "'x'"),
     ],
 )
-def test_wrong_use_is_a_line_and_exit_code_2(project, call, args, said):
-    call("run")
+def test_wrong_use_is_a_line_and_exit_code_2(ran, call, args, said):
     result = call(*args, code=2)
     assert said in result.stderr
     assert "Traceback" not in result.output
