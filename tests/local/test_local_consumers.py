@@ -35,11 +35,14 @@ VERSIONS = 4
     ("number", "way"),
     in_turn(PIPELINES, WAYS, 3, longer="LOCAL_PIPELINES" in os.environ),
 )
-def test_feeds_and_lineages_equal_the_oracles(location: str, number: int, way: str) -> None:
+def test_feeds_and_lineages_equal_the_oracles(
+    location: str, number: int, way: str, long_run: bool
+) -> None:
     """Between pairs of versions; of keys of every stage, in every version."""
     number = 2_000 + number * len(WAYS) + list(WAYS).index(way)
     (pipeline,) = drawn(strategies.pipelines(), 1, number)
-    histories = strategies.histories(pipeline, min_versions=VERSIONS, max_versions=VERSIONS)
+    versions, most = (VERSIONS, 10) if long_run else (3, 6)
+    histories = strategies.histories(pipeline, min_versions=versions, max_versions=versions)
     (history,) = drawn(histories, 1, number)
     oracle, chance = Oracle(pipeline), random.Random(number)
     with Store(None, location, pipeline, **WAYS[way]) as store:
@@ -48,7 +51,7 @@ def test_feeds_and_lineages_equal_the_oracles(location: str, number: int, way: s
         assert store.rollback(1).number == oracle.rollback(1)
         pairs = [*combinations_with_replacement(range(oracle.head + 1), 2)]
         for stage in pipeline.stages:
-            for since, until in chance.sample(pairs, min(len(pairs), 10)):
+            for since, until in chance.sample(pairs, min(len(pairs), most)):
                 for mode in ("net", "complete"):
                     assert_changes(store, oracle, stage.name, since, until, mode)
     with Store(None, location, pipeline, **WAYS[way]) as store:  # opened anew

@@ -89,13 +89,13 @@ def assert_one_for_one(store: dp.Store, version: int | None = None) -> None:
     ("way", "seed"), some(((w, n) for w in LIMITS for n in range(8)), lambda way, seed: seed < 1)
 )
 def test_an_index_has_the_rows_of_its_feeder_in_every_version(
-    location: str, way: str, seed: int
+    location: str, way: str, seed: int, long_run: bool
 ) -> None:
     """Also what the oracle has, after a rollback, and after it is made anew."""
     pipeline, seed = site(), 10 * list(LIMITS).index(way) + seed
     oracle = Oracle(pipeline)
     with dp.Store(None, location, pipeline, limits=LIMITS[way]) as store:
-        for batch in changes(seed, 6, some_values):
+        for batch in changes(seed, 6 if long_run else 4, some_values):
             assert store.update(as_rows(pipeline, batch)).number == oracle.update(batch)
             assert_one_for_one(store)
         assert_same_here(store, oracle, pipeline, range(oracle.head + 1))

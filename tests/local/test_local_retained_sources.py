@@ -148,11 +148,9 @@ def test_versions_equal_the_oracle(
             version = (store.load if is_load else store.update)(rows, **told)
             number = (oracle.load if is_load else oracle.update)(batch, **told)  # type: ignore[arg-type]
             assert version.number == number
-            assert_same_here(store, oracle, pipeline, [version.number])
             if chance.random() < 0.1 and number > 2:
                 back = chance.randrange(1, number)
                 assert store.rollback(back).number == oracle.rollback(back)
-                assert_same_here(store, oracle, pipeline, [oracle.head])
         assert_same_here(store, oracle, pipeline, range(store.head.number + 1))
         assert store.verify(recompute=True) == ()
         figures = [found for version in store.versions() for found in version.stages.values()]

@@ -50,20 +50,22 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
         longer=LONGER,
     ),
 )
-def test_incremental_versions_equal_the_oracle(location: str, number: int, way: str) -> None:
+def test_incremental_versions_equal_the_oracle(
+    location: str, number: int, way: str, long_run: bool
+) -> None:
+    """Each version, which is read when the last is made; a rollback, and what comes after it."""
     number = number * len(WAYS) + list(WAYS).index(way)
     (pipeline,) = drawn(strategies.pipelines(strict=True), 1, number)
-    (history,) = drawn(instructed(pipeline, VERSIONS), 1, number)
+    (history,) = drawn(instructed(pipeline, VERSIONS if long_run else 4), 1, number)
     oracle = Oracle(pipeline)
     with Store(None, location, pipeline, **WAYS[way]) as store:
         for batch, told in history:
             update_both(store, oracle, pipeline, batch, **told)
-            assert_same_here(store, oracle, pipeline, [oracle.head])
         assert_same_here(store, oracle, pipeline, range(oracle.head + 1))  # time travel
     with Store(None, location, pipeline, **WAYS[way]) as store:  # opened anew
         back = oracle.head // 2
         assert store.rollback(back).number == oracle.rollback(back)
-        assert_same_here(store, oracle, pipeline, [oracle.head, back])
+        assert_same_here(store, oracle, pipeline, [oracle.head])
         batch, told = history[-1]
         update_both(store, oracle, pipeline, batch, **told)
         assert_same_here(store, oracle, pipeline, [oracle.head])
@@ -73,12 +75,14 @@ AGGREGATES = 200
 
 
 @pytest.mark.parametrize("number", chosen(range(AGGREGATES), *range(5)))
-def test_aggregates_and_windows_are_what_a_refresh_makes(location: str, number: int) -> None:
-    """Bit for bit, after eight versions; and so are older versions, and the feed."""
+def test_aggregates_and_windows_are_what_a_refresh_makes(
+    location: str, number: int, long_run: bool
+) -> None:
+    """Bit for bit, after eight versions, or five; and so are older versions, and the feed."""
     number, way = 10_000 + number, list(WAYS)[number % len(WAYS)]
     with_aggregate = strategies.pipelines(strict=True).filter(aggregated)
     (pipeline,) = drawn(with_aggregate, 1, number)
-    (history,) = drawn(instructed(pipeline, 8), 1, number)
+    (history,) = drawn(instructed(pipeline, 8 if long_run else 5), 1, number)
     oracle, chance = Oracle(pipeline), random.Random(number)
     with Store(None, location, pipeline, **WAYS[way]) as store:
         for batch, told in history:

@@ -8,12 +8,12 @@ import os
 from forcing import WAYS, Way
 from machine import run_machine
 
-EXAMPLES = int(os.environ.get("LOCAL_EXAMPLES", "15"))
+EXAMPLES = int(os.environ.get("LOCAL_EXAMPLES", "0"))
 HERE = (
     Way("small", "merge_on_read"),
     *(w for w in WAYS if w.name in ("runs", "runs, often folded")),
 )
 
 
-def test_random_operations() -> None:
-    run_machine(None, HERE, examples=EXAMPLES, steps=8)
+def test_random_operations(long_run: bool) -> None:
+    run_machine(None, HERE, examples=EXAMPLES or (15 if long_run else 8), steps=8)

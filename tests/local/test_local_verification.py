@@ -1,7 +1,9 @@
 """Damage and repair without a session: how damage is noticed, found and repaired."""
 
 import pickle
+import shutil
 from collections.abc import Callable
+from copy import deepcopy
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,20 +24,19 @@ from damaging import (
 from deltalake import DeltaTable
 from limiting import limited
 from local_stores import as_rows, assert_same_here
-from selecting import chosen
+from selecting import in_turn
 from series import drawn as examples
 
 from deltaproduce import CorruptStoreError, Limits, Store
 from deltaproduce.storage import failpoints
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.versions import EMPTY
-from deltaproduce.testing import strategies
+from deltaproduce.testing import Oracle, strategies
 
 WAYS = {"small": Limits(), "runs": Limits(small_table_rows=0)}
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("number", chosen(range(6), 0, 1))
+@pytest.mark.parametrize(("number", "way"), in_turn(6, WAYS, 2))
 def test_nothing_is_found_in_a_sound_store(location: str, number: int, way: str) -> None:
     """Nor after a rollback, whatever is drawn to be produced again."""
     number = number * len(WAYS) + list(WAYS).index(way)
@@ -52,12 +53,16 @@ def test_nothing_is_found_in_a_sound_store(location: str, number: int, way: str)
 
 
 class Place:
-    """A store, to be harmed."""
+    """A store, to be harmed: a new one, or a copy."""
 
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str, original: tuple[Path, Oracle] | None = None) -> None:
         FACTOR[0] = 1
         self.location, self.path = location, Path(location)
-        self.oracle = built(None, location)
+        if original is None:
+            self.oracle = built(None, location)
+        else:
+            shutil.copytree(original[0], location)
+            self.oracle = deepcopy(original[1])
 
     def open(self) -> Store:
         return Store(None, self.location, orders())
@@ -75,11 +80,31 @@ class Place:
         return {(f"{f.stage}/{f.table}".lstrip("/"), f.what) for f in self.open().verify()}
 
 
-@pytest.fixture(params=["rewritten", "runs"])
-def place(request: pytest.FixtureRequest, location: str, monkeypatch: pytest.MonkeyPatch) -> Place:
-    if request.param == "runs":
-        limited(monkeypatch, small_table_rows=0)
-    return Place(location)
+LIMITED: dict[str, dict[str, int]] = {"rewritten": {}, "runs": {"small_table_rows": 0}}
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Oracle]]:
+    """A store of each sort, to be copied, and its oracle."""
+    found = {}
+    for name, limits in LIMITED.items():
+        with pytest.MonkeyPatch.context() as patched:
+            limited(patched, **limits)
+            FACTOR[0] = 1
+            place = tmp_path_factory.mktemp(name) / "store"
+            found[name] = place, built(None, str(place))
+    return found
+
+
+@pytest.fixture(params=LIMITED)
+def place(
+    request: pytest.FixtureRequest,
+    originals: dict[str, tuple[Path, Oracle]],
+    location: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Place:
+    limited(monkeypatch, **LIMITED[request.param])
+    return Place(location, originals[request.param])
 
 
 def refused(place: Place, table: str, operation: Callable[[Store], object]) -> None:

@@ -111,9 +111,10 @@ def test_a_crash_before_any_effect(
                 oracle = upto(oracle, reached)
                 number = oracle.update(OTHER)
                 assert store.update(as_rows(pipeline, OTHER)).number == number
-            assert_same_here(store, oracle, pipeline, range(oracle.head + 1))
-            assert store.verify() == ()
+            assert_same_here(store, oracle, pipeline, range(before.head, oracle.head + 1))
             if point == 1:
+                assert_same_here(store, oracle, pipeline, range(before.head))
+                assert store.verify() == ()
                 for _ in range(2):
                     store.vacuum(keep_versions=1, unfinished_hours=0)
                 assert_no_orphans_here(store)

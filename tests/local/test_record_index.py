@@ -35,13 +35,13 @@ def one_step(records):
 @pytest.mark.parametrize(
     "seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 40))]
 )
-def test_an_index_says_what_a_dict_says(tmp_path, monkeypatch, seed, ordering):
+def test_an_index_says_what_a_dict_says(tmp_path, monkeypatch, seed, ordering, long_run):
     """Half of them in parts of some entries, which are kept in a file."""
     if seed % 2 == (ordering is None):
         monkeypatch.setattr(parting, "ENTRIES_A_BUCKET", 5)
         monkeypatch.setattr(parting, "_MOST_BYTES", 0)
     records = Records(tmp_path, seed=seed, ordering=ordering)
-    for _ in range(25):
+    for _ in range(25 if long_run else 15):
         monkeypatch.setattr(index, "RUN_BYTES", records.random.choice(RUN_BYTES))
         one_step(records)
         if records.random.random() < 0.3:
