@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from datetime import UTC
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -91,19 +91,16 @@ def assert_same(
     version: int,
     *,
     in_spark: bool = False,
-    every: int = 1,
 ) -> None:
     """Every table of every stage at a version has the oracle's columns and rows, in its order.
 
     Args:
         in_spark: all are read as users do, a second each. Otherwise `plain_store` reads all, in
             milliseconds, and the store one of them, which is another one in each version.
-        every: of so many tables one is read, if they are read in Spark; of stages after each other
-            it is another kind of table.
     """
     stages = {stage.name: stage for stage in pipeline.stages}
     if in_spark:
-        assert_read(store, oracle, islice(_tables(stages), 0, None, every), version)
+        assert_read(store, oracle, _tables(stages), version)
     else:
         assert_stages(store, oracle, stages, version)
 

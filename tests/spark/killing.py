@@ -225,7 +225,7 @@ def _look(spark: SparkSession | None, location: str, oracle: Oracle, outcome: Ou
     assert outcome.published() in (None, is_there)
     if is_there:
         operation.expected(oracle, VERSIONS)
-    _assert_same(store, oracle, subject, oracle.head)
+    assert_version(store, oracle, subject, oracle.head)
     before, next_one = oracle.head, 100 + case.number
     if case.number % 2:  # the same again, which is done already if it was published
         operation.run(store, spark, VERSIONS)
@@ -237,10 +237,11 @@ def _look(spark: SparkSession | None, location: str, oracle: Oracle, outcome: Ou
         _count(store, oracle.head, outcome)
     older = random.Random(case.number).choice([found.number for found in store.versions()])
     for version in (oracle.head, older):
-        _assert_same(store, oracle, subject, version)
+        assert_version(store, oracle, subject, version)
 
 
-def _assert_same(store: Store, oracle: Oracle, subject: Subject, version: int) -> None:
+def assert_version(store: Store, oracle: Oracle, subject: Subject, version: int) -> None:
+    """A version has the oracle's tables, read with the session that the store has, or without."""
     if store._opened.tables.engines.session is None:
         assert_same_here(store, oracle, subject.pipeline(), [version])
     else:

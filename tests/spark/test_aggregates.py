@@ -55,7 +55,7 @@ def of_every_sort() -> dp.Pipeline:
 
 @pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined"), ids=lambda way: way.name)
 def test_functions_of_every_sort_equal_the_oracle(
-    spark: SparkSession, location: str, way: Way
+    spark: SparkSession, location: str, way: Way, long_run: bool
 ) -> None:
     """In one store, what the laws of each sort say of more versions, stages and types."""
     pipeline = of_every_sort()
@@ -70,8 +70,9 @@ def test_functions_of_every_sort_equal_the_oracle(
                 version = store.update(as_frames(spark, pipeline, batch))
                 assert version.number == oracle.update(batch)
                 assert_same(store, oracle, pipeline, version.number)
-            figures = store.refresh("by_text").stages["by_text"]
-            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+            if long_run:
+                figures = store.refresh("by_text").stages["by_text"]
+                assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
             assert_twins(store, ("by_day", "by_text"))
     finally:
         for module in modules:

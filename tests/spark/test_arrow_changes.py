@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, IntegerType, StructField, StructType
+from selecting import chosen
 from series import drawn
 
 from deltaproduce.engines.local.arrays import in_order
@@ -83,7 +84,7 @@ def packed(spark: SparkSession, *, with_sources: bool) -> DataFrame:
     return spark.createDataFrame(rows, StructType([*fields, *marks]))
 
 
-@pytest.mark.parametrize("with_sources", [True, False])
+@pytest.mark.parametrize("with_sources", chosen([True, False], True))
 def test_rows_are_compared_as_in_spark(spark: SparkSession, with_sources: bool) -> None:
     sources = SOURCES if with_sources else ()
     layout = Layout(SCHEMA, sources)

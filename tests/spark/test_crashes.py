@@ -27,7 +27,7 @@ from crashing import (
 from killing import Stores, all_cases, as_table, killed, some_cases
 from limiting import limited
 from pyspark.sql import SparkSession
-from selecting import chosen
+from selecting import chosen, long
 
 from deltaproduce import Store
 from deltaproduce.storage import failpoints
@@ -104,9 +104,13 @@ def test_a_crash_at_any_point(
         assert_nothing_is_left(spark, location, oracle)
 
 
-@pytest.mark.parametrize("place", chosen(("on this machine", "only Spark's #1"), "on this machine"))
+@long
+@pytest.mark.parametrize("place", ["on this machine", "only Spark's #1"])
 def test_a_crash_of_a_vacuum(spark: SparkSession, tmp_path: Path, place: str) -> None:
-    """Before each kind of effect, each time between two updates; the next one leaves nothing."""
+    """Before each kind of effect, each time between two updates; the next one leaves nothing.
+
+    `tests/local` has crashes before each effect of a vacuum in each run.
+    """
     location = str(tmp_path / place)  # Python cleans the one, Spark the other
     oracle, vacuum, met = built(None, location), OPERATIONS["vacuum"], set[str]()
     while not met >= {*vacuum.effects}:
@@ -188,22 +192,20 @@ def test_nothing_is_stored_outside_of_an_effect_unnoticed(
 
 WANTED = os.environ.get("DELTAPRODUCE_KILLS", "")
 ALL_KILLS = [name for name in OPERATIONS if WANTED == "all" or name in WANTED.split(",")]
-KILLED = ALL_KILLS or ["load", "update after a crash"]
 
 
+@long
 def test_killed_processes(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], long_run: bool
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A process and its Java process end at a fail point, and in the middle of an effect.
 
-    Some operations in an effect, and after their last; at every fail point and in every effect
-    those that DELTAPRODUCE_KILLS names (``load,update``; ``all``), which takes an hour for all of
-    them. Then a table is printed.
+    Operations in an effect, and after their last; at every fail point and in every effect those
+    that DELTAPRODUCE_KILLS names (``load,update``; ``all``), which takes an hour for all of them.
+    Then a table is printed. `tests/local` has kills in each run.
     """
     stores = Stores(spark, tmp_path, SETTINGS)
-    operations = (
-        OPERATIONS if long_run and not ALL_KILLS else {name: OPERATIONS[name] for name in KILLED}
-    )
+    operations = {name: OPERATIONS[name] for name in ALL_KILLS or OPERATIONS}
     wanted = all_cases(stores, operations) if ALL_KILLS else some_cases(operations)
     outcomes = []
     with capsys.disabled() if ALL_KILLS else nullcontext():

@@ -74,8 +74,8 @@ IN_NEW_PROCESSES = {"streams"}
 WITH_A_SERVICE = {"object-stores", "postgres"}
 """Pages that need one of another process: tests/local/test_object_stores.py and tests/postgres have
 these."""
-SHORT = ("batches", "delta-sources")
-"""Pages that a short run has; that on joins is run below, and prints nothing."""
+SHORT = ("batches",)
+"""The page that a short run has; that on joins is run below, and prints nothing."""
 
 
 @pytest.mark.usefixtures("spark")  # which has fetched the jars

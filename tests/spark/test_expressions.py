@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
-from selecting import chosen
+from selecting import long
 from test_local_expressions import STAGES, history, site
 
 import deltaproduce as dp
@@ -182,24 +182,22 @@ def test_dates_are_those_on_the_clock_of_the_session(spark: SparkSession) -> Non
     given.unpersist()
 
 
-@pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined"), ids=lambda way: way.name)
-def test_stages_equal_the_oracle(
-    spark: SparkSession, location: str, way: Way, long_run: bool
-) -> None:
-    """With expressions as keys, conditions and arguments; in a short run two versions of one."""
-    pipeline = site(*(STAGES if long_run else ("by_sign",)))
+@long
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_stages_equal_the_oracle(spark: SparkSession, location: str, way: Way) -> None:
+    """With expressions as keys, conditions and arguments, as `tests/local` has it in each run."""
+    pipeline = site(*STAGES)
     oracle = Oracle(pipeline)
     with forced(way):
         store = dp.Store(spark, location, pipeline, table_type=way.table_type)
-        for batch in history(200 + WAYS.index(way))[: 4 if long_run else 2]:
+        for batch in history(200 + WAYS.index(way))[:4]:
             version = store.update(as_frames(spark, pipeline, batch))
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, pipeline, version.number)
-        for stage in (*STAGES, "sums") if long_run else ("by_sign",):
+        for stage in (*STAGES, "sums"):
             figures = store.refresh(stage).stages[stage]
             assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
-        if long_run:
-            assert store.verify(recompute=True) == ()
+        assert store.verify(recompute=True) == ()
 
 
 def words() -> dp.Pipeline:

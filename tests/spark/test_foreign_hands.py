@@ -223,8 +223,13 @@ def found(place: Place) -> set[tuple[str, str]]:
     return {(f"{f.stage}/{f.table}".lstrip("/"), f.what) for f in place.open().verify()}
 
 
+@long
 def test_damage_of_several_kinds_is_found_and_mended(place: Place) -> None:
-    """At once, in short, what the tests below say of each kind."""
+    """At once what the tests below say of each kind.
+
+    A short run has it without a session and by both engines (`test_mixed_engines`), and a planted
+    fault in Spark (`test_verification`).
+    """
     COMMITS["delete"](place.spark, place.path / "by_customer/updates")
     remove_files(place.spark, place.path / "by_customer/content")
     drop(place.spark, place.path / "by_customer/key_mappings")

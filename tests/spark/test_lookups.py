@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from forcing import WAYS, Way, forced
+from forcing import WAYS, forced
 from pyspark.sql import DataFrame, SparkSession
 from selecting import chosen
 
@@ -35,12 +35,17 @@ def rows_of(found: Any) -> list[tuple[Any, ...]]:
 def test_the_rows_are_those_of_a_filter(
     spark: SparkSession, location: str, name: str, long_run: bool
 ) -> None:
-    """In a long run what is stored is made anew, as `tests/local` does in each."""
-    way: Way = next(way for way in WAYS if way.name == name)
-    with forced(way):
-        store = Store(spark, location, club(), table_type=way.table_type)
+    """In a long run indexes are made that way, too, and are made anew.
+
+    `tests/local` does so in each run.
+    """
+    way, runs = (next(way for way in WAYS if way.name == one) for one in (name, "runs"))
+    made = way if long_run else runs
+    with forced(made):
+        store = Store(spark, location, club(), table_type=made.table_type)
         store.update({"people": spark.createDataFrame(FIRST, COLUMNS)})
         store.update({"people": spark.createDataFrame([(3, "m1", 99), (41, None, 1)], COLUMNS)})
+    with forced(way):
         now = {row[0]: row for row in [*FIRST, (3, "m1", 99), (41, None, 1)]}
         emails = spark.createDataFrame([("m1",), (None,), ("m1",), ("no",)], "EMAIL string")
         wanted = sorted(row for row in now.values() if row[1] in ("m1", None))

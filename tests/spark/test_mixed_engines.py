@@ -44,9 +44,12 @@ def opened(spark: SparkSession | None, location: str, pipeline: Pipeline) -> Sto
 
 
 @pytest.mark.parametrize("number", chosen(range(2), 0))
-def test_versions_by_both_in_turn(spark: SparkSession, location: str, number: int) -> None:
+def test_versions_by_both_in_turn(
+    spark: SparkSession, location: str, number: int, long_run: bool
+) -> None:
     (pipeline,) = examples(strategies.pipelines(max_producers=2), 1, number)
-    histories = strategies.histories(pipeline, min_versions=4, max_versions=4)
+    versions = 4 if long_run else 3
+    histories = strategies.histories(pipeline, min_versions=versions, max_versions=versions)
     (history,) = examples(histories, 1, number)
     oracle = Oracle(pipeline)
     for step, changes in enumerate(history, number):
@@ -93,7 +96,7 @@ def test_one_goes_on_where_a_process_of_the_other_was_killed(
     assert not [outcome for outcome in outcomes if outcome.is_wrong]
 
 
-@pytest.mark.parametrize("slow", ["here", "in Spark"])
+@pytest.mark.parametrize("slow", chosen(["here", "in Spark"], "here"))
 def test_of_two_writers_one_gets_a_conflict(spark: SparkSession, location: str, slow: str) -> None:
     """One has committed to all tables, and is about to publish, when the other publishes."""
     one, other = (None, spark) if slow == "here" else (spark, None)
@@ -166,6 +169,7 @@ def counts(key: str) -> Pipeline:
     return pipeline
 
 
+@long
 def test_others_read_what_both_have_written(spark: SparkSession, location: str) -> None:
     for number in range(3):
         session = spark if number == 1 else None
@@ -201,10 +205,11 @@ def test_a_session_that_has_rows_takes_arrow_without_a_job(
     assert jobs(spark) == before
 
 
+@long
 def test_a_vacuum_of_one_leaves_what_the_other_goes_on_from(
-    spark: SparkSession, location: str, long_run: bool
+    spark: SparkSession, location: str
 ) -> None:
-    """In a short run only the store without a session verifies what is left: Spark does below."""
+    """A short run has a vacuum without a session of what Spark has written, below."""
     oracle = Oracle(orders())
     for number in range(4):
         session = spark if number % 2 else None
@@ -218,17 +223,18 @@ def test_a_vacuum_of_one_leaves_what_the_other_goes_on_from(
             assert done.files
             kept = [version.number for version in store.versions()]
             assert_same_here(opened(None, location, orders()), oracle, orders(), kept)
-    for session in (None, spark)[: 1 + long_run]:
+    for session in (None, spark):
         assert opened(session, location, orders()).verify() == ()
 
 
 @pytest.fixture(scope="module")
 def marked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of three versions, to be copied: rows of its tables are marked as deleted."""
+    """A store of three versions, to be copied: Spark marks rows of its tables as deleted."""
     place = tmp_path_factory.mktemp("marked") / "store"
-    with Store(spark, place, orders(), table_type="copy_on_write", limits=IN_SPARK) as store:
-        for number in range(3):
-            store.update(frames(spark, drawn(number)))
+    for number in range(3):
+        session, limits = (spark, IN_SPARK) if number == 2 else (None, HERE)
+        with Store(session, place, orders(), table_type="copy_on_write", limits=limits) as store:
+            store.update(frames(session, drawn(number)))
     return place
 
 

@@ -1,9 +1,8 @@
 """Keys, values and names that break literals and quoting, on every path that a key takes.
 
 One store, at a location that needs quoting too, has a chain of stages (`odd_columns`). The oracle
-checks the tables.
-
-Further tests are of the predicates alone: random values of every type, selected from a Delta table.
+checks the tables. A short run has it without a session (`tests/local`), and here the predicates
+alone: random values of every type, selected from a Delta table.
 """
 
 from datetime import date
@@ -17,7 +16,7 @@ from forcing import WAYS, forced, setting
 from odd_columns import NAMES, TYPES, batches, odd
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
-from selecting import chosen
+from selecting import long
 from series import drawn
 
 from deltaproduce import Store
@@ -33,11 +32,10 @@ from deltaproduce.types.ddl import identifier
 (REPLACED,) = (way for way in WAYS if way.name == "replaced")
 
 
-@pytest.mark.parametrize("width", chosen((1, 7), 7))
-def test_odd_keys_and_names_at_every_stage(
-    spark: SparkSession, tmp_path: Path, width: int, long_run: bool
-) -> None:
-    """Types one by one, or by seven; `tests/local` has them one by one in each run."""
+@long
+@pytest.mark.parametrize("width", [1, 7])
+def test_odd_keys_and_names_at_every_stage(spark: SparkSession, tmp_path: Path, width: int) -> None:
+    """Types one by one, or by seven."""
     pipeline, oracle = odd(width), Oracle(odd(width))
     place = str(tmp_path / "a 'store' %20 größe {x} [1]*")
     store = Store(spark, place, pipeline, table_type=REPLACED.table_type)
@@ -46,8 +44,8 @@ def test_odd_keys_and_names_at_every_stage(
             version = store.update(as_frames(spark, pipeline, {NAMES[0]: batch}))
         assert version.number == oracle.update({NAMES[0]: batch}) == number
     assert {version.stages[stage.name].mode for stage in pipeline.stages} == {"seek"}
-    for number in (1, 2) if long_run else (2,):  # others misread the names
-        assert_same(store, oracle, pipeline, number, in_spark=True, every=1 if long_run else 4)
+    for number in (1, 2):  # others misread the names
+        assert_same(store, oracle, pipeline, number, in_spark=True)
 
 
 # ---- predicates
@@ -92,7 +90,9 @@ def test_predicates_select_their_keys_from_a_table(spark: SparkSession, location
     assert nothing.isEmpty()
 
 
-@pytest.mark.parametrize("data_type", [t.DateType(), t.TimestampType()])
+@pytest.mark.parametrize(
+    "data_type", [pytest.param(t.DateType(), marks=long), t.TimestampType()], ids=str
+)
 def test_days_between_two_calendars_are_found(
     spark: SparkSession, location: str, data_type: t.DataType
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 from comparing import assert_same
 from local_stores import as_rows
 from pyspark.sql import SparkSession
-from selecting import chosen
+from selecting import chosen, long
 
 import deltaproduce as dp
 from deltaproduce.testing import Oracle, Upsert
@@ -39,6 +39,13 @@ def odd(stage: str = WORST_STAGE) -> dp.Pipeline:
     return pipeline
 
 
+def alone() -> dp.Pipeline:
+    """A source with such names: the fewer tables, the less there is to write and to read."""
+    pipeline = dp.Pipeline("odd")
+    pipeline.source(WORST_STAGE, key="`k``'\"--` bigint", value="`a``'--/*DROP` string")
+    return pipeline
+
+
 def test_a_quoted_name_is_one_name(spark: SparkSession) -> None:
     for sign in [*SIGNS, WORST, *(f"a{sign}b" for sign in SIGNS)]:
         rows = spark.sql(f"SELECT 1 AS {identifier(sign)}")
@@ -53,9 +60,13 @@ PLACES = {"worst": WORST, "version": "x@v0", "time": "x@20200101000000000"}
 def test_a_store_at_an_odd_path(
     spark: SparkSession, tmp_path: Path, place: str, long_run: bool
 ) -> None:
-    """All that becomes a statement: writes, restores, deletes, compactions and vacuums."""
+    """All that becomes a statement: writes, restores, deletes, compactions and vacuums.
+
+    At the worst path of a source, and in a long run also of a stage that reads one.
+    """
     is_worst = place == "worst"  # which delta-rs cannot read: it takes %20 for a space
-    pipeline = odd() if is_worst else odd("produced")
+    pipeline = alone() if is_worst and not long_run else odd() if is_worst else odd("produced")
+    source = pipeline.stages[0].name
     (tmp_path / "x").mkdir()
     beside = dp.Store(spark, str(tmp_path / "x"), odd())  # whose version x@v0 could be
     beside.update(as_rows(odd(), {"rows": [Upsert((9,), ("z",))]}))
@@ -63,7 +74,7 @@ def test_a_store_at_an_odd_path(
     store = dp.Store(spark, location, pipeline, table_type="copy_on_write")
     updates = 3 if long_run else 2
     for number in range(updates):
-        changes = {"rows": [Upsert((number,), (WORST,)), Upsert((7,), (str(number),))]}
+        changes = {source: [Upsert((number,), (WORST,)), Upsert((7,), (str(number),))]}
         store.update(as_rows(pipeline, changes))
         oracle.update(changes)
     store.rollback(1)
@@ -108,8 +119,9 @@ def test_schemas_are_refused_before_anything_is_made(spark: SparkSession) -> Non
     assert {row.namespace for row in spark.sql("SHOW SCHEMAS").collect()} == before
 
 
+@long
 def test_what_others_have_in_the_schema_of_a_store(spark: SparkSession) -> None:
-    """Views, and tables of other formats: a vacuum passes them by."""
+    """Views, and tables of other formats: a vacuum passes them by, as it does at a path."""
     spark.sql("DROP SCHEMA IF EXISTS beside CASCADE")
     spark.sql("CREATE SCHEMA beside")
     pipeline = dp.Pipeline("plain")

@@ -4,7 +4,7 @@ import pytest
 from comparing import as_frames, assert_same
 from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
-from selecting import chosen, long
+from selecting import long
 from test_local_aggregates import history
 from test_local_partials import FIRST, SAME_MEAN, STAGES, partial_site, visits
 
@@ -34,11 +34,12 @@ def test_versions_equal_the_oracle(spark: SparkSession, location: str, way: Way)
         assert store.verify(recompute=True) == ()
 
 
-@pytest.mark.parametrize("of_type", chosen(["double", "bigint"], "bigint"))
+@long
+@pytest.mark.parametrize("of_type", ["double", "bigint"])
 def test_a_day_that_has_no_update_has_changed_what_it_is_merged_into(
-    spark: SparkSession, location: str, of_type: str, long_run: bool
+    spark: SparkSession, location: str, of_type: str
 ) -> None:
-    """Whichever states it is of."""
+    """Whichever states it is of; `tests/local` has it in each run."""
     (way,) = (way for way in WAYS if way.name == "in Spark, runs")
     with forced(way):
         store = dp.Store(spark, location, visits(of_type=of_type), table_type=way.table_type)
@@ -49,5 +50,4 @@ def test_a_day_that_has_no_update_has_changed_what_it_is_merged_into(
             rows = store.content("by_member").collect()
             assert [(row["mean"], row["days"]) for row in rows] == [(mean, 2)]
         assert version.stages["by_day"].changed_keys == 0
-        if long_run:
-            assert store.verify(recompute=True) == ()
+        assert store.verify(recompute=True) == ()

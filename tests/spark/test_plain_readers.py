@@ -75,13 +75,14 @@ def test_delta_rs_reads_tables_as_pandas_and_arrow(
         assert len(table.to_pandas()) == len(wanted), name
 
 
-@pytest.mark.parametrize("before", chosen(("as now", "as it was"), "as now"))
+@long
+@pytest.mark.parametrize("before", ["as now", "as it was"])
 def test_a_stage_that_changes_over_marks_rows_from_then_on(
-    spark: SparkSession, location: str, before: str, long_run: bool
+    spark: SparkSession, location: str, before: str
 ) -> None:
     """From runs to replaced rows, in tables with deletion vectors enabled or not.
 
-    In a short run two versions, of which the stage is read.
+    In a short run Spark marks rows of tables that were written without it (`test_mixed_engines`).
     """
     tables = [f"{location}/{name}" for name in ("orders/content", "by_customer/content")]
     with forced(RUNS):
@@ -99,9 +100,9 @@ def test_a_stage_that_changes_over_marks_rows_from_then_on(
     with forced(REPLACED):
         store = Store(spark, location, orders(), table_type="copy_on_write")
         batches = [batch((0, 1, 5)), batch((0, 2, 6), (1,)), batch((2, 2, 9))]
-        for number, changes in enumerate(batches if long_run else batches[:2], 4):
+        for number, changes in enumerate(batches, 4):
             assert store.update(frames(None, changes)).number == oracle.update(changes) == number
-            for stage in ("orders", "by_customer") if long_run else ("by_customer",):
+            for stage in ("orders", "by_customer"):
                 found = plain_rows(store.content(stage, ordered=True).collect())
                 assert found == plain_rows(oracle.content(stage, number))
                 at = store.head.delta_version(stage, "content")
@@ -109,8 +110,7 @@ def test_a_stage_that_changes_over_marks_rows_from_then_on(
                     f"SELECT * FROM {store.sql_name(stage)} VERSION AS OF {at}"
                 ).collect()
                 assert sorted(plain_rows(plain), key=repr) == sorted(found, key=repr)
-    if long_run:
-        assert store.verify() == ()
+    assert store.verify() == ()
     for table in tables:
         assert DeltaTable(table).metadata().configuration[DELETION_VECTORS] == "true"
         assert [*Path(table).glob("deletion_vector_*")], "files were copied"

@@ -71,13 +71,16 @@ def rows(frame):
     return [tuple(row) for row in frame.collect()]
 
 
-def test_functions_that_never_repeat_themselves(spark: SparkSession, tmp_path: Path) -> None:
+def test_functions_that_never_repeat_themselves(
+    spark: SparkSession, tmp_path: Path, long_run: bool
+) -> None:
+    """In a short run of two batches."""
     calls = tmp_path / "calls"
     store = Store(spark, str(tmp_path / "store"), wandering_and_counted(str(calls)))
     alive: dict[int, list[int]] = {}
     folded: dict[str, list[tuple[str, int]]] = {}
     last: dict[int, set[tuple[str, str]]] = {}
-    for number, batch in enumerate(BATCHES, start=1):
+    for number, batch in enumerate(BATCHES if long_run else BATCHES[:2], start=1):
         calls.write_text("")
         frame = spark.createDataFrame(batch, "k int, n int, _change_type string")
         assert store.update({"items": frame}).number == number
@@ -221,9 +224,11 @@ def test_a_function_that_emits_too_much_is_run_again_in_spark(
 # ---- keys and calls that are larger than memory
 
 # Few and wide rows: what counts is their bytes, and a row costs as much as a kilobyte of it.
-LARGE = 225_000
-MANY = 200_000
-WIDTH = 1_200
+LARGE = 100_000
+MANY = 100_000
+WIDTH = 2_400
+SOME = 40_000
+"""After each so many values there is an emission."""
 
 
 def bounded(megabytes):
@@ -267,7 +272,7 @@ def listing():
 def streaming(*, with_all):
     """A key's values one by one; ``with_all`` also in Arrow, and many emissions of one call."""
     pipeline = Pipeline("streaming")
-    limit, width = bounded(200), WIDTH
+    limit, width, every = bounded(200), WIDTH, SOME
     numbers, few = sources_of(pipeline)
 
     @pipeline.producer(numbers, key="k int", value="n bigint, total bigint")
@@ -276,7 +281,7 @@ def streaming(*, with_all):
             total = 0
             for value in values:
                 total += value.n + len(value.t)
-                if value.n % 75_000 == 0:
+                if value.n % every == 0:
                     yield key, (value.n, total)
             yield key + 1, (-1, total)
 
@@ -323,9 +328,9 @@ def large_store(
 @needs_proc
 def test_a_key_larger_than_memory_streams(spark, large_store, long_run):
     store = Store(spark, str(large_store), streaming(with_all=long_run))
-    sums = [n * (n + 1) // 2 + WIDTH * (n + 1) for n in (*range(0, LARGE, 75_000), LARGE - 1)]
+    sums = [n * (n + 1) // 2 + WIDTH * (n + 1) for n in (*range(0, LARGE, SOME), LARGE - 1)]
     assert rows(store.content("streamed", ordered=True)) == [
-        *((1, 1, i, 75_000 * i, sums[i]) for i in range(len(sums) - 1)),
+        *((1, 1, i, SOME * i, sums[i]) for i in range(len(sums) - 1)),
         (2, 1, 0, -1, sums[-1]),
     ]
 

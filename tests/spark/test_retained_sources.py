@@ -12,53 +12,33 @@ from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import DateType, LongType, ShortType, TimestampNTZType, TimestampType
-from selecting import chosen
-from test_local_retained_sources import events, kept
+from selecting import long
+from test_local_retained_sources import kept
 from test_local_windows import history
 
 import deltaproduce as dp
 from deltaproduce.engines.spark.kernels.ranges import rows_outside, rows_within, without_mark
 from deltaproduce.model.partitions import day_number, partitioning
 from deltaproduce.model.retention import values_before
-from deltaproduce.testing import Change, Delete, Oracle, Upsert
+from deltaproduce.testing import Oracle
 from deltaproduce.types.columns import Column
 
-SHORT: list[tuple[dict[str, list[Change]], dict[str, Any]]] = [
-    ({"events": [Upsert((date(2013, 3, n), n % 2), (n,)) for n in (1, 2, 2, 3)]}, {}),
-    (
-        {
-            "events": [
-                Upsert((date(2013, 3, 4), 1), (2,)),
-                Upsert((date(2013, 3, 3), 1), (3,)),
-                Upsert((date(2013, 3, 1), 5), (9,)),
-                Upsert((None, 5), (9,)),
-                Delete((date(2013, 3, 2), 0)),
-            ]
-        },
-        {"as_of": "2013-03-04"},
-    ),
-]
-"""Rows that leave, stay as they are, come too late, and are in no partition."""
 SOURCES = ("times", "bare", "seqs", "late")
 
 
-@pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined"), ids=lambda way: way.name)
-@pytest.mark.parametrize("expire", chosen(("forget", "delete"), "forget"))
+@long
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("expire", ["forget", "delete"])
 def test_versions_equal_the_oracle(
-    spark: SparkSession,
-    location: str,
-    way: Way,
-    expire: Literal["delete", "forget"],
-    long_run: bool,
+    spark: SparkSession, location: str, way: Way, expire: Literal["delete", "forget"]
 ) -> None:
-    """Rows that left are deleted, or what was made of them stays; in a short run of one source."""
-    pipeline = kept(expire, SOURCES) if long_run else events(expire)
+    """Rows that left are deleted, or what was made of them stays; see `tests/local`."""
+    pipeline = kept(expire, SOURCES)
     oracle = Oracle(pipeline)
     names = {source.name for source in pipeline.graph().sources}
-    series = history(200 + WAYS.index(way))[:5] if long_run else SHORT
     with forced(way):
         store = dp.Store(spark, location, pipeline, table_type=way.table_type)
-        for batch, told in series:
+        for batch, told in history(200 + WAYS.index(way))[:5]:
             batch = {name: changes for name, changes in batch.items() if name in names}
             told = {name: given for name, given in told.items() if name != "partitions"}
             version = store.update(as_frames(spark, pipeline, batch), **told)
@@ -69,8 +49,7 @@ def test_versions_equal_the_oracle(
             for version in store.versions()
             for figures in version.stages.values()
         )
-        if long_run:
-            assert store.verify(recompute=True) == ()
+        assert store.verify(recompute=True) == ()
 
 
 def test_both_engines_find_the_rows_before_a_value(spark: SparkSession) -> None:

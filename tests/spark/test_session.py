@@ -55,7 +55,9 @@ def test_workers_run_this_interpreter(spark):
     assert os.path.samefile(row.at, sys.executable)
 
 
+@long
 def test_a_start_says_nothing_and_a_query_that_fails_says_it_once():
+    """A short run has a start that says nothing by the README (`test_documentation`)."""
     out, err = run("""
 spark = local_session(cores=1, memory="1g")
 try:

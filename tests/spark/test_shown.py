@@ -19,7 +19,9 @@ def orders(*rows: tuple[int, str, int]) -> dict[str, list[Upsert]]:
     return {"orders": [Upsert((number,), (customer, amount)) for number, customer, amount in rows]}
 
 
+@long
 def test_diffs_in_spark_are_those_of_the_models(spark: SparkSession, location: str) -> None:
+    """As `tests/local` has them in each run."""
     pipeline = shop()
     oracle = Oracle(pipeline)
     with forced(IN_SPARK):

@@ -11,7 +11,7 @@ import pytest
 from comparing import as_frames, assert_same
 from forcing import WAYS, Way, forced
 from pyspark.sql import DataFrame, SparkSession
-from selecting import chosen
+from selecting import long
 
 import deltaproduce as dp
 from deltaproduce.engines.local import delta
@@ -57,17 +57,14 @@ def as_tuples(rows: Any) -> list[tuple[Any, ...]]:
     return sorted(map(tuple, rows.collect()), key=repr)
 
 
-@pytest.mark.parametrize(
-    "way",
-    chosen([way for way in WAYS if way.name in SOME], "in Spark, runs"),
-    ids=lambda way: way.name,
-)
+@long
+@pytest.mark.parametrize("way", [way for way in WAYS if way.name in SOME], ids=lambda way: way.name)
 def test_rows_are_the_same_however_they_are_stored(
-    spark: SparkSession, location: str, way: Way, long_run: bool
+    spark: SparkSession, location: str, way: Way
 ) -> None:
-    """Stored plainly, then by partitions, then otherwise; sorted, and pruned by Spark.
+    """Stored by partitions and sorted, then otherwise, then plainly; and pruned by Spark.
 
-    They are verified in a long run; `tests/local` verifies them in each.
+    `tests/local` has the law in each run, and `test_described` what Spark reads of partitions.
     """
     definitions = [site(STORED, {"order": "n"}), site(STORED), site(None, {"partition": "kind"})]
     oracle = Oracle(definitions[0])
@@ -91,15 +88,13 @@ def test_rows_are_the_same_however_they_are_stored(
                     if way.table_type != "copy_on_write":  # which may mark rows as deleted
                         assert {*part.files()} <= {*found.files()}
         with dp.Store(spark, location, definitions[2], table_type=way.table_type) as store:
-            if long_run:
-                assert store.verify() == ()
+            assert store.verify() == ()
             assert store.rollback(1).number == oracle.rollback(1)
             assert_same(store, oracle, definitions[2], 4)
             store.compact()
             store.vacuum(keep_versions=1, unfinished_hours=0)
             assert_same(store, oracle, definitions[2], 4)
-            if long_run:
-                assert store.verify() == ()
+            assert store.verify() == ()
 
 
 @pytest.mark.parametrize("engine", ["delta-rs", "Spark"])

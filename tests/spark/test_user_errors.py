@@ -139,7 +139,7 @@ DEEDS: dict[str, type[BaseException] | None] = {
     "none": None,
     "text": None,
 }
-SHORT_IN_SPARK = ("key error", "exit", "type", "far overflow", "late")
+SHORT_IN_SPARK = ("key error", "type", "late")
 """Beside the driver a short run has all: the rules of what may be emitted are the same."""
 
 

@@ -215,18 +215,18 @@ def test_an_update_that_is_under_way(spark: SparkSession, location: str, moment:
     assert_kept(store, oracle, orders(), range(3, 6))
 
 
-def test_a_vacuum_that_is_overtaken(spark: SparkSession, location: str, long_run: bool) -> None:
+@long
+def test_a_vacuum_that_is_overtaken(spark: SparkSession, location: str) -> None:
     oracle, store, other = Oracle(orders()), *(Store(spark, location, orders()) for _ in range(2))
     for number in range(4):
         update(spark, store, oracle, number)
-    moments = ["drop versions", "commit"] if long_run else ["commit"]  # the first one is below
 
     def overtake(when: failpoints.When, name: str, table: str) -> None:
         if (when, name) == ("before", wanted[0]):
             wanted[0] = ""
             update(spark, other, oracle, 10 + oracle.head)
 
-    for moment in moments:
+    for moment in ("drop versions", "commit"):
         wanted = [moment]
         with failpoints.armed(overtake), pytest.raises(ConflictError):
             store.vacuum(keep_versions=1)
@@ -239,6 +239,7 @@ def test_a_vacuum_that_is_overtaken(spark: SparkSession, location: str, long_run
     assert_kept(store, oracle, orders(), range(oracle.head, oracle.head + 1))
 
 
+@long
 def test_an_update_that_was_cut_off_is_carried_on_behind_a_vacuum(
     spark: SparkSession, location: str
 ) -> None:

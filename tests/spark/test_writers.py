@@ -15,6 +15,7 @@ from conftest import SETTINGS
 from crashing import (
     ALL_OPERATIONS,
     FACTOR,
+    ORDERS,
     VERSIONS,
     Operation,
     Point,
@@ -26,11 +27,11 @@ from crashing import (
     update,
     updated,
 )
-from killing import Stores
+from killing import Stores, assert_version
 from limiting import limited
 from processes import TO_THE_END, Child, Stop, all_started
 from pyspark.sql import SparkSession
-from selecting import long
+from selecting import chosen, long
 from stressing import ALONE, IN_SPARK, expected
 
 from deltaproduce import ConflictError, InvalidArgumentError, Progress, Store
@@ -130,7 +131,7 @@ class Sleeper:
     def operation(self) -> Operation:
         return ALL_OPERATIONS[self.name]
 
-    def stopped(self, spark: SparkSession) -> None:
+    def stopped(self, spark: SparkSession | None) -> None:
         """Nothing of it can be seen, unless it had published."""
         FACTOR[0] = self.factor
         store = Store(spark, self.location, orders())
@@ -139,9 +140,9 @@ class Sleeper:
         if self.published:
             self.operation.expected(self.oracle, VERSIONS)
         self.factor = FACTOR[0]
-        assert_same(store, self.oracle, orders(), self.oracle.head)
+        assert_version(store, self.oracle, ORDERS, self.oracle.head)
 
-    def overtaken(self, spark: SparkSession) -> Store:
+    def overtaken(self, spark: SparkSession | None) -> Store:
         """Another writer goes on meanwhile, in one of several ways."""
         FACTOR[0] = self.factor
         store, oracle = Store(spark, self.location, orders()), self.oracle
@@ -157,17 +158,17 @@ class Sleeper:
             assert store.refresh().number == oracle.update({}, "refreshed")
             update(store, spark, 300 + self.number)
             updated(oracle, 300 + self.number)
-        assert_same(store, oracle, orders(), oracle.head)
+        assert_version(store, oracle, ORDERS, oracle.head)
         return store
 
-    def awake(self, spark: SparkSession, store: Store) -> None:
+    def awake(self, spark: SparkSession | None, store: Store) -> None:
         """It is told that it was overtaken, or has published on top; nothing else is to be seen."""
         FACTOR[0] = self.factor
         if self.name == "retried update":
             self.operation.expected(self.oracle, VERSIONS)
         expected = "done" if self.published or self.name == "retried update" else "ConflictError:"
         assert self.outcome.startswith(expected), self.outcome
-        assert_same(store, self.oracle, orders(), self.oracle.head)
+        assert_version(store, self.oracle, ORDERS, self.oracle.head)
         changes = drawn(400 + self.number)
         if self.number % 2:  # who overtook it may find what it left behind
             assert store.update(frames(spark, changes), on_conflict="retry") == store.head
@@ -175,7 +176,7 @@ class Sleeper:
             Store(spark, self.location, orders()).update(frames(spark, changes))
         assert store.head.number == self.oracle.update(changes)
         for version in range(self.oracle.head + 1):
-            assert_same(store, self.oracle, orders(), version)
+            assert_version(store, self.oracle, ORDERS, version)
 
 
 SOME_SLEEPERS: Sequence[tuple[str, Stop, bool]] = [
@@ -198,8 +199,9 @@ def all_sleepers() -> Iterator[tuple[str, Stop, bool]]:
             yield name, ("before", effect), True
 
 
+@pytest.mark.parametrize("where", chosen(["in Spark", "here"], "here"))
 def test_a_writer_that_sleeps_is_fenced_off(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """Wherever it is stopped: others go on, and when it wakes up it damages nothing.
 
@@ -207,23 +209,23 @@ def test_a_writer_that_sleeps_is_fenced_off(
     """
     limited(monkeypatch, small_table_rows=0)
     monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
-    stores, child, sleepers = Stores(spark, tmp_path, SETTINGS), Child(SETTINGS), []
+    session, settings = (spark, SETTINGS) if where == "in Spark" else (None, None)
+    stores, child, sleepers = Stores(session, tmp_path, settings), Child(settings), []
     try:
         drawn_ones = random.Random(SLEEPERS).sample([*all_sleepers()], SLEEPERS)
-        chosen = drawn_ones or SOME_SLEEPERS
-        for number, (name, stop, within) in enumerate(chosen):
+        for number, (name, stop, within) in enumerate(drawn_ones or SOME_SLEEPERS):
             copy = stores.copy(f"sleeper-{number}", ALL_OPERATIONS[name].beforehand)
             sleepers.append(Sleeper(number, name, stop, within, *copy))
         put_to_sleep(child, sleepers)
         for sleeper in sleepers:
-            sleeper.stopped(spark)
-        overtaking = [sleeper.overtaken(spark) for sleeper in sleepers]
+            sleeper.stopped(session)
+        overtaking = [sleeper.overtaken(session) for sleeper in sleepers]
         wake_up(child, sleepers)
     finally:
         child.kill()
     for sleeper, store in zip(sleepers, overtaking, strict=True):
         print(sleeper.number, sleeper.name, sleeper.point, sleeper.within, sleeper.outcome)
-        sleeper.awake(spark, store)
+        sleeper.awake(session, store)
     told = sum(sleeper.outcome.startswith("ConflictError") for sleeper in sleepers)
     print(
         f"{len(sleepers)} writers stopped: {sum(s.within for s in sleepers)} within an effect, "
