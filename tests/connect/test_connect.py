@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from conftest import QUICK_JAVA
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -19,7 +21,7 @@ def test_the_core_suite_passes_by_connect(long_run: bool) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *without, suite, *some],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, **QUICK_JAVA, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=1_500,
