@@ -83,8 +83,8 @@ lint: $(STAMP)
 unit: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 tests/unit
 
-# Two processes, each with one Spark session that all its tests share; a file's tests stay together,
-# and the files that take longest come first (tests/conftest.py).
+# Two processes: one has the Spark session that all its tests share, the other one has the rest; a
+# file's tests stay together, and the files that take longest come first (tests/conftest.py).
 test: java services $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 

@@ -5,6 +5,7 @@ the remaining cases (`long_run`). CONTRIBUTING.md says what each run covers.
 """
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,40 +23,57 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+SPARK = "tests/spark"
+"""The folder of the tests with Spark."""
+
 DEAREST = (
     "test_mixed_engines.py",
     "test_delta_sources.py",
+    "test_partitioned.py",
     "test_windows.py",
     "test_tables.py",
     "test_local_crashes.py",
-    "test_odd_paths.py",
+    "test_object_stores.py",
+    "test_connect.py",
     "test_local_windows.py",
     "test_producers.py",
-    "test_object_stores.py",
+    "test_odd_paths.py",
     "test_odd_keys.py",
     "test_crashes.py",
     "test_plain_readers.py",
     "test_own_kind.py",
     "test_shared_session.py",
     "test_kept_store.py",
-    "test_connect.py",
     "test_consumers.py",
     "test_lookups.py",
     "test_user_errors.py",
     "test_session.py",
     "test_aggregates.py",
     "test_vacuum.py",
-    "test_strategies.py",
     "test_workers.py",
+    "test_verbs.py",
+    "test_strategies.py",
+    "test_local_retained_sources.py",
+    "test_processes.py",
+    "test_local_ordered.py",
+    "test_local_projects.py",
+    "test_local_series.py",
+    "test_local_partials.py",
+    "test_local_own.py",
+    "test_local_verification.py",
+    "test_local_tasks.py",
+    "test_local_window_crashes.py",
     "test_expressions.py",
     "test_documentation.py",
     "test_vacuum_reach.py",
-    "test_local_retained_sources.py",
     "test_foreign_hands.py",
     "test_writers.py",
     "test_state_machine.py",
 )
-"""Files that take longest: they come first, so that no worker is left alone with one at the end."""
+"""Files that take longest: they come first, so that no worker is left alone with one at the end.
+
+The first one is of Spark, so that the worker that has these in a short run begins with them.
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -69,6 +87,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
     order = {name: place for place, name in enumerate(DEAREST)}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist, which some runs are without
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """In a short run one worker has all tests with Spark, and the other one the rest.
+
+    So one session starts, and Java compiles once. Each is about half of the run; a worker that is
+    done takes files of the rest. A long run is mostly of Spark, and both workers have a session.
+    """
+    if config.getoption("--long") or config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneSession(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return SPARK if file.startswith(f"{SPARK}/") else file
+
+    return OneSession(config, log)
 
 
 @pytest.fixture(scope="session")
