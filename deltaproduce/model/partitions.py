@@ -40,8 +40,8 @@ DAY_MICROS: Final = 24 * 3_600_000_000
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _MONDAY: Final = 3
 """The first of January 1970 is a Thursday, this many days after a Monday."""
-_LEAST: Final = -(2**63)
-_GREATEST: Final = 2**63 - 1
+LEAST: Final = -(2**63)
+GREATEST: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +79,16 @@ class Ranges:
         return bool(self.pairs)
 
     def __len__(self) -> int:
-        return sum(last - first + 1 for first, last in self.pairs)
+        return self.count
 
     def __iter__(self) -> Iterator[int]:
         for first, last in self.pairs:
             yield from range(first, last + 1)
+
+    @property
+    def count(self) -> int:
+        """How many numbers it has; ``len`` cannot return more than 63 bits."""
+        return sum(last - first + 1 for first, last in self.pairs)
 
     @property
     def greatest(self) -> int:
@@ -116,7 +121,7 @@ class Ranges:
 
     def complement(self) -> Ranges:
         """Return the 64-bit numbers that are not in it."""
-        return Ranges(((_LEAST, _GREATEST),)).without(self)
+        return Ranges(((LEAST, GREATEST),)).without(self)
 
     def mapped(self, ascending: Callable[[int], int]) -> Ranges:
         """Return the images of the numbers under a function that never skips a number."""
@@ -175,24 +180,29 @@ class Partitioning:
         size = self.unit_size
         found = (
             (
-                max(self.first_unit(first) * size, _LEAST),
-                min(self.first_unit(last + 1) * size - 1, _GREATEST),
+                max(self.first_unit(first) * size, LEAST),
+                min(self.first_unit(last + 1) * size - 1, GREATEST),
             )
             for first, last in partitions.pairs
         )
         return Ranges(tuple((first, last) for first, last in found if first <= last))
 
     def named(self, partitions: Ranges) -> Ranges:
-        """Return the partitions that have a name: Python has no date before the year 1."""
-        if not self.of_dates:
-            return partitions
-        first, last = (self.number(self.unit_of(end)) for end in (date.min, date.max))
-        return partitions.within(Ranges(((first, last),)))
+        """Return the partitions that have a name.
+
+        Python has no date before the year 1 or after 9999, and no value has more than 64 bits.
+        """
+        ends: tuple[Partition, ...] = (date.min, date.max) if self.of_dates else (LEAST, GREATEST)
+        first, last = (self.number(self.unit_of(end)) for end in ends)
+        pairs = ((max(one, first), min(other, last)) for one, other in partitions.pairs)
+        return Ranges(tuple((one, other) for one, other in pairs if one <= other))
 
     def name(self, number: int) -> Partition:
         """Return the name of a partition that is `named`."""
         unit = self.first_unit(number)
-        return date.fromordinal(_EPOCH + unit) if self.of_dates else unit * self.unit_size
+        return (
+            date.fromordinal(_EPOCH + unit) if self.of_dates else max(unit * self.unit_size, LEAST)
+        )
 
     def unit_of(self, named: Partition) -> int:
         """Return the unit of a value: a partition's name, or any other of its values."""

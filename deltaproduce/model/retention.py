@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.partitions import (
     DAY_MICROS,
+    LEAST,
     Partition,
     Partitioning,
     Ranges,
@@ -29,7 +30,6 @@ Expire: TypeAlias = Literal["delete", "forget"]
 """Whether rows that leave are deleted, downstream too, or dropped silently."""
 
 _LEAST_DAY: Final = -(2**31)
-LEAST: Final = -(2**63)
 _SIZES: Final = {"day": (1, 1), "week": (7, 7), "month": (28, 31)}
 """The least and the most days of each step."""
 

@@ -14,6 +14,8 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.partitions import (
+    GREATEST,
+    LEAST,
     Partition,
     Partitioning,
     Ranges,
@@ -253,7 +255,11 @@ def window(
 
 
 def partition(value: object) -> Partition | None:
-    """Return the partition that a value names: a date, its text, or an integer; None if none."""
+    """Return the partition that a value names; None if it names none.
+
+    Args:
+        value: a date, its text, or an integer of 64 bits.
+    """
     if isinstance(value, datetime):
         return None
     if isinstance(value, date):
@@ -263,13 +269,16 @@ def partition(value: object) -> Partition | None:
             return date.fromisoformat(value)
         except ValueError:
             return None
-    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        return None
+    number = int(value)
+    return number if LEAST <= number <= GREATEST else None
 
 
 def _partition(column: str, name: str, value: object) -> Partition:
     found = partition(value)
     if found is None:
-        raise _wrong(column, name, value, "a date, as text, too, or an int")
+        raise _wrong(column, name, value, "a date, as text, too, or an int of 64 bits")
     return found
 
 

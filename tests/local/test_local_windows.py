@@ -489,6 +489,25 @@ def test_partitions_that_are_named_are_there_without_rows(location: str) -> None
         assert counts(store) == {1: 5, 2: 3, 3: 3}
 
 
+def test_partitions_of_more_than_64_bits_are_refused(location: str) -> None:
+    """No version could be read that has them."""
+    pipeline = dp.Pipeline("p")
+    numbers = pipeline.source("numbers", key="n bigint", value="v bigint")
+    window = dp.window("n", last=3)
+    pipeline.aggregate("sums", numbers, key="", values={"v": agg.sum("v")}, window=window)
+    least = -(2**63)
+    with dp.Store(None, location, pipeline) as store:
+        for wrong in (2**63, least - 1):
+            with pytest.raises(dp.InvalidArgumentError):
+                store.update({}, partitions={"numbers": [wrong]})
+        version = store.update({"numbers": [{"n": least + 1, "v": 2}]})
+        move = version.stages["sums"].window
+        assert move is not None
+        assert (move.first, move.last, move.entered) == (least, least + 1, (least + 1,))
+    with dp.Store(None, location, pipeline) as store:
+        assert store.content("sums").column("v").to_pylist() == [2]
+
+
 def test_partitions_that_are_missing_are_an_error_where_that_is_wanted(location: str) -> None:
     window = dp.window("day", last=3, on_missing="error")
     with dp.Store(None, location, views(window)) as store:

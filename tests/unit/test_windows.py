@@ -1,6 +1,7 @@
 """Windows as values: partitions, the place of a window, its moves, and stored forms."""
 
 from datetime import date, timedelta
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -151,10 +152,31 @@ def test_a_window_ends_where_dates_do(step: str, end: date, off: int, last: int,
     assert place_of(window, move) == place
 
 
-def test_a_window_over_numbers_ends_where_they_do() -> None:
-    window = planned(last=2, lag=3)
-    place = window.place(Ranges(((-(2**63), -(2**63)),)), None)
-    assert not window.partitions.values(place)
+@given(
+    st.sampled_from([-(2**63), 2**63 - 1]),
+    st.integers(-3, 3),
+    st.integers(1, 2_000),
+    st.sampled_from([{"last": 1}, {"last": 4, "lag": 2}, {"start": -(2**63)}, {"start": 0}]),
+)
+def test_a_window_over_numbers_ends_where_they_do(end: int, off: int, step: int, sort: Any) -> None:
+    """Numbers have 64 bits, and so do the names of their partitions, which versions store."""
+    window, value = planned(step=step, **sort), min(max(end + off, -(2**63)), 2**63 - 1)
+    partitions = window.partitions
+    unit = partitions.unit_of(value)
+    present = window.present(Ranges(((unit, unit),)))
+    place = window.place(present, None)
+    values = partitions.values(place)
+    assert all(-(2**63) <= number < 2**63 for pair in values.pairs for number in pair)
+    first, last = (partitions.unit_of(number) for number in (-(2**63), 2**63 - 1))
+    edge = unit - sort.get("lag", 0)
+    begin = partitions.unit_of(sort["start"]) if "start" in sort else edge - sort["last"] + 1
+    wanted = max(begin, first), min(edge, last)
+    assert place == (Ranges((wanted,)) if wanted[0] <= wanted[1] else NOWHERE)
+    assert place.count == max(wanted[1] - wanted[0] + 1, 0)
+    move = Shift(window, None, NOWHERE, place, present).move(reused=False, why="")
+    assert place_of(window, move) == place
+    figures = {"s": StageFigures("seek", window=move)}
+    assert figures_from_json(figures_to_json(figures)) == (figures, NO_WINDOWS, {})
 
 
 @given(
@@ -247,6 +269,8 @@ WRONG: dict[str, dict[str, object]] = {
     "no length": {"last": 0},
     "a length that is none": {"last": 1.5},
     "a start that is none": {"start": "yesterday"},
+    "a start that no value has": {"start": 2**63},
+    "an end that no value has": {"last": 2, "end": -(2**63) - 1},
     "a moment": {"start": 1.5},
     "a lag before": {"last": 2, "lag": -1},
     "a lag that is none": {"last": 2, "lag": None},

@@ -135,8 +135,8 @@ class WindowedStage:
             names = tuple(map(self.window.partitions.name, islice(missing, _NAMED)))
             raise MissingPartitionsError(
                 f"stage {stage!r}: its window over {self.window.window.column!r} lacks "
-                f"{len(missing)} partitions: {shown([*map(str, names)])}; give their rows, or name "
-                "those that have none in partitions=",
+                f"{missing.count} partitions: {shown([*map(str, names)])}; give their rows, or "
+                "name those that have none in partitions=",
                 stage=stage,
                 partitions=names,
             )
