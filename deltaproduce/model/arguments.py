@@ -9,15 +9,18 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 from numbers import Integral, Real
-from typing import NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.types.excerpts import shown
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
+
+FIRST_MOMENT: Final = datetime.fromtimestamp(0, tz=UTC)
+"""No version is older."""
 
 
 def text(value: object, argument: str) -> str:
@@ -112,7 +115,7 @@ def function(value: _Function, argument: str) -> _Function:
 
 
 def clock(value: Callable[[], datetime]) -> Callable[[], datetime]:
-    """Return a function that calls a clock and checks that each time has a time zone."""
+    """Return a function that calls a clock, and checks that a version may have each time."""
     return partial(_told, function(value, "clock"))
 
 
@@ -140,9 +143,9 @@ def mapping(value: object, argument: str, wanted: str) -> Mapping[str, object]:
 
 def _told(value: Callable[[], datetime]) -> datetime:
     found = value()
-    if not isinstance(found, datetime) or found.utcoffset() is None:
+    if not isinstance(found, datetime) or found.utcoffset() is None or found < FIRST_MOMENT:
         raise InvalidArgumentError(
-            f"clock gave {shown(found)}; a clock gives a datetime with time zone, as "
+            f"clock gave {shown(found)}; a clock gives a datetime with time zone, from 1970 on, as "
             "datetime.now(timezone.utc) does",
             argument="clock",
         )

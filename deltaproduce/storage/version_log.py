@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC
 from itertools import pairwise
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ from pyspark.sql.types import (
 )
 
 from deltaproduce.errors import CommitUnknownError, ConflictError, CorruptStoreError
+from deltaproduce.model.arguments import FIRST_MOMENT
 from deltaproduce.model.declarations import name_fault
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import belongs_to
@@ -60,9 +61,6 @@ _COLUMNS: Final = (
     Column("figures", StringType()),
     Column("attempt", StringType()),
 )
-
-
-_FIRST_MOMENT: Final = datetime.fromtimestamp(0, tz=UTC)
 
 
 class VersionLog:
@@ -346,7 +344,7 @@ def _kept(versions: Sequence[Version]) -> tuple[Version, ...]:
 def _version(row: Mapping[str, Any]) -> Version:
     """Parse a row of the log; someone else may have written anything that its columns can hold."""
     number, at, fingerprints = row["number"], row["committed_at"], row["fingerprints"] or {}
-    if None in (number, at, *fingerprints.values()) or at < _FIRST_MOMENT:
+    if None in (number, at, *fingerprints.values()) or at < FIRST_MOMENT:
         raise CorruptStoreError(
             f"the version log has a row that no store has written, of number {number!r}; "
             "store.repair() sets it back, or restore the table from a backup",

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pyarrow as pa
@@ -62,6 +63,27 @@ print(json.dumps([rows, SparkContext._gateway is None, store.head.number]))
     assert head == 2
     expected = [(k * k % 2 == 1, k, k * k) for k in range(9) if k != 1]
     assert [(r["odd"], r["_source_k"], r["n"]) for r in rows] == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        5,
+        datetime(2026, 1, 1),  # noqa: DTZ001 without a zone
+        datetime(1969, 12, 31, 23, 59, tzinfo=UTC),
+        datetime(1970, 1, 1, tzinfo=timezone(timedelta(hours=1))),
+    ],
+)
+def test_a_time_that_no_version_has_is_refused_before_anything_is_written(
+    tmp_path: Path, wrong: object
+) -> None:
+    """No store could read a version of such a time again."""
+    place = tmp_path / "store"
+    with Store(None, place, totals(), clock=lambda: wrong) as store:  # type: ignore[arg-type]
+        with pytest.raises(dp.InvalidArgumentError) as caught:
+            store.update({"orders": [{"id": 1, "customer": 1, "amount": 1}]})
+        assert caught.value.argument == "clock"
+    assert not place.exists()
 
 
 def test_what_is_written_has_no_more_rights_than_the_umask_leaves(tmp_path: Path) -> None:
