@@ -69,7 +69,7 @@ print(json.dumps([rows, SparkContext._gateway is None, store.head.number]))
     "wrong",
     [
         5,
-        datetime(2026, 1, 1),  # noqa: DTZ001 without a zone
+        datetime(2026, 1, 1),
         datetime(1969, 12, 31, 23, 59, tzinfo=UTC),
         datetime(1970, 1, 1, tzinfo=timezone(timedelta(hours=1))),
     ],
