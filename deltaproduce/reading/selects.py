@@ -27,7 +27,7 @@ from deltaproduce.storage.parquet.file_ranges import FileRanges
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types.columns import IS_ALIVE, VERSION, Column
-from deltaproduce.types.ddl import ddl_of, identifier
+from deltaproduce.types.ddl import ddl_of, identifier, sql_of
 
 Dialect = Literal["spark", "duckdb"]
 """Whose SQL a text is."""
@@ -254,6 +254,6 @@ def _duckdb_name(name: str) -> str:
 
 
 _SPELLINGS: Final[Mapping[Dialect, _Spelling]] = {
-    "spark": _Spelling(identifier, ddl_of, _in_spark),
+    "spark": _Spelling(identifier, sql_of, _in_spark),
     "duckdb": _Spelling(_duckdb_name, _duckdb_type, _as_files),
 }

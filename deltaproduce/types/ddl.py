@@ -1,7 +1,7 @@
 """Spark's column lists as text, read and written without Spark.
 
 `struct_from_ddl` is ``StructType.fromDDL`` plus sort directions, for the types that the library
-stores; `ddl_of` and `quoted` write text that it reads.
+stores; `ddl_of`, `sql_of` and `quoted` write text that it reads.
 
 Invariant: text is read as Spark reads it, or refused. Only Spark's own type names count.
 
@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     MapType,
     StructField,
     StructType,
+    TimestampType,
 )
 
 from deltaproduce.errors import DefinitionError
@@ -56,18 +57,33 @@ def struct_from_ddl(ddl: str) -> StructType:
 
 def ddl_of(data_type: DataType) -> str:
     """Return a type as text that `struct_from_ddl` reads back."""
+    return _text_of(data_type, "timestamp")
+
+
+def sql_of(data_type: DataType) -> str:
+    """Return a type as text for a statement.
+
+    A session may take the word ``timestamp`` for one without a time zone.
+    """
+    return _text_of(data_type, "timestamp_ltz")
+
+
+def _text_of(data_type: DataType, timestamp: str) -> str:
     match data_type:
         case ArrayType():
-            return f"array<{ddl_of(data_type.elementType)}>"
+            return f"array<{_text_of(data_type.elementType, timestamp)}>"
         case MapType():
-            return f"map<{ddl_of(data_type.keyType)}, {ddl_of(data_type.valueType)}>"
+            key, value = (_text_of(t, timestamp) for t in (data_type.keyType, data_type.valueType))
+            return f"map<{key}, {value}>"
         case StructType():
             fields = (
-                f"{quoted(field.name)}: {ddl_of(field.dataType)}"
+                f"{quoted(field.name)}: {_text_of(field.dataType, timestamp)}"
                 + ("" if field.nullable else " NOT NULL")
                 for field in data_type.fields
             )
             return f"struct<{', '.join(fields)}>"
+        case TimestampType():
+            return timestamp
     return data_type.simpleString()
 
 

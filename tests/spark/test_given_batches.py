@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from arrow_columns import UTC, columns, plain
+from forcing import setting
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from series import drawn
@@ -47,6 +48,28 @@ def shop() -> Pipeline:
             yield key.id, (key.form, value.n)
 
     return pipeline
+
+
+def test_a_timestamp_is_one_whatever_a_session_takes_the_word_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Also in a part of a value, and in another time zone."""
+    pipeline = Pipeline("p")
+    value = "at timestamp, plain timestamp_ntz, parts struct<at: timestamp, n: bigint>"
+    pipeline.source("events", key="id bigint", value=value)
+    moment = "timestamp_micros(1)"
+    text = f"""SELECT 1 AS id, {moment} AS at, TIMESTAMP_NTZ'2026-01-01' AS plain,
+        named_struct('at', {moment}, 'n', 2) AS parts"""
+    with (
+        setting(spark, "spark.sql.timestampType", "TIMESTAMP_NTZ"),
+        setting(spark, "spark.sql.session.timeZone", "Asia/Tokyo"),
+    ):
+        store = Store(spark, tmp_path / "store", pipeline)
+        store.update({"events": spark.sql(text)})
+    found = store.content("events").selectExpr(
+        "unix_micros(at) AS at", "CAST(plain AS string) AS plain", "unix_micros(parts.at) AS inside"
+    )
+    assert [tuple(row) for row in found.collect()] == [(1, "2026-01-01 00:00:00", 1)]
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 import contextlib
 import pickle
+import re
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from pyspark.sql.types import StructField, StructType
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.types.columns import Column, Columns, existing_schema, row_schema
+from deltaproduce.types.ddl import sql_of
 
 KEY_TYPES = {
     "boolean": T.BooleanType(),
@@ -111,6 +113,18 @@ def test_value_types(text, data_type):
     assert (
         value_of(f"a {text}".upper()).struct.fields[0].dataType.typeName() == data_type.typeName()
     )
+
+
+@pytest.mark.parametrize("data_type", VALUE_TYPES.values(), ids=str)
+def test_a_type_in_a_statement_is_the_same_whatever_the_session_says(data_type):
+    """The word timestamp alone may mean another type; a field may be called so."""
+    struct = StructType([StructField("timestamp", data_type), StructField("at", data_type)])
+    of_keys = T.MapType(T.TimestampType(), data_type)
+    for one in (data_type, T.ArrayType(data_type), of_keys, struct):
+        text = sql_of(one)
+        (column,) = value_of(f"a {text}")
+        assert column.data_type == one
+        assert not re.search(r"\btimestamp\b(?!:)", text)
 
 
 @pytest.mark.parametrize(("text", "data_type"), KEY_TYPES.items())

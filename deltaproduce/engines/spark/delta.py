@@ -40,7 +40,7 @@ from deltaproduce.engines.spark.sessions.error_texts import is_missing_path
 from deltaproduce.engines.spark.sessions.remote import is_remote, prepare
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.columns import Column
-from deltaproduce.types.ddl import ddl_of, identifier
+from deltaproduce.types.ddl import identifier, sql_of
 
 PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./:=@+~-]+")
 """Paths that Spark neither reads as patterns nor encodes."""
@@ -375,7 +375,7 @@ def _plain(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
     """
     if not is_remote(rows.sparkSession):
         return rows
-    names = ((identifier(c.name), ddl_of(c.data_type)) for c in columns)
+    names = ((identifier(c.name), sql_of(c.data_type)) for c in columns)
     return rows.selectExpr(*(f"CAST({name} AS {data_type}) AS {name}" for name, data_type in names))
 
 
@@ -400,7 +400,7 @@ def _create(
 ) -> None:
     """Create an empty table if there is none."""
     if is_remote(session):  # Delta's builder needs a plugin in the server
-        columns = ", ".join(f"{identifier(c.name)} {ddl_of(c.dataType)}" for c in struct)
+        columns = ", ".join(f"{identifier(c.name)} {sql_of(c.dataType)}" for c in struct)
         told = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
         made = f"CREATE TABLE IF NOT EXISTS {place.sql} ({columns}) USING delta"
         session.sql(f"{made} TBLPROPERTIES ({told})")

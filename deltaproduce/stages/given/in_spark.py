@@ -37,7 +37,7 @@ from deltaproduce.types.columns import (
     ORDINAL_COLUMN,
     Column,
 )
-from deltaproduce.types.ddl import ddl_of, identifier
+from deltaproduce.types.ddl import identifier, sql_of
 
 _GIVEN = "_given"
 _UPSERT = "'upsert'"
@@ -94,7 +94,7 @@ def _conformed(given: DataFrame, source: Source) -> DataFrame:
     """Return the declared columns in their types, with each row's place in the DataFrame (S6)."""
     spelled = {name.lower(): identifier(name) for name in given.columns}
     declared = (
-        f"CAST({spelled[c.name.lower()]} AS {ddl_of(c.data_type)}) AS {identifier(c.name)}"
+        f"CAST({spelled[c.name.lower()]} AS {sql_of(c.data_type)}) AS {identifier(c.name)}"
         for c in (*source.schema.key, *source.schema.value)
     )
     rows = given.selectExpr(
