@@ -22,7 +22,6 @@ from deltaproduce.engines.engine import Compared, Part, Rows
 from deltaproduce.engines.local.arrays import empty, isin_rows
 from deltaproduce.engines.local.engine import LocalEngine, compared, counts_of, on_driver
 from deltaproduce.engines.local.large.parting import (
-    THREADS,
     by_ranges,
     by_slices,
     gathered,
@@ -33,6 +32,7 @@ from deltaproduce.engines.local.large.spilling import LARGE_BYTES, Spill
 from deltaproduce.engines.marks import Counts, Which
 from deltaproduce.model.layouts import Layout
 from deltaproduce.model.limits import Limits
+from deltaproduce.model.machine import cores
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
 
@@ -126,7 +126,7 @@ class OutOfCoreEngine(LocalEngine):
             by = layout.sources or layout.key
             old = self._looked_up(old, gone, by, lambda some, of: _with_stays(some, of, by))
         counts, found = Counts.of_new(0, 0, 0, 0), _kept(self._limits)
-        ranges = by_ranges([old, come], layout.key, self._limits, threads=THREADS)
+        ranges = by_ranges([old, come], layout.key, self._limits, threads=cores())
         compare = partial(self._compared, layout=layout, all_differ=all_differ)
         for made in side_by_side(lambda sides: compare(*sides), ranges):
             for rows, of_rows in made:
@@ -245,7 +245,7 @@ class OutOfCoreEngine(LocalEngine):
         return self._by_ranges([rows, sought], by, function)
 
     def _by_slices(self, rows: pa.Table, function: Callable[[pa.Table], pa.Table]) -> pa.Table:
-        return by_slices(rows, function, self._limits, THREADS)
+        return by_slices(rows, function, self._limits, cores())
 
     def _by_ranges(
         self,
@@ -264,7 +264,7 @@ class OutOfCoreEngine(LocalEngine):
         names: Sequence[Sequence[str]] | None = None,
     ) -> Iterator[_Made]:
         """Yield the results of a function for the rows of each key range."""
-        ranges = by_ranges(tables, columns, self._limits, names, THREADS)
+        ranges = by_ranges(tables, columns, self._limits, names, cores())
         return side_by_side(lambda sides: function(*sides), ranges)
 
 

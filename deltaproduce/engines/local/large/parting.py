@@ -28,8 +28,6 @@ from deltaproduce.model.limits import Limits
 from deltaproduce.model.machine import cores
 from deltaproduce.types.columns import Column
 
-THREADS: Final = cores()
-"""The number of parts that are processed in parallel."""
 THREAD_ROWS: Final = 1 << 18
 """Fewer rows are not worth another thread."""
 _SAMPLED: Final = 100
@@ -39,19 +37,22 @@ _Made = TypeVar("_Made")
 
 
 def side_by_side(
-    function: Callable[[_Part], _Made], parts: Iterable[_Part], threads: int = THREADS
+    function: Callable[[_Part], _Made], parts: Iterable[_Part], threads: int | None = None
 ) -> Iterator[_Made]:
     """Yield the results of a function for some parts, in their order.
 
     The caller's thread takes the parts, at most one per thread ahead of the results. A single part,
     and all parts with one thread, are processed in the caller's thread, too.
+
+    Args:
+        threads: how many parts are processed in parallel; by default one on each core.
     """
-    ahead = iter(parts)
-    first = [*islice(ahead, threads)]
+    ahead, count = iter(parts), threads or cores()
+    first = [*islice(ahead, count)]
     if len(first) <= 1:
         yield from map(function, chain(first, ahead))
         return
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(count) as pool:
         begun = deque(pool.submit(function, part) for part in first)
         while begun:
             made = begun.popleft().result()
@@ -203,7 +204,7 @@ def _split(
         rows = None if in_order else taken(table.slice(first, size), sorting([numbers]))
         return rows, ends, first
 
-    fits = -(-len(table) // _parts(len(table), table.nbytes, limits, THREADS))
+    fits = -(-len(table) // _parts(len(table), table.nbytes, limits, cores()))
     size = max(1, min(fits, THREAD_ROWS))
     for rows, ends, first in side_by_side(apart, range(0, len(table), size)):
         for number in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
