@@ -19,6 +19,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES, Layout
 from deltaproduce.stages.inputs import StageInput, changed_keys
 from deltaproduce.stages.productions import DerivedKind, Found, Production
+from deltaproduce.storage.parquet.readings import Reading
 from deltaproduce.storage.stored import Stored
 
 
@@ -110,15 +111,17 @@ class ProducerKind(DerivedKind):
             return Found(compared, surrogates)
 
         @engines.in_thread
-        def were_produced() -> Rows:
+        def were_produced() -> tuple[Rows, Reading]:
             produced = mappings()
             assert produced is not None  # each row of the content has a pair
-            return produced.of(changed)
+            return produced.of(changed), content.readings.total
 
         with ThreadPoolExecutor(1) as beside:  # functions leave cores idle, and Spark waits
-            old = beside.submit(were_produced)
+            looked_up = beside.submit(were_produced)
             come, count = emitted()
-        targets = engines.united(old.result(), come, layout.key)
+        old, read = looked_up.result()
+        content.readings.add(*read)  # they count in the thread that reads
+        targets = engines.united(old, come, layout.key)
         affected = Selection.of(targets, layout.key, engines)
         before = content.of(affected)
         new, surrogates = production.kept(before, come, count)

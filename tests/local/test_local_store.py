@@ -231,3 +231,20 @@ def test_nothing_is_done_to_a_store_without_versions(location: str) -> None:
         assert [version.number for version in made] == [0, 0, 0, 0]
         assert store.vacuum(1).files == 0
     assert not Path(location).exists()
+
+
+def test_a_version_says_what_was_read_of_each_table_of_a_stage(location: str) -> None:
+    """Of the content and of the key mappings, which are read meanwhile: a row group each."""
+    pipeline = Pipeline("copies")
+    given = pipeline.source("given", key="id int", value="n int")
+
+    @pipeline.producer(given, key="id int", value="n int")
+    def copied(key, values):
+        for n in values:
+            yield key, n
+
+    limits = dp.Limits(small_table_rows=0, group_rows=3)
+    with Store(None, location, pipeline, limits=limits) as store:
+        store.update({"given": [{"id": key, "n": key} for key in range(9)]})
+        version = store.update({"given": [{"id": 4, "n": 0}]})
+    assert {name: f.rows_read for name, f in version.stages.items()} == {"given": 3, "copied": 6}
