@@ -28,6 +28,9 @@ LOG: Final = "_delta_log"
 COMMIT_NAME: Final = r"(\d{20})\.json"
 """The name of a commit's file, as a pattern: the number is the delta version."""
 
+Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+"""The digits that the names of files with deletion vectors are written in (ZeroMQ's RFC 32)."""
+
 _IS_COMMIT: Final = re.compile(COMMIT_NAME).fullmatch
 """Compiled once: a log is listed twice per version, and has one file per commit."""
 

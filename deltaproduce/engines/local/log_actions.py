@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from deltaproduce.engines.delta_log import COMMIT_NAME, LOG, commit_file
+from deltaproduce.engines.delta_log import COMMIT_NAME, LOG, Z85, commit_file
 from deltaproduce.engines.delta_tables import BrokenLogError
 from deltaproduce.engines.file_systems.directory import Directory
 
-_Z85: Final = (
-    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-)
 _ACTIONS: Final = ("add", "remove")
 
 
@@ -91,7 +88,7 @@ def _vector(found: Mapping[str, Any] | None) -> str | None:
     for block in range(0, 20, 5):
         value = 0
         for digit in digits[block : block + 5]:
-            value = value * len(_Z85) + _Z85.index(digit)
+            value = value * len(Z85) + Z85.index(digit)
         number = (number << 32) + value
     name = f"deletion_vector_{UUID(int=number)}.bin"
     return f"{folder}/{name}" if folder else name

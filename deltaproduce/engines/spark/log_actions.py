@@ -14,14 +14,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from deltaproduce.engines.delta_log import COMMIT_NAME
+from deltaproduce.engines.delta_log import COMMIT_NAME, Z85
 
 _ACTION: Final = (
     "struct<path: string, deletionVector: struct<storageType: string, pathOrInlineDv: string>, "
     "partitionValues: map<string, string>>"
-)
-_Z85: Final = (
-    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 )
 
 
@@ -73,7 +70,7 @@ def _vector() -> Column:
 def _hex_sql(block: str) -> str:
     """Return SQL for four bytes, given as SQL for five digits of Z85, in hexadecimal."""
     values = (
-        f"(instr('{_Z85}', substring({block}, {place}, 1)) - 1) * {85 ** (5 - place)}L"
+        f"(instr('{Z85}', substring({block}, {place}, 1)) - 1) * {85 ** (5 - place)}L"
         for place in range(1, 6)
     )
     return f"lpad(lower(hex({' + '.join(values)})), 8, '0')"
