@@ -13,13 +13,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 from pyspark.sql.types import DataType, DecimalType
 
-from deltaproduce.engines.delta_tables import LoggedCommit
+from deltaproduce.engines.delta_tables import UNTOLD, LoggedCommit
 from deltaproduce.engines.file_systems.directory import Directory
 
 LOG: Final = "_delta_log"
@@ -87,7 +87,7 @@ def newest_commits(table: Directory, since: int | None = None) -> tuple[LoggedCo
 
     Returns:
         No commits if there is no table; None if the log lacks a commit, counted from the first, or
-        has a commit that does not say what it did.
+        one of them is no commit.
     """
     try:
         names = table.names(LOG)
@@ -109,16 +109,25 @@ def newest_commits(table: Directory, since: int | None = None) -> tuple[LoggedCo
 
 def _commit(table: Directory, delta_version: int) -> LoggedCommit:
     found = table.read(commit_file(delta_version))
-    info = next(filter(None, map(_info, found.text.split("\n"))), {})
+    info = _info(found.text.split("\n"))
     millis = info.get("inCommitTimestamp") or found.modified_ns // 1_000_000
-    told, operation = info.get("userMetadata"), str(info["operation"])
+    told, operation = info.get("userMetadata"), info.get("operation")
     metadata = None if told is None else str(told)
-    return LoggedCommit(delta_version, metadata, operation, int(millis) * 1_000)
+    return LoggedCommit(delta_version, metadata, str(operation or UNTOLD), int(millis) * 1_000)
 
 
-def _info(line: str) -> Mapping[str, Any] | None:
-    """Return the ``commitInfo`` in a line of a commit; None if the line is another action."""
-    if '"commitInfo"' not in line:
-        return None
-    found: Mapping[str, Any] | None = json.loads(line).get("commitInfo")
-    return found
+def _info(lines: Sequence[str]) -> Mapping[str, Any]:
+    """Return the ``commitInfo`` of a commit; an empty one if it has none.
+
+    Raises:
+        ValueError, AttributeError: the lines are no actions.
+    """
+    for line in lines:
+        if '"commitInfo"' in line:
+            found: Mapping[str, Any] | None = json.loads(line).get("commitInfo")
+            if found is not None:
+                return found
+    actions = [json.loads(line) for line in lines if line.strip()]
+    if not actions or not all(isinstance(action, dict) for action in actions):
+        raise ValueError("a commit has actions")
+    return {}

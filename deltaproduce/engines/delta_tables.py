@@ -117,13 +117,17 @@ class TableSize:
     bytes: int
 
 
+UNTOLD: Final = "commit of no known kind"
+"""The operation of a commit that does not say what it did, which Delta allows."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoggedCommit:
     """One commit in a table's history.
 
     Attributes:
         metadata: what it says of itself; None if it says nothing.
-        operation: the operation, in Delta's terms.
+        operation: the operation, in Delta's terms, or `UNTOLD`.
         micros: its time, in microseconds since 1970.
     """
 

@@ -248,3 +248,19 @@ def test_a_version_says_what_was_read_of_each_table_of_a_stage(location: str) ->
         store.update({"given": [{"id": key, "n": key} for key in range(9)]})
         version = store.update({"given": [{"id": 4, "n": 0}]})
     assert {name: f.rows_read for name, f in version.stages.items()} == {"given": 3, "copied": 6}
+
+
+def test_a_foreign_commit_that_says_nothing_is_not_undone(tmp_path: Path) -> None:
+    """Delta does not demand that a commit says what it did."""
+    place, rows = tmp_path / "store", [{"id": 1, "customer": 1, "amount": 1}]
+    with Store(None, place, totals()) as store:
+        store.update({"orders": rows})
+        log = place / "total" / "content" / "_delta_log"
+        newest = max(log.glob("*.json"))
+        mine = log / f"{int(newest.stem) + 1:020}.json"
+        mine.write_text(json.dumps({"txn": {"appId": "mine", "version": 1}}))
+    with Store(None, place, totals()) as store:
+        with pytest.raises(CorruptStoreError):
+            store.update({"orders": [{**rows[0], "amount": 2}]})
+        assert max(log.glob("*.json")) == mine
+        assert "foreign" in {finding.what for finding in store.verify()}

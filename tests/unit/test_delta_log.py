@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deltaproduce.engines.delta_log import commit_file, newest_commits
-from deltaproduce.engines.delta_tables import LoggedCommit
+from deltaproduce.engines.delta_tables import UNTOLD, LoggedCommit
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.storage.attempts import Attempt, Commit
@@ -48,7 +48,19 @@ def test_of_no_table_there_are_none(tmp_path: Path) -> None:
     assert newest_commits(Directory(ThisMachine(), str(tmp_path))) == ()
 
 
-@pytest.mark.parametrize("damage", ["gap", "empty", "no json", "no info", "a list", "no commit"])
+@pytest.mark.parametrize("said", [None, {}, {"timestamp": 5}, {"operation": None}])
+def test_a_commit_need_not_say_what_it_did(tmp_path: Path, said: dict[str, object] | None) -> None:
+    """Then it is somebody else's, and may have done anything."""
+    for number in range(4):
+        write(tmp_path, number, US)
+    lines = [{"add": {"path": "a"}}, *([] if said is None else [{"commitInfo": said}])]
+    (tmp_path / commit_file(2)).write_text("\n".join(map(json.dumps, lines)) + "\n")
+    found = newest_commits(Directory(ThisMachine(), str(tmp_path)))
+    assert [commit.operation for commit in found or ()] == ["WRITE", UNTOLD, "WRITE"]
+    assert [commit.metadata is None for commit in found or ()] == [False, True, False]
+
+
+@pytest.mark.parametrize("damage", ["gap", "empty", "no json", "no action", "a list", "no commit"])
 def test_a_log_that_is_not_whole_is_not_read(tmp_path: Path, damage: str) -> None:
     for number in range(4):
         write(tmp_path, number, US)
@@ -60,8 +72,8 @@ def test_a_log_that_is_not_whole_is_not_read(tmp_path: Path, damage: str) -> Non
             newest.write_text("")
         case "no json":
             newest.write_text('{"commitInfo"')
-        case "no info":
-            newest.write_text('{"protocol": {}}')
+        case "no action":
+            newest.write_text('"protocol"')
         case "a list":
             newest.write_text('["commitInfo"]')
         case "no commit":

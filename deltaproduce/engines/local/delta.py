@@ -35,6 +35,7 @@ from deltaproduce.engines.delta_log import logged
 from deltaproduce.engines.delta_tables import (
     APP_ID,
     MARKS_ROWS,
+    UNTOLD,
     BrokenLogError,
     LoggedCommit,
     RefusedError,
@@ -400,7 +401,10 @@ def history(directory: Directory, limit: int | None) -> tuple[LoggedCommit, ...]
         raise BrokenLogError(str(error)) from error
     return tuple(
         LoggedCommit(
-            one["version"], one.get("userMetadata"), one["operation"], one["timestamp"] * 1_000
+            one["version"],
+            one.get("userMetadata"),
+            one.get("operation") or UNTOLD,
+            one.get("timestamp", 0) * 1_000,
         )
         for one in found
     )

@@ -23,6 +23,7 @@ from pyspark.sql.types import StructField, StructType
 from deltaproduce.engines.delta_tables import (
     APP_ID,
     MARKS_ROWS,
+    UNTOLD,
     DeltaTables,
     LoggedCommit,
     Place,
@@ -156,7 +157,8 @@ class SparkDelta(DeltaTables):
                 raise
             return ()
         return tuple(
-            LoggedCommit(row.version, row.userMetadata, row.operation, row.micros) for row in found
+            LoggedCommit(row.version, row.userMetadata, row.operation or UNTOLD, row.micros)
+            for row in found
         )
 
     def _history(self, place: Place, limit: int) -> DataFrame:
