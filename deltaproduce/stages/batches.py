@@ -27,7 +27,7 @@ from deltaproduce.engines.local.digests import digest
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
 from deltaproduce.engines.spark.frames import fetched, row_bytes
-from deltaproduce.engines.spark.sessions.error_texts import contexts, essence, explained
+from deltaproduce.engines.spark.sessions.error_texts import essence, explained, raise_interrupt
 from deltaproduce.errors import DeltaProduceError, InvalidChangesError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
@@ -187,8 +187,7 @@ def computing(source: Stage) -> Iterator[None]:
         unfit = explained(error)
         if unfit is not None:
             raise unfit from error
-        if any(isinstance(earlier, KeyboardInterrupt) for earlier in contexts(error)):
-            raise KeyboardInterrupt from error
+        raise_interrupt(error)
         raise InvalidChangesError(
             f"changes of source {source.name!r} cannot be computed: {essence(error)}",
             source=source.name,

@@ -7,7 +7,7 @@ import sys
 import pytest
 from pyspark.errors import PySparkException
 
-from deltaproduce.engines.spark.sessions.error_texts import explained
+from deltaproduce.engines.spark.sessions.error_texts import explained, raise_interrupt
 from deltaproduce.engines.spark.sessions.session import check_session
 from deltaproduce.errors import ProducerError, SessionError
 
@@ -160,6 +160,18 @@ DELTA = {
     "spark.sql.extensions": "other.Extension, io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
+
+
+def test_only_an_error_raised_while_an_interrupt_was_handled_is_one():
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012 it is raised in a handler
+        try:
+            try:
+                raise KeyboardInterrupt
+            except KeyboardInterrupt:
+                raise RuntimeError("Java does not answer") from None
+        except RuntimeError as error:
+            raise_interrupt(error)
+    raise_interrupt(RuntimeError("Java does not answer"))
 
 
 def test_a_session_with_extension_and_catalog_passes(monkeypatch):

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from deltaproduce.engines.spark.sessions.error_texts import contexts
+from deltaproduce.engines.spark.sessions.error_texts import raise_interrupt
 from deltaproduce.engines.spark.sessions.remote import kept
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.atoms import arrow_type, in_arrow_types
@@ -41,8 +41,7 @@ def fetched(rows: DataFrame, columns: Sequence[Column]) -> pa.Table:
     try:
         found = rows.select(*(identifier(c.name) for c in columns)).toArrow()
     except Exception as error:
-        if any(isinstance(earlier, KeyboardInterrupt) for earlier in contexts(error)):
-            raise KeyboardInterrupt from error
+        raise_interrupt(error)
         raise
     types = (arrow_type(c.data_type) for c in columns)
     arrays = [column.cast(t) for column, t in zip(found.columns, types, strict=True)]

@@ -26,6 +26,7 @@ from deltaproduce.engines.spark.columns import col, cols
 from deltaproduce.engines.spark.delta import PLAIN_PATH
 from deltaproduce.engines.spark.kernels.comparing import unmatched
 from deltaproduce.engines.spark.log_actions import actions
+from deltaproduce.engines.spark.sessions.error_texts import raise_interrupt
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.tables import Tables
 from deltaproduce.types.catalogue import atom
@@ -122,7 +123,8 @@ def _fed(tables: Tables, table: Table, now: TableState, since: int) -> DataFrame
     try:
         fed = tables.feed(table, since + 1, now.delta_version)
         fed.isEmpty()
-    except Exception:  # noqa: BLE001 the files tell the same
+    except Exception as error:  # noqa: BLE001 the files tell the same
+        raise_interrupt(error)
         return None
     return fed
 

@@ -180,7 +180,19 @@ def is_missing_path(error: PySparkException) -> bool:
     return error.getCondition() == "PATH_NOT_FOUND"
 
 
-def contexts(error: BaseException) -> Iterator[BaseException]:
+def raise_interrupt(error: BaseException) -> None:
+    """Raise the interrupt that an error comes from, if it does.
+
+    After Ctrl-C, pyspark only says that a job was cancelled, or that Java does not answer.
+
+    Raises:
+        KeyboardInterrupt: the error was raised while one was handled.
+    """
+    if any(isinstance(earlier, KeyboardInterrupt) for earlier in _contexts(error)):
+        raise KeyboardInterrupt from error
+
+
+def _contexts(error: BaseException) -> Iterator[BaseException]:
     """Yield the errors that were being handled when an error was raised, newest first."""
     while error.__context__ is not None:
         error = error.__context__
