@@ -1,11 +1,13 @@
 """The calls of a preserve hook over one task's rows, without Spark."""
 
-from datetime import UTC
+from datetime import UTC, datetime
 
 import pyarrow as pa
+import pytest
 
-from deltaproduce import Pipeline, Producer
+from deltaproduce import Pipeline, Producer, ProducerError
 from deltaproduce.stages.functions.preservation import calls
+from deltaproduce.types.row_readers import zone_of
 
 
 def stage_keeping_examples() -> Producer:
@@ -48,3 +50,27 @@ def test_a_null_is_an_example_like_any_other() -> None:
         # The function sees None both for no example and for a null one, and tells none apart;
         # a value that follows a null one is not taken for the example of those after it.
         assert stored([*first_stored, *had_before, *new], size) == [None, 1, 2, 3, 4, 5, 5]
+
+
+@pytest.mark.parametrize("key_type", ["string", "timestamp"])
+def test_a_value_without_a_python_object_is_the_error_of_its_key(key_type: str) -> None:
+    pipeline = Pipeline("late")
+    rows = pipeline.source("rows", key="k bigint", value="v bigint")
+
+    @pipeline.producer(rows, key=f"name {key_type}", value="t timestamp", preserve=lambda v, _: v)
+    def named(k, values):
+        yield k, datetime(9999, 12, 31, 23, tzinfo=UTC)  # fits, but not on Tokyo's clock
+
+    last = pa.scalar(datetime(9999, 12, 31, 23), pa.timestamp("us", "UTC"))
+    first = pa.scalar(datetime(2000, 1, 1), pa.timestamp("us", "UTC"))
+    names = {"string": pa.array(["a", "b"]), "timestamp": pa.array([first, last])}
+    times = pa.array([first, last])
+    columns = [names[key_type], *[pa.array([0, 1], pa.int64())] * 2, times, times]
+    columns.append(pa.array([True, True]))
+    batch = pa.RecordBatch.from_arrays(columns, names=[str(n) for n in range(len(columns))])
+    run = calls(named, named.kind.settled, zone_of("Asia/Tokyo"))
+    said = {"string": "key 'b': .* time zone", "timestamp": r"key that Python cannot read \("}
+    with pytest.raises(ProducerError, match=said[key_type]) as caught:
+        list(run(iter([batch])))
+    assert caught.value.stage == "named"
+    assert caught.value.key == ("b" if key_type == "string" else None)

@@ -33,7 +33,7 @@ from deltaproduce.stages.productions import Production
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.ddl import identifier
 from deltaproduce.types.excerpts import described, shown
-from deltaproduce.types.row_readers import RowReader, row_reader, zone_of
+from deltaproduce.types.row_readers import RowReader, UnreadableError, row_reader, zone_of
 from deltaproduce.types.row_writers import RowsWriter, rows_writer, settled
 
 PreserveFunction: TypeAlias = Callable[[Any, Any], Any]
@@ -180,8 +180,8 @@ class _Hook:
         """Return the value columns of rows as they are to be stored."""
         keys = columns[:key_width]
         last = first_value + width
-        values = self._forms.read_values(columns[first_value:last])
-        examples = self._forms.read_values(columns[last : last + width])
+        values = self._read(columns[first_value:last], keys)
+        examples = self._read(columns[last : last + width], keys)
         starts = [self._last_key is None or not same_key(self._last_key, keys)]
         starts += key_changes(keys).tolist()
         known, found = columns[-1].to_pylist(), []
@@ -199,6 +199,17 @@ class _Hook:
             found.append(result)
         self._last_key = [column.slice(len(column) - 1) for column in keys]
         return self._written(found, keys)
+
+    def _read(self, arrays: list[pa.Array], keys: list[pa.Array]) -> Iterator[Any]:
+        try:
+            return self._forms.read_values(arrays)
+        except UnreadableError:
+            for row in range(len(arrays[0])):
+                try:
+                    self._forms.read_values([array.slice(row, 1) for array in arrays])
+                except UnreadableError as error:
+                    raise self._failed(error, [column.slice(row, 1) for column in keys]) from None
+            raise
 
     def _read_back(self, result: object) -> object:
         """Return a stored value as reading returns it, so that examples have one form."""
@@ -218,7 +229,12 @@ class _Hook:
             raise
 
     def _failed(self, error: BaseException, keys: list[pa.Array]) -> ProducerError:
-        (key,) = self._forms.read_keys(keys)
-        what = str(error) if isinstance(error, Misfit) else described(error)
-        message = f"stage {self._stage!r}: preserve failed for key {shown(key)}: {what}"
+        try:
+            (key,) = self._forms.read_keys(keys)
+            said = shown(key)
+        except UnreadableError as unreadable:
+            key, said = None, f"that Python cannot read ({unreadable})"
+        is_clear = isinstance(error, Misfit | UnreadableError)
+        what = str(error) if is_clear else described(error)
+        message = f"stage {self._stage!r}: preserve failed for key {said}: {what}"
         return ProducerError(message, stage=self._stage, key=key)
