@@ -125,6 +125,7 @@ def _compared(
         writes: whether to write the files that replace changed ones.
     """
     snapshot, names = view.snapshot, view.keying.names
+    adds = list[AddAction]()
 
     def compare(group: int) -> _InFile:
         rows = np.flatnonzero(groups == group)
@@ -145,10 +146,12 @@ def _compared(
             return found
         file = snapshot.files[view.groups[group]]
         new = table.NewFile(stay, file.partition, file.path, view.keying.unique)
-        return replace(found, add=snapshot.written(new))
+        add = snapshot.written(new)
+        adds.append(add)
+        return replace(found, add=add)
 
-    with ThreadPoolExecutor(cores()) as threads:
-        there = np.unique(groups[groups != NOWHERE]).tolist()
+    there = np.unique(groups[groups != NOWHERE]).tolist()
+    with snapshot.discarding(adds), ThreadPoolExecutor(cores()) as threads:
         return tuple(threads.map(compare, there))
 
 
@@ -193,8 +196,11 @@ def _replaced(
         comes |= groups == NOWHERE
     arriving = given.rows.filter(pa.array(comes))
     files = [*_by_partition(arriving, view)] if comes.any() else []
-    adds = [snapshot.written(file) for file in files]
     rewritten = [one.add for one in changed if one.add is not None]
+    adds = list[AddAction]()
+    with snapshot.discarding(rewritten), snapshot.discarding(adds):
+        for file in files:
+            adds.append(snapshot.written(file))
     removed = [view.groups[one.group] for one in changed]
     told = {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}
     version = snapshot.commit(removed, [*rewritten, *adds], {"record_index": told})

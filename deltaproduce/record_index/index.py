@@ -6,8 +6,8 @@ the table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import numpy as np
@@ -16,8 +16,9 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.engines.delta_tables import RefusedError
+from deltaproduce.engines.spark.delta import unwritable
 from deltaproduce.engines.spark.frames import frame
-from deltaproduce.errors import DefinitionError, NotFoundError
+from deltaproduce.errors import DefinitionError, NotFoundError, StorageError
 from deltaproduce.record_index import runs, table
 from deltaproduce.record_index.arguments import (
     check_buckets,
@@ -40,6 +41,7 @@ from deltaproduce.record_index.view import View, caught_up
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
+from deltaproduce.types.excerpts import described
 
 RUN_BYTES: Final = 1 << 30
 """An index that has more bytes of new files to read is written after so many of them."""
@@ -104,9 +106,11 @@ class RecordIndex:
         Raises:
             InvalidChangesError: the table has a key twice; with ``keys``.
             ConflictError: someone else wrote the index meanwhile.
+            StorageError: the index cannot be written.
         """
         snapshot = self._newest()
-        build(self._place, snapshot, self._keying(snapshot), self._wanted(snapshot))
+        with self._writing():
+            build(self._place, snapshot, self._keying(snapshot), self._wanted(snapshot))
 
     def lookup(self, keys: object) -> pa.Table | DataFrame:
         """Find where the records of some keys are.
@@ -162,6 +166,7 @@ class RecordIndex:
                 ``ordering``; nothing is written.
             ConflictError: someone else committed to the table meanwhile; nothing is changed.
             SessionError: this needs Spark's ``MERGE``, and there is no session.
+            StorageError: the table cannot be written; it is unchanged.
             NotFoundError, CorruptStoreError: as for `lookup`.
         """
         view = self._view(writes=True)
@@ -171,7 +176,8 @@ class RecordIndex:
         ordering = self._ordering_in(view.snapshot)
         counting = newest_of_each(given, key.names, ordering)
         lost = len(given) - len(counting)
-        return change(view, Given(counting, False, lost), ordering, self._spark)
+        with self._writing():
+            return change(view, Given(counting, False, lost), ordering, self._spark)
 
     def delete(self, keys: object) -> Changed:
         """Delete the rows of some keys, whatever the ordering says.
@@ -181,11 +187,13 @@ class RecordIndex:
 
         Raises:
             InvalidArgumentError: the keys do not fit the key columns.
-            ConflictError, SessionError, NotFoundError, CorruptStoreError: as for `upsert`.
+            ConflictError, SessionError, StorageError, NotFoundError, CorruptStoreError: as for
+                `upsert`.
         """
         view = self._view(writes=True)
         given = keys_given(self._spark, keys, view.keying.columns)
-        return change(view, Given(given, True), None, self._spark)
+        with self._writing():
+            return change(view, Given(given, True), None, self._spark)
 
     def compact(self) -> None:
         """Compact the index: only entries that count, and at most one sorted file for each bucket.
@@ -194,17 +202,19 @@ class RecordIndex:
 
         Raises:
             ConflictError: someone else wrote the index meanwhile.
+            StorageError: the index cannot be written.
             NotFoundError, InvalidChangesError, CorruptStoreError: as for `lookup`.
         """
         view = self._view(writes=True)
         files, buckets = view.runs.files, view.state.descriptor.buckets
         mixed = len(files) > 1 and any(file.bucket is None for file in files)
         newer, dead = len(view.arrived), view.entries - view.state.records
-        if mixed or len(files) > buckets or newer or dead:
-            refold(view, buckets)
-        elif not view.is_written:
-            with suppress(RefusedError):  # another process has caught up
-                view.write()
+        with self._writing():
+            if mixed or len(files) > buckets or newer or dead:
+                refold(view, buckets)
+            elif not view.is_written:
+                with suppress(RefusedError):  # another process has caught up
+                    view.write()
 
     def rebuild(self, buckets: int | None = None) -> None:
         """Rewrite the index with another number of buckets, without reading the table.
@@ -214,13 +224,16 @@ class RecordIndex:
 
         Raises:
             InvalidArgumentError: it is not a number from 1 on.
-            ConflictError, NotFoundError, InvalidChangesError, CorruptStoreError: as for `compact`.
+            ConflictError, StorageError: as for `compact`.
+            NotFoundError, InvalidChangesError, CorruptStoreError: as for `lookup`.
         """
         if buckets is not None:
             check_buckets(buckets)
         view = self._view(writes=True)
-        self._buckets = buckets or sized(view.state.records)
-        refold(view, self._buckets)
+        wanted = buckets or sized(view.state.records)
+        with self._writing():
+            refold(view, wanted)
+        self._buckets = wanted
 
     def verify(self) -> tuple[WrongEntry, ...]:
         """Compare the index with the whole table; nothing is written.
@@ -253,6 +266,23 @@ class RecordIndex:
     def __repr__(self) -> str:
         key = ", ".join(column.name for column in self._keys)
         return f"RecordIndex({self._directory.path!r}, {key!r}, {self._place.path!r})"
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Turn the error of a write into one of the library's.
+
+        Raises:
+            StorageError: the table or the index cannot be written.
+        """
+        try:
+            yield
+        except (DeltaError, OSError) as error:
+            raise StorageError(
+                f"table {self._directory.path!r}, or its record index at {self._place.path!r}, "
+                f"cannot be written ({unwritable(error) or described(error)}); the table is "
+                "unchanged",
+                table=self._directory.path,
+            ) from error
 
     def _newest(self) -> table.Snapshot:
         return table.newest(self._directory)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import compress
 from typing import Any, Final
 
@@ -61,17 +62,27 @@ def read(
         CorruptStoreError: as `entries_of`.
     """
     names = [*(c.name for c in key), GROUP]
+    with _readable(runs, file), runs.place.parquet(file.path) as parquet:
+        every = range(parquet.num_row_groups) if groups is None else groups
+        found = parquet.read_row_groups(list(every), names, use_threads=False)
+    return in_arrow_types(found, (*key, GROUP_COLUMN))
+
+
+@contextmanager
+def _readable(runs: Runs, file: RunFile) -> Iterator[None]:
+    """Turn the error of a file that cannot be read into one that names it.
+
+    Raises:
+        CorruptStoreError: it cannot be read.
+    """
     try:
-        with runs.place.parquet(file.path) as parquet:
-            every = range(parquet.num_row_groups) if groups is None else groups
-            found = parquet.read_row_groups(list(every), names, use_threads=False)
+        yield
     except (OSError, pa.ArrowInvalid) as error:
         raise CorruptStoreError(
             f"file {file.path!r} of the record index at {runs.place.path!r} cannot be read "
             f"({error}): build it again",
             table=runs.place.path,
         ) from error
-    return in_arrow_types(found, (*key, GROUP_COLUMN))
 
 
 def _found(runs: Runs, file: RunFile, keys: pa.Table, key: Sequence[Column]) -> pa.Table:
@@ -80,7 +91,8 @@ def _found(runs: Runs, file: RunFile, keys: pa.Table, key: Sequence[Column]) -> 
         return entries(keys, np.zeros(0, np.int64))
     groups = None
     if len(keys) < _SEEK_SHARE * file.entries:
-        footer = FileFooter(runs.place.footer(file.path))
+        with _readable(runs, file):
+            footer = FileFooter(runs.place.footer(file.path))
         groups = _reached(footer, key[0], keys.column(0))
     every = read(runs, file, key, groups)
     return every.filter(pa.array(isin_rows(every.drop_columns([GROUP]), keys)))

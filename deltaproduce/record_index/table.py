@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Final
@@ -182,9 +183,10 @@ class Snapshot:
         Raises:
             ConflictError: another process committed meanwhile; nothing of this change is visible.
         """
-        now = int(time.time() * 1000)
+        now, attempt = int(time.time() * 1000), uuid.uuid4().hex
         removes = [self._removal(self.files[path], now) for path in removed]
-        said = {"userMetadata": json.dumps(metadata), "isBlindAppend": False}
+        told = json.dumps({**metadata, "attempt": attempt})
+        said = {"userMetadata": told, "isBlindAppend": False}
         with effect("commit", self.directory.path):
             try:
                 self.handle.create_write_transaction(
@@ -195,18 +197,37 @@ class Snapshot:
                     commit_properties=CommitProperties(said, 0),
                     post_commithook_properties=PostCommitHookProperties(True, False),
                 )
-            except CommitFailedError as error:
-                self._discard(added)
-                raise overtaken(self.directory) from error
+            except DeltaError as error:
+                if attempt not in self._next_commit():  # what follows a commit may fail, too
+                    self.discard(added)
+                    if isinstance(error, CommitFailedError):
+                        raise overtaken(self.directory) from error
+                    raise
         return self.delta_version + 1
 
-    def _discard(self, added: Sequence[AddAction]) -> None:
-        """Delete files that were written for a refused commit."""
+    @contextmanager
+    def discarding(self, added: Iterable[AddAction]) -> Iterator[None]:
+        """Delete files that were written if the block fails, so that no commit names them."""
+        try:
+            yield
+        except BaseException:
+            self.discard(added)
+            raise
+
+    def discard(self, added: Iterable[AddAction]) -> None:
+        """Delete files that were written for a commit that is not there."""
         with effect("discard", self.directory.path), suppress(OSError):  # else a vacuum does it
-            other = self.directory.read(commit_file(self.delta_version + 1)).text
+            other = self._next_commit()
             for add in added:
                 if add.path.rpartition("/")[2] not in other:
                     self.directory.remove_file(add.path)
+
+    def _next_commit(self) -> str:
+        """Return the text of the commit after this snapshot; empty if there is none."""
+        try:
+            return self.directory.read(commit_file(self.delta_version + 1)).text
+        except FileNotFoundError:
+            return ""
 
     def _removal(self, file: TableFile, now: int) -> RemoveAction:
         texts = {name: as_text(value) for name, value in file.partition.items()}

@@ -678,12 +678,52 @@ def test_a_change_is_done_although_its_index_cannot_be_written(tmp_path, caplog)
 
     with failpoints.armed(full):
         assert index.upsert(rows(1, 3, v="new")) == dp.Changed(1, 1, 0, 0, 1, "files")
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(dp.StorageError, match="No space"):
             index.compact()
     assert "No space" in caplog.text
     assert index.stats().delta_version == 1
     assert index.lookup([3]).num_rows == 1
     assert index.verify() == ()
+
+
+def test_a_change_is_done_although_what_follows_its_commit_fails(tmp_path):
+    """Such as the checkpoint of every tenth commit, on a full disk."""
+    index = indexed(tmp_path, [1, 2])
+    table = DeltaTable(str(tmp_path / "t"))
+    table.alter.set_table_properties({"delta.checkpointInterval": "1"})
+    version = DeltaTable(str(tmp_path / "t")).version() + 1
+    (tmp_path / "t" / "_delta_log" / f"{version:020}.checkpoint.parquet").mkdir()
+    changed = dp.Changed(1, 1, 0, 0, version, "files")
+    assert index.upsert(rows(1, 3, v="new")) == changed
+    assert found(tmp_path) == {1: "new", 2: "old", 3: "new"}
+    assert index.verify() == ()
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_change_that_cannot_be_written_leaves_nothing(tmp_path, at):
+    """Whichever of its files fails: those that replace others, and those of new rows."""
+    index = indexed(tmp_path, [1, 2], [3, 4])
+    there = paths(tmp_path)
+    reached = iter(range(1, 100))
+
+    def full(when, name, table):
+        if (when, name) == ("before", "write") and next(reached) == at:
+            raise OSError(28, "No space left on device")
+
+    with failpoints.armed(full), pytest.raises(dp.StorageError, match="No space"):
+        index.upsert(rows(1, 3, 5, v="new"))
+    assert {path.name for path in (tmp_path / "t").glob("*.parquet")} == there == paths(tmp_path)
+    assert index.upsert(rows(1, 3, 5, v="new")).updated == 2
+
+
+def test_a_file_of_the_index_that_is_gone_is_told_also_by_a_seek(tmp_path):
+    index = indexed(tmp_path, range(100))
+    for path in (tmp_path / "i").glob("*.parquet"):
+        if pq.read_schema(path).names[0] == "k":
+            path.unlink()
+    for keys in ([7], list(range(100))):
+        with pytest.raises(dp.CorruptStoreError, match="build it again"):
+            index.lookup(keys)
 
 
 def test_files_of_a_change_that_was_refused_are_removed(tmp_path):
