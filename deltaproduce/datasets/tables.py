@@ -38,7 +38,7 @@ from deltaproduce.described.descriptor import (
     Description,
     arrow_fields,
 )
-from deltaproduce.engines.delta_log import commit_file, newest_commits
+from deltaproduce.engines.delta_log import commit_file
 from deltaproduce.engines.delta_tables import MARKS_ROWS, RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
@@ -231,6 +231,7 @@ class DataTable:
 
         Raises:
             ConflictError: other writers were faster each time.
+            StorageError: it cannot be written, and is not there.
             DeltaProduceError: `decide` raises it.
         """
         attempt = uuid.uuid4().hex
@@ -241,9 +242,11 @@ class DataTable:
             snapshot, change = decided
             try:
                 self._commit(snapshot, change, attempt)
-            except RefusedError:
+            except (RefusedError, StorageError) as error:
                 if self._is_there(attempt, snapshot.delta_version):
                     return
+                if isinstance(error, StorageError):
+                    raise
                 time.sleep(random.uniform(0, min(_LONGEST_WAIT_SECONDS, 0.005 * 2**tried)))
             else:
                 return
@@ -270,9 +273,14 @@ class DataTable:
             )
 
     def _is_there(self, attempt: str, since: int) -> bool:
-        """Return whether our own commit is there although delta-rs reports it as refused."""
-        commits = newest_commits(self.directory, since)
-        return any(_attempt(one.metadata) == attempt for one in commits or ())
+        """Return whether our own commit is there, although delta-rs reports that it failed.
+
+        It may seem refused by itself; or what follows it failed, as a checkpoint on a full disk.
+        """
+        try:
+            return attempt in self.directory.read(commit_file(since + 1)).text
+        except OSError:
+            return False
 
     def check_commits(self) -> None:
         """Refuse a place where two writers could overwrite each other's commits.
@@ -340,14 +348,6 @@ def _said(attempt: str, positions: Mapping[str, int] | None = None) -> CommitPro
     """Return the properties of a commit, which must directly follow its snapshot."""
     told = [Transaction(name, number) for name, number in (positions or {}).items()]
     return CommitProperties({"userMetadata": json.dumps({"attempt": attempt})}, 0, told or None)
-
-
-def _attempt(metadata: str | None) -> object:
-    try:
-        found = json.loads(metadata or "null")
-    except ValueError:
-        return None
-    return found.get("attempt") if isinstance(found, dict) else None
 
 
 def _check_columns(found: Snapshot, address: str) -> None:

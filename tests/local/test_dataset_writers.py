@@ -418,6 +418,22 @@ def test_of_two_writers_of_one_checkpoint_one_is_refused(tmp_path: Path, rows: i
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
+def test_rows_are_there_although_what_follows_their_commit_fails(tmp_path: Path, checkpoint: bool):
+    """Such as the checkpoint of every fiftieth commit, on a full disk; else they came twice."""
+    dataset, rows = made(tmp_path / "d"), rows_from(0, 8)
+    table = DeltaTable(dataset.location)
+    table.alter.set_table_properties({"delta.checkpointInterval": "1"})
+    for version in (2, 3):
+        log = Path(dataset.location) / "_delta_log"
+        (log / f"{version:020}.checkpoint.parquet").mkdir()
+    with dataset.writer(roll_rows=4, checkpoint=checkpoint) as writer:
+        writer.write(rows)
+    assert found_in(dataset) == Counter(rows)
+    assert writer.resume_from == (8 if checkpoint else None)
+    assert not left_over(dataset)
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
 def test_a_writer_that_failed_does_not_go_on(tmp_path: Path, checkpoint: bool):
     """Who catches its error inside of the block gets none of the rows that were lost with it."""
 
