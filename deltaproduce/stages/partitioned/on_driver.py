@@ -6,10 +6,10 @@ invariant: it returns what Spark returns, or is left to Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Never, TypeAlias
+from typing import Final, Never, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -49,7 +49,8 @@ from deltaproduce.types.row_readers import zone_of
 ForeignFunction: TypeAlias = Callable[[pa.Table, Task], pa.Table]
 """A user function: takes the rows of its query, and the task; returns the partition's rows."""
 
-_PLAIN = frozenset({"expressions", "from_", "where"})
+_PLAIN: Final = frozenset({"expressions", "from_", "where"})
+_PLAIN_TABLE: Final = frozenset({"this", "alias"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +74,29 @@ class Plain:
             columns: the columns of the stage that it reads.
         """
         tree = QueryText.read(text).tree
-        if not isinstance(tree, exp.Select) or any(
-            value for name, value in tree.args.items() if name not in _PLAIN
-        ):
+        table = tree.args["from_"].this if tree.args.get("from_") is not None else None
+        if not _has_only(tree, _PLAIN) or not _has_only(table, _PLAIN_TABLE):
             return None
-        from_ = tree.args["from_"].this
-        if not isinstance(from_, exp.Table) or from_.args.get("joins"):
+        if not isinstance(tree, exp.Select) or not isinstance(table, exp.Table):
             return None
         if tree.find(exp.Subquery, exp.Window) or [*tree.find_all(exp.Select)] != [tree]:
             return None
-        outputs = list[tuple[str, Expression]]()
+        named, outputs = _Named.of(table, columns), list[tuple[str, Expression]]()
         for node in tree.expressions:
+            inner = node.this if isinstance(node, exp.Alias) else node
             if is_star(node):
-                outputs += ((c.name, Expression.of_column(c.name)) for c in columns)
+                found = named.all_of(node)
             else:
-                inner = node.this if isinstance(node, exp.Alias) else node
-                outputs.append((node.alias_or_name, _bare(inner, columns)))
+                own = named.bare(inner, [name for name, _ in outputs])
+                found = None if own is None else [(node.alias_or_name, own)]
+            if found is None:
+                return None
+            outputs += found
         where = tree.args.get("where")
-        return Plain(tuple(outputs), None if where is None else _bare(where.this, columns))
+        condition = None if where is None else named.bare(where.this)
+        if where is not None and condition is None:
+            return None
+        return Plain(tuple(outputs), condition)
 
     def made(self, rows: pa.Table, columns: Sequence[Column], entry: Entry) -> pa.Table:
         """Compute its result over rows.
@@ -210,18 +216,63 @@ def _types(entry: Entry, stage: Stage) -> list[tuple[str, DataType]]:
     return [(name, types[name]) for name, _ in entry.of.values]
 
 
-def _bare(node: exp.Expr, columns: Sequence[Column]) -> Expression:
-    """Return an expression without its alias, with the stage's spelling of columns."""
-    tree = node.copy()
-    names = {c.name.lower(): c.name for c in columns}
-    read = list[str]()
-    for column in [*tree.find_all(exp.Column)]:
-        last = column.parts[-1].name
-        read.append(names.get(last.lower(), last))
-        bare = exp.column(exp.to_identifier(read[-1], quoted=True))
-        tree = bare if column is tree else tree
-        column.replace(bare)
-    return Expression(node.sql("spark"), tuple(dict.fromkeys(read)), tree)
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The columns that a plain query can name.
+
+    Attributes:
+        alias: the qualifier of the stage's columns, in lower case.
+        columns: their names, as the stage spells them, by lower-case name.
+    """
+
+    alias: str
+    columns: Mapping[str, str]
+
+    @staticmethod
+    def of(table: exp.Table, columns: Sequence[Column]) -> _Named:
+        return _Named(
+            (table.alias or table.name).lower(), {c.name.lower(): c.name for c in columns}
+        )
+
+    def all_of(self, star: exp.Expr) -> list[tuple[str, Expression]] | None:
+        """Return all columns, for ``*`` or ``a.*``; None if it is a struct's, or leaves some out."""
+        inner = star.this if isinstance(star, exp.Column) else star
+        of = star.table.lower() if isinstance(star, exp.Column) else self.alias
+        if of != self.alias or not _has_only(inner, frozenset()):
+            return None
+        return [(name, Expression.of_column(name)) for name in self.columns.values()]
+
+    def bare(self, node: exp.Expr, aliases: Iterable[str] = ()) -> Expression | None:
+        """Return an expression with the stage's spelling of columns, without qualifiers.
+
+        Args:
+            aliases: the names of columns of the SELECT before it, which Spark finds, too.
+
+        Returns:
+            None if it reads a field of a struct, or one of these aliases.
+        """
+        tree, read, later = node.copy(), list[str](), {alias.lower() for alias in aliases}
+        for column in [*tree.find_all(exp.Column)]:
+            *qualifiers, name = (part.name for part in column.parts)
+            if [one.lower() for one in qualifiers] not in ([], [self.alias]):
+                return None
+            if name.lower() not in self.columns and name.lower() in later:
+                return None
+            read.append(self.columns.get(name.lower(), name))
+            named = exp.column(exp.to_identifier(read[-1], quoted=True))
+            tree = named if column is tree else tree
+            column.replace(named)
+        return Expression(node.sql("spark"), tuple(dict.fromkeys(read)), tree)
+
+
+def _has_only(node: exp.Expr | None, parts: Collection[str]) -> bool:
+    """Return whether a node has no other parts, such as a PIVOT, or columns named by an alias."""
+    if node is None:
+        return False
+    alias = node.args.get("alias") if "alias" in parts else None
+    return not getattr(alias, "columns", ()) and not any(
+        value for name, value in node.args.items() if name not in parts
+    )
 
 
 def _term(expression: Expression, columns: Sequence[Column], entry: Entry) -> Term:
