@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaproduce import DefinitionError
+from deltaproduce import DefinitionError, InvalidArgumentError
+from deltaproduce.operations.verbs.tasks import moment_of
 from deltaproduce.shown.tasks import told
 from deltaproduce.stages.partitioned.scope.clauses import Scopes
 from deltaproduce.stages.partitioned.scope.lists import timeseries
@@ -135,3 +136,9 @@ def test_values_are_literals_of_their_type() -> None:
     assert found["n"] == "CAST('3' AS int)"
     assert found["b"] == "TRUE"
     assert found["c"] == "CAST('1.50' AS decimal(3,2))"
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00+05:00", "9999-12-31T23:00-05:00", "today", 3])
+def test_a_date_that_is_none_in_utc_is_refused(text: object) -> None:
+    with pytest.raises(InvalidArgumentError):
+        moment_of(text)

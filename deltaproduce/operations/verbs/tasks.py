@@ -7,6 +7,7 @@ the head. The invariant: what a run has published stays, whatever becomes of the
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import partial
@@ -353,8 +354,9 @@ def moment_of(as_of: object) -> datetime:
         except ValueError:
             found = None
     if isinstance(found, datetime):
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-    if isinstance(found, date):
+        with suppress(OverflowError):  # in UTC it is before the year 1, or after 9999
+            return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    elif isinstance(found, date):
         return datetime(found.year, found.month, found.day, tzinfo=UTC)
     raise InvalidArgumentError(
         f"as_of is {shown(as_of)}; give a date or a datetime, or text in ISO 8601",

@@ -235,7 +235,7 @@ class _Named:
         )
 
     def all_of(self, star: exp.Expr) -> list[tuple[str, Expression]] | None:
-        """Return all columns, for ``*`` or ``a.*``; None if it is a struct's, or leaves some out."""
+        """Return the columns of ``*`` or ``a.*``; None if it leaves some out, or is a struct's."""
         inner = star.this if isinstance(star, exp.Column) else star
         of = star.table.lower() if isinstance(star, exp.Column) else self.alias
         if of != self.alias or not _has_only(inner, frozenset()):
