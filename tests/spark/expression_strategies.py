@@ -187,8 +187,23 @@ def _true(made: Expressions, depth: int) -> str:
 
 
 def _like(made: Expressions, depth: int) -> str:
-    pattern = made.one_of("a%", "%b%", "_", "__%", "%", "", "A_ ", "1%", "%.%", "[ab]", "%ü_", "_z")
-    return f"{made.inner('string', depth)} {made.one_of('', 'NOT ')}LIKE '{pattern}'"
+    pattern = made.one_of(
+        *(
+            "'a%'",
+            "'%b%'",
+            "'_'",
+            "'__%'",
+            "'%'",
+            "''",
+            "'A_ '",
+            "'1%'",
+            "'%.%'",
+            "'[ab]'",
+            "'%ü_'",
+        ),
+        *("'_z'", "'!%%' ESCAPE '!'", "'%!_' ESCAPE '!'", "'aa%' ESCAPE 'a'", "'%%_' ESCAPE '%'"),
+    )
+    return f"{made.inner('string', depth)} {made.one_of('', 'NOT ')}LIKE {pattern}"
 
 
 def _part(made: Expressions, depth: int) -> str:

@@ -31,6 +31,8 @@ from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.syntax import function_name, spelled
 from deltaproduce.stages.sql.text import line_at
 
+_OF_SPARK: Final = (exp.ILike, exp.RegexpLike)
+"""Tests that only Spark computes; their type is certain."""
 _COUNTS: Final = frozenset({"count", "count_if", "approx_count_distinct"})
 _MOST_DIGITS: Final = 38
 _SAME: Final = frozenset({"min", "max", "first", "last", "any_value", "mode"})
@@ -49,8 +51,8 @@ def type_of(node: exp.Expr, frame: Frame, names: Mapping[str, str], sample: Scop
         return UNKNOWN
     types = dict[str, DataType]()
     tree = node.copy()
-    for call in [*tree.find_all(exp.Func)]:
-        found = _of_aggregate(call, frame, names, sample)
+    for call in [*tree.find_all(exp.Func, *_OF_SPARK)]:
+        found = _of_call(call, frame, names, sample)
         if found is not None:
             tree = _put(tree, call, found, types)
     for column in [*tree.find_all(exp.Column)]:
@@ -152,10 +154,12 @@ def _of_column(
     return next(kind for output, kind in item.outputs or () if output.lower() == name)
 
 
-def _of_aggregate(
-    call: exp.Func, frame: Frame, names: Mapping[str, str], sample: Scope
+def _of_call(
+    call: exp.Expr, frame: Frame, names: Mapping[str, str], sample: Scope
 ) -> DataType | None:
-    """Return the type of an aggregate; None if it is not one that is known here."""
+    """Return the type of an aggregate, or of a test of Spark's; None if it is not known here."""
+    if isinstance(call, _OF_SPARK):
+        return BooleanType()
     name = function_name(call)
     if name in _COUNTS:
         return LongType()

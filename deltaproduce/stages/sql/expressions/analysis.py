@@ -29,6 +29,7 @@ from deltaproduce.stages.sql.expressions.casts import alike, cast
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.functions import called
 from deltaproduce.stages.sql.expressions.literals import number
+from deltaproduce.stages.sql.expressions.patterns import with_backslashes
 from deltaproduce.stages.sql.expressions.precedence import is_ambiguous, is_reordered
 from deltaproduce.stages.sql.expressions.terms import (
     Call,
@@ -151,16 +152,27 @@ class _Analysis:
             return Call(_BOOLEAN, "<=>", (value, other), is_strict=False)
         raise _ForSparkError
 
-    def like(self, node: exp.Expr) -> Term:
+    def like(self, node: exp.Expr, escape: str = "") -> Term:
         """Analyse ``a LIKE 'b%'``, with a literal pattern or one with a known value."""
         value, pattern = self.term(node.this), self.term(node.expression)
         text = pattern.value if isinstance(pattern, Constant) else None
-        if not isinstance(text, str) or "\\" in text:  # Spark handles escapes
+        if not isinstance(text, str) or "\\" in text:  # Spark handles its own escapes
             raise _ForSparkError
         if not isinstance(value.data_type, StringType):
             raise _ForSparkError
-        found = Call(_BOOLEAN, "like", (value, pattern))
+        own = Constant(StringType(), _told(with_backslashes(text, escape)))
+        found = Call(_BOOLEAN, "like", (value, own))
         return Call(_BOOLEAN, "not", (found,)) if node.args.get("negate") else found
+
+    def escaped(self, node: exp.Expr) -> Term:
+        """Analyse ``a LIKE '5!%' ESCAPE '!'``."""
+        like, escape = node.this, self.term(node.expression)
+        text = escape.value if isinstance(escape, Constant) else None
+        if not isinstance(like, exp.Like) or is_ambiguous(like):
+            raise _ForSparkError
+        if not isinstance(text, str) or len(text) != 1 or not text.isascii():
+            raise _ForSparkError
+        return self.like(like, text)
 
     def among(self, node: exp.Expr) -> Term:
         if not node.expressions or any(
@@ -322,6 +334,7 @@ _RULES: Final[Mapping[type[exp.Expr], _Rule]] = MappingProxyType(
         exp.Or: _Analysis.junction,
         exp.Is: _Analysis.tested,
         exp.Like: _Analysis.like,
+        exp.Escape: _Analysis.escaped,
         exp.In: _Analysis.among,
         exp.Between: _Analysis.between,
         exp.Case: _Analysis.case,

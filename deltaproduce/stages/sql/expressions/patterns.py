@@ -1,7 +1,7 @@
-"""Patterns of dates and times: numeric ones, in the letters of Spark's ``date_format``.
+"""Patterns: numeric ones of dates and times, in the letters of ``date_format``; and of ``LIKE``.
 
-The invariant: a pattern with pieces here formats as in Spark. Names of months and days, fractions,
-zones and numbers of other widths are left to Spark.
+The invariant: a pattern that is found here formats, or matches, as in Spark. Names of months and
+days, fractions, zones and numbers of other widths are left to Spark.
 """
 
 from __future__ import annotations
@@ -35,3 +35,25 @@ def _told(pattern: str) -> Iterator[str]:
             return
         yield match["field"] or f"'{match['quoted'] or match['text']}"
         place = match.end()
+
+
+def with_backslashes(pattern: str, escape: str) -> str | None:
+    """Return a pattern of ``LIKE`` that is escaped by backslashes, as Arrow takes it.
+
+    Args:
+        pattern: one without backslashes.
+        escape: the character of ``ESCAPE``; empty if there is none.
+
+    Returns:
+        None if Spark refuses it: only ``%``, ``_`` and the character itself can be escaped.
+    """
+    found, rest = list[str](), iter(pattern)
+    for character in rest:
+        if character != escape:
+            found.append(character)
+            continue
+        escaped = next(rest, "")
+        if escaped not in ("%", "_", escape):
+            return None
+        found.append(f"\\{escaped}" if escaped in "%_" else escaped)
+    return "".join(found)

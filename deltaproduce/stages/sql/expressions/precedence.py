@@ -12,7 +12,7 @@ from sqlglot import exp
 
 _COMPARISONS: Final = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 _TESTS: Final = (*_COMPARISONS, exp.Is, exp.In, exp.Between, exp.Like)
-_CONDITIONS: Final = (*_TESTS, exp.Not, exp.And, exp.Or)
+_CONDITIONS: Final = (*_TESTS, exp.Escape, exp.Not, exp.And, exp.Or)
 
 
 def is_ambiguous(node: exp.Expr) -> bool:
