@@ -25,7 +25,7 @@ def _part(_: pa.DataType, text: pa.Array, start: pa.Array, length: pa.Array) -> 
 
 
 def _like(_: pa.DataType, text: pa.Array, pattern: pa.Array) -> pa.Array:
-    """Return ``LIKE`` with one pattern for all rows, without escapes."""
+    """Return ``LIKE`` with one pattern for all rows, escaped by backslashes."""
     return pc.match_like(text, pattern[0].as_py()) if len(text) else pa.array([], pa.bool_())
 
 
