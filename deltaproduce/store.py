@@ -803,7 +803,8 @@ class Store(Tabular):
             no such key. Without a session they are pyarrow Tables, computed at once.
 
         Raises:
-            NotFoundError: there is no such stage or version.
+            NotFoundError: there is no such stage or version; or a stage on the way was defined
+                otherwise in it.
             InvalidArgumentError: the key does not fit the stage's key columns.
         """
         return lineages.lineage(self._opened, stage, key, version)

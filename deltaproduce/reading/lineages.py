@@ -7,7 +7,7 @@ is reached through pairs that are mapped in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,8 @@ from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.kernels.ranges import rows_within
+from deltaproduce.errors import NotFoundError
+from deltaproduce.model.fingerprints import fingerprint
 from deltaproduce.model.graph import Graph, Stage, is_auxiliary
 from deltaproduce.model.layouts import (
     KEY_MAPPINGS,
@@ -33,7 +35,7 @@ from deltaproduce.shown.table import UNKNOWN, Cell, Table
 from deltaproduce.shown.tabular import Tabular, one_line
 from deltaproduce.stages.productions import derived_kind
 from deltaproduce.storage.stored import Stored
-from deltaproduce.storage.versions import Version
+from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import shown
 
@@ -109,7 +111,10 @@ class _Walk:
         """Return the keys of each stage upstream; readers come before their feeders."""
         reached = {start.name: keys}
         for stage in reversed(self.graph.stages):
-            if stage.name not in reached or not stage.feeders:
+            if stage.name not in reached:
+                continue
+            self._check_same(stage)
+            if not stage.feeders:
                 continue
             found = reached[stage.name]
             if not stage.source_key:
@@ -134,8 +139,9 @@ class _Walk:
         reached = {start.name: keys}
         for stage in self.graph.producers:
             feeding: Selection | None = None
-            if is_auxiliary(stage.name):
+            if is_auxiliary(stage.name) or reached.keys().isdisjoint(_names(stage.feeders)):
                 continue
+            self._check_same(stage)
             if not stage.source_key:
                 for feeder in stage.merged:
                     if feeder.name in reached:
@@ -152,6 +158,33 @@ class _Walk:
                 reached[stage.name] = _keys(pairs, feeding, key)
         return {name: found for name, found in reached.items() if name != start.name}
 
+    def _has_rows(self, stage: Stage) -> bool:
+        figures = self.version.stages.get(stage.name)
+        return figures is not None and figures.rows > 0
+
+    def _check_same(self, stage: Stage) -> None:
+        """Refuse a stage that was defined otherwise, so that its keys came of others.
+
+        Key mappings tell of which, if the columns are the same; without them, the definition does.
+
+        Raises:
+            NotFoundError: it was.
+        """
+        version, made = self.version, self.version.definitions.get(stage.name)
+        if not self._has_rows(stage):
+            return
+        then, now = stage_at(version, stage), fingerprint(stage)
+        is_same = (then.schema.key, then.source_key) == (stage.schema.key, stage.source_key)
+        if stage.source_key and then is stage:
+            is_same = made is None or made.layout == now.layout
+        elif stage.feeders and not stage.source_key:
+            is_same = made is None or made == now
+        if not is_same:
+            raise NotFoundError(
+                f"stage {stage.name!r} was defined otherwise in version {version.number}, so it is "
+                "not known which keys its keys came of; ask for a version since it was redefined"
+            )
+
     def _made_from(self, stage: Stage, feeder: Stage, keys: Selection) -> Selection:
         """Return the feeder's keys that make the keys of a stage without key mappings."""
         content = self.reader.content(self.version, feeder)
@@ -166,7 +199,7 @@ class _Walk:
     def _makes(self, stage: Stage, feeder: Stage, keys: Selection) -> Selection:
         """Return the keys that a feeder's keys make in a stage without key mappings."""
         content, key = self.reader.content(self.version, feeder), stage.schema.key.columns
-        if content is None or keys.empty:
+        if content is None or keys.empty or not self._has_rows(stage):
             return _none(key, keys.engines)
         rows = self._in_window(stage, feeder, keys.exactly(content.read(keys)))
         pairs = derived_kind(stage).pairs(stage, feeder, rows, keys.engines)
@@ -181,6 +214,10 @@ class _Walk:
         place = place_of(found, None if figures is None else figures.window)
         column = feeder.schema.key.columns[found.position]
         return rows_within(rows, column, found.partitions.values(place))
+
+
+def _names(stages: Iterable[Stage]) -> set[str]:
+    return {stage.name for stage in stages}
 
 
 def _keys(rows: Stored | None, keys: Selection, columns: Sequence[Column]) -> Selection:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deltaproduce import DefinitionError, Pipeline, SessionError, Store
+from deltaproduce import DefinitionError, NotFoundError, Pipeline, SessionError, Store, agg
 
 ROWS = [(3, "ann", 5), (1, "bob", 7), (2, "ann", 6)]
 
@@ -77,6 +77,44 @@ def test_values_are_kept_where_nothing_is_emitted(location):
         assert stored(store, "amount") == []
         store.update({"orders": [{"id": 4, "customer": "bob", "amount": 8}]})
         assert stored(store, "amount") == [("bob", 8)]
+
+
+def test_a_lineage_is_of_the_definitions_of_its_version(location):
+    """Key mappings tell of it while their columns stay; without them, the definition does."""
+    for key, text in (("id bigint", "customer"), ("number bigint", "concat(customer, '!') AS who")):
+        made = shop(
+            key, value="amount bigint" if key == "id bigint" else "amount bigint, again int"
+        )
+        made.aggregate("totals", "by_customer", key=text, values={"n": agg.count()})
+        with Store(None, location, made) as store:
+            store.load(rows(key.split()[0]))
+            found = store.lineage("by_customer", "ann")
+            ids = found.upstream["orders"].column(0).to_pylist()
+            assert sorted(ids) == [2, 3]
+            if key == "number bigint":
+                for stage, one in (("by_customer", "ann"), ("totals", "ann!"), ("orders", 2)):
+                    with pytest.raises(NotFoundError, match="otherwise in version 1"):
+                        store.lineage(stage, one, 1)
+
+
+def test_a_lineage_names_no_key_of_a_stage_that_came_later(location):
+    with Store(None, location, shop("id bigint")) as store:
+        store.update(rows("id"))
+    made = shop("id bigint")
+    made.aggregate("totals", "by_customer", key="customer", values={"n": agg.count()})
+    with Store(None, location, made) as store:
+        store.refresh("totals")
+        found = [store.lineage("orders", 1, version).downstream["totals"] for version in (1, 2)]
+        assert [table.to_pylist() for table in found] == [[], [{"customer": "bob"}]]
+
+
+def test_a_lineage_goes_by_key_mappings_if_only_values_are_others(location):
+    for value in ("amount bigint", "amount bigint, again int"):
+        with Store(None, location, shop("id bigint", value)) as store:
+            store.update(rows("id"))
+    with Store(None, location, shop("id bigint", value)) as store:
+        found = store.lineage("by_customer", "bob", 1).upstream["orders"]
+        assert found.to_pylist() == [{"id": 1}]
 
 
 def test_the_store_of_another_pipeline_is_refused_and_stays_as_it_is(location):
