@@ -23,7 +23,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql.types import BinaryType, StructType
 
-from deltaproduce.engines.delta_log import commit_file
+from deltaproduce.engines.delta_log import commit_file, folder_of
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.arrays import Marks
@@ -31,7 +31,7 @@ from deltaproduce.engines.local.handles import opened_at
 from deltaproduce.engines.local.log_actions import between
 from deltaproduce.errors import ConflictError, CorruptStoreError, DefinitionError, NotFoundError
 from deltaproduce.record_index.decisions.features import Protocol, obstacle, unreadable
-from deltaproduce.record_index.decisions.partition_values import as_text, folder
+from deltaproduce.record_index.decisions.partition_values import as_text
 from deltaproduce.storage.failpoints import effect
 from deltaproduce.types.atoms import arrow_type, in_arrow_types
 from deltaproduce.types.catalogue import atom
@@ -156,7 +156,11 @@ class Snapshot:
     def written(self, new: NewFile) -> AddAction:
         """Write a data file, which nobody sees before it is committed."""
         texts = {name: as_text(value) for name, value in new.partition.items()}
-        inside = folder(texts) if new.beside is None else unquote(new.beside).rpartition("/")[0]
+        inside = (
+            folder_of(texts.items())
+            if new.beside is None
+            else unquote(new.beside).rpartition("/")[0]
+        )
         where = self.directory.at(inside) if inside else self.directory
         stored = [c for c in self.columns if c.name not in self.partitioned_by]
         told = [c for c in stored[:_TOLD_COLUMNS] if atom(c.data_type) is not None]

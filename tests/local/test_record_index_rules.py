@@ -726,6 +726,27 @@ def test_a_file_of_the_index_that_is_gone_is_told_also_by_a_seek(tmp_path):
             index.lookup(keys)
 
 
+def test_new_partitions_have_any_text(tmp_path):
+    """Also one that is too long for a folder's name."""
+    texts = ["é" * 300, "a/b", "x y", "%2F", "a=b", "..", None]
+    schema = pa.schema([("k", pa.int64()), ("part", pa.string())])
+    table = str(tmp_path / "t")
+    write_deltalake(table, schema.empty_table(), partition_by=["part"])
+    index = dp.RecordIndex(None, table, "k", str(tmp_path / "i"))
+    index.build()
+    given = [{"k": k, "part": text} for k, text in enumerate(texts)]
+    assert index.upsert(given).inserted == len(texts)
+    assert index.upsert([{**row, "k": row["k"] + 100} for row in given]).inserted == len(texts)
+    moved = [{"k": k, "part": text} for k, text in enumerate(reversed(texts))]
+    assert index.upsert(moved).updated == len(texts) - 1
+    assert sorted(row["k"] for row in index.lookup([0, 3, 106, 7]).to_pylist()) == [0, 3, 106]
+    assert index.verify() == ()
+    there = DeltaTable(table).to_pyarrow_table().to_pylist()
+    assert {row["k"]: row["part"] for row in there if row["k"] < 100} == {
+        row["k"]: row["part"] for row in moved
+    }
+
+
 def test_files_of_a_change_that_was_refused_are_removed(tmp_path):
     index = indexed(tmp_path, [1, 2])
 

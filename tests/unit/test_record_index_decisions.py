@@ -19,7 +19,7 @@ from deltaproduce.record_index.decisions.features import (
     obstacle,
     unreadable,
 )
-from deltaproduce.record_index.decisions.partition_values import as_text, folder
+from deltaproduce.record_index.decisions.partition_values import as_text
 from deltaproduce.record_index.decisions.xxhash64 import xxhash64
 from deltaproduce.types.columns import Column
 
@@ -162,7 +162,6 @@ def test_partition_values_as_text():
     assert as_text(date(2026, 1, 2)) == "2026-01-02"
     assert as_text(datetime(2026, 1, 2, 3)) == "2026-01-02 03:00:00.000000"
     assert as_text(datetime(2026, 1, 2, 3, tzinfo=UTC)) == "2026-01-02T03:00:00.000000Z"
-    assert folder({"a b": "x/y", "c": None}) == "a%20b=x%2Fy/c=__HIVE_DEFAULT_PARTITION__"
 
 
 def test_a_smaller_ordering_loses_and_an_equal_one_wins():

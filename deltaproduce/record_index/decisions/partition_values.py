@@ -7,10 +7,6 @@ Pure. The invariant: the text reads back as the value
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Final
-from urllib.parse import quote
-
-_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 def as_text(value: object) -> str | None:
@@ -28,11 +24,3 @@ def as_text(value: object) -> str | None:
         case bytes():
             return value.decode("latin-1")
     return format(value, "f") if hasattr(value, "as_tuple") else str(value)
-
-
-def folder(texts: dict[str, str | None]) -> str:
-    """Return a directory for a partition's files, in Hive's style; empty if unpartitioned."""
-    return "/".join(
-        f"{quote(name, safe='')}={_NO_VALUE if text is None else quote(text, safe='')}"
-        for name, text in texts.items()
-    )
