@@ -7,6 +7,7 @@ exists as a whole, or not at all.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 import pyarrow as pa
 from deltalake.transaction import AddAction
@@ -53,13 +54,18 @@ def copied(
         for partition in pending.partitions:
             taken = pending.take(partition)
             files.append(written(table, descriptor, partition, taken, limits))
-    except Exception:
-        discard(table, files)
+    except (Exception, KeyboardInterrupt):
+        _discarded(table, files)
         raise
     finally:
         pending.close()
     try:
         table.create(descriptor, files)
-    except AlreadyExistsError:
-        discard(table, files)
+    except (AlreadyExistsError, StorageError):
+        _discarded(table, files)
         raise
+
+
+def _discarded(table: DataTable, files: Iterable[AddAction]) -> None:
+    with suppress(StorageError):  # no commit names them
+        discard(table, files)

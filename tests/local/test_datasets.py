@@ -1,22 +1,28 @@
 """Data sets: descriptors, finding and making them, reading, parts and copies."""
 
+import errno
 import json
+import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
+from deltalake.transaction import AddAction
 from described import FORMS, SCHEMA, check_sorted, crashed, found_in, made, rows_from
 from marked import mark_rows
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import deltaproduce as dp
+from deltaproduce.datasets import copying
+from deltaproduce.datasets.writing.files import written
 from deltaproduce.described.descriptor import PROPERTY
 from deltaproduce.engines.delta_tables import MARKS_ROWS
 from deltaproduce.engines.file_systems.directory import Directory
@@ -434,6 +440,43 @@ def test_rows_marked_as_deleted_do_not_come_back_without_spark(tmp_path: Path):
     directory = Directory(ThisMachine(), dataset.location)
     assert delta.files(directory, DeltaTable(dataset.location).version()) is None
     assert not delta.deleted(directory, "id = 0", "{}")
+
+
+def test_a_copy_that_fails_or_is_interrupted_leaves_no_files(tmp_path: Path):
+    dataset = made(tmp_path / "d", "by day and kind")
+    write(dataset, rows_from(0, 20))
+
+    def files() -> list[Path]:
+        return [one for one in (tmp_path / "copy").rglob("*") if one.is_file()]
+
+    def full(*given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def interrupted(*given: object) -> AddAction:
+        if files():
+            raise KeyboardInterrupt
+        return written(*given)  # type: ignore[arg-type]
+
+    unlink = os.unlink
+
+    def once_linked(path: str, **more: Any) -> None:
+        if path.endswith(".tmp"):  # the name under which the commit was written
+            full()
+        unlink(path, **more)
+
+    for holder, name, fails, error in (
+        (os, "link", full, dp.StorageError),
+        (copying, "written", interrupted, KeyboardInterrupt),
+    ):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(holder, name, fails)
+            with pytest.raises(error):
+                dataset.copy(tmp_path / "copy", partition="kind")
+        assert not files()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "unlink", once_linked)
+        copy = dataset.copy(tmp_path / "copy", partition="kind")
+    assert found_in(copy) == Counter(rows_from(0, 20))
 
 
 def test_a_copy_or_a_new_one_is_there_as_a_whole_or_not_at_all_after_a_crash(tmp_path: Path):

@@ -90,14 +90,16 @@ class ThisMachine(FileSystem):
     def put_first(self, path: str, text: str) -> bool:
         """See `FileSystem.put_first`: the file is written under another name, and then linked."""
         beside = f"{path}.{uuid.uuid4().hex}.tmp"
-        self.write(beside, text)
         try:
-            os.link(beside, path)
-        except FileExistsError:
-            return False
+            self.write(beside, text)
+            try:
+                os.link(beside, path)
+            except FileExistsError:
+                return False
+            return True
         finally:
-            os.unlink(beside)
-        return True
+            with suppress(OSError):  # the file is there, or not, whatever becomes of this one
+                os.unlink(beside)
 
     def mark(self, path: str) -> object | None:
         """See `FileSystem.mark`."""
