@@ -181,7 +181,8 @@ def _of_stage(name: str, before: RowSchema, now: RowSchema | None) -> Iterator[P
             )
             yield Problem(name, column.name, None, None, message, severity="warning")
     keys = [[c.name for c in schema.key] for schema in (before, now)]
-    if keys[0] != keys[1] and all(k.lower() in there for k in keys[0]):
+    was, is_now = ([key.lower() for key in names] for names in keys)
+    if was != is_now and all(key in there for key in was):
         message = f"the key of stage {name!r} is {', '.join(keys[1])}, and was {', '.join(keys[0])}"
         yield Problem(name, None, None, None, message)
 

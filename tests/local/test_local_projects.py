@@ -373,6 +373,23 @@ def test_what_nobody_uses_breaks_nothing(folder: Path) -> None:
         assert Project(folder).check(store) == []
 
 
+def test_a_key_in_another_case_is_the_same_key(folder: Path) -> None:
+    def upper(text: str) -> str:
+        return text.replace("key (n)", "key (N)").replace("SELECT n", "SELECT n AS N")
+
+    with Project(folder).store() as store:
+        store.update({"sales": [ROW]})
+        store.run(as_of="2022-03-31")
+        write(folder, edited("stages/c_stores.sql", upper))
+        assert Project(folder).check(store) == []
+    with Project(folder).store() as store:
+        run = store.run(as_of="2022-03-31")
+        assert run.done
+        assert not run.failed
+        assert store.content("stores").column_names[:2] == ["day", "N"]
+        assert store.content("days").column("n").to_pylist() == [1]
+
+
 PLAIN = {
     "stages/e_totals.sql": "STAGE totals (key (day, n));\n"
     "SELECT day, n, sum(sold) AS total, sort_array(collect_list(price)) AS ns\n"
