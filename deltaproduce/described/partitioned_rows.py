@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType, StructField, StructType
 
 from deltaproduce.described.content import beside
-from deltaproduce.described.partitions import Partition, values_of
+from deltaproduce.described.partitions import EMPTY, Partition, values_of
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.failures import in_worker
@@ -29,9 +29,6 @@ from deltaproduce.types.columns import Column
 
 _WRONG: Final = Column("_wrong", StringType())
 _FINDING: Final = Column("_finding", StringType())
-_EMPTY: Final = (
-    "is an empty text, which Delta's log cannot tell from null as a value of a partition"
-)
 
 
 def with_partitions(
@@ -103,7 +100,7 @@ def _wrong(rows: pa.Table, key: Sequence[Column], by: Sequence[Partition]) -> pa
         if isinstance(one.column.data_type, StringType):
             place = pc.index(values, "").as_py()
             if place >= 0:
-                return _told(rows.slice(place, 1), key, one, _EMPTY)
+                return _told(rows.slice(place, 1), key, one, EMPTY)
     return _told(rows.slice(0, 0), key, by[0], "")
 
 

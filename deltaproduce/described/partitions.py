@@ -37,6 +37,8 @@ Values: TypeAlias = tuple[str | None, ...]
 """The identity of a partition: the values of its columns, as text in the log's form."""
 
 CLOCK: Final = "UTC"
+EMPTY: Final = "is an empty text, which Delta's log cannot tell from null as a value of a partition"
+"""What is wrong with a row whose partition is an empty text."""
 _KINDS: Final = (BooleanType, DateType, DecimalType, IntegralType, StringType)
 
 

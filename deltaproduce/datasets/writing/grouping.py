@@ -7,23 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from deltaproduce.datasets.writing.rows import RowTaker, wrong_rows
 from deltaproduce.described.descriptor import Description
-from deltaproduce.described.partitions import Partition, Values, values_of
+from deltaproduce.described.partitions import EMPTY, Partition, Values, values_of
 from deltaproduce.engines.delta_log import logged
 from deltaproduce.engines.local.arrays import Numbers, factorize
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.types.conversions import misfits
-
-_EMPTY: Final = (
-    "is an empty text, which Delta's log cannot tell from null as a value of a partition"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +77,7 @@ class Grouping:
         for place, one in self._in_rows:
             value = values[place]
             if value == "":
-                raise self._wrong(one, number, _EMPTY)
+                raise self._wrong(one, number, EMPTY)
             if one.column.name in self._within:
                 text = logged(value, one.column.data_type)
                 tried |= text != self._within[one.column.name]  # or only spelled differently
@@ -137,7 +133,7 @@ class Grouping:
         for one in self._by:
             text = logged(row.column(one.column.name)[0].as_py(), one.column.data_type)
             if text == "":
-                raise self._wrong(one, number, _EMPTY)
+                raise self._wrong(one, number, EMPTY)
             if one.column.name in self._within:
                 self._check(one, text, number)
             found.append(text)
