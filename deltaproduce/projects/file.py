@@ -198,6 +198,8 @@ def _checked(file: ProjectFile, project: Section) -> ProjectFile:
         ProjectFileError: they do not.
     """
     project.close()
+    if Path(file.pipeline).is_absolute():
+        project.refuse("pipeline", "'module:object', or a folder relative to the project's")
     local = file.engine == "local"
     if local and "/" not in file.store:
         named = "store" if "store" in project.values else "location"

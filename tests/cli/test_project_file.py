@@ -84,6 +84,7 @@ def test_the_least_of_a_file(tmp_path):
         (WHOLE + "engine = 'spark'\n[spark]\nx = [1]", "[spark] x is [1]"),
         (WHOLE + "engine = 'spark'\n[spark]\ncores = 'all'", "[spark] cores is 'all'"),
         (WHOLE.replace("lake/shop", "shop"), "[project] store is 'shop'"),
+        (WHOLE.replace("pipeline:shop", "/lake/stages"), "[project] pipeline is '/lake/stages'"),
         (WHOLE + "[sources]\norders = 1", "[sources.orders]"),
         (WHOLE + SOURCE.replace('mode = "changes"', ""), "[sources.orders] has no 'mode'"),
         (WHOLE + SOURCE.replace("changes", "append"), "mode is 'append'"),
