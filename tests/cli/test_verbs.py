@@ -1,10 +1,23 @@
 """Each verb answers in text and in JSON with stable names; misuse prints one line."""
 
 import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
 
 import pytest
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    StringType,
+    TimestampType,
+)
 
+from deltaproduce import InvalidArgumentError
+from deltaproduce.cli.answers.values import cell, key_of
 from deltaproduce.cli.verbs import VERBS
+from deltaproduce.types.columns import Column, Columns
 
 ANSWERED = {
     "check": ("check", (), {"stages", "problems"}),
@@ -178,6 +191,24 @@ def test_wrong_use_is_a_line_and_exit_code_2(ran, call, args, said):
     assert said in result.stderr
     assert "Traceback" not in result.output
     assert not result.stdout
+
+
+def test_what_is_shown_of_a_key_can_be_given_as_one():
+    kinds = (
+        *(BinaryType(), DateType(), DecimalType(5, 2), BooleanType(), StringType()),
+        TimestampType(),
+    )
+    columns = tuple(Column(name, kind) for name, kind in zip("abcdef", kinds, strict=True))
+    moment = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
+    key = (b"\x00\xffa", date(1, 1, 1), Decimal("-1.10"), False, "é", moment)
+    assert key_of(",".join(map(str, map(cell, key))), Columns(columns)) == key
+    with pytest.raises(InvalidArgumentError, match="'abc' is no value of column 'a', a binary"):
+        key_of("abc", Columns(columns[:1]))
+
+
+def test_nested_values_are_shown_as_json():
+    assert cell([None, True, "é", {"x": 1.5}]) == '[null, true, "é", {"x": 1.5}]'
+    assert [cell(None), cell(True), cell("null")] == ["NULL", "true", "null"]
 
 
 def test_a_run_tells_openlineage_of_its_version(project, call, asked, monkeypatch, tmp_path):

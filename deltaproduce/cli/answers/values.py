@@ -8,6 +8,7 @@ hold it.
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any, Final
@@ -64,6 +65,8 @@ def value_of(text: str, column: Column) -> Any:  # noqa: ANN401 of the column's 
         return None
     kind = arrow_type(column.data_type)
     try:
+        if pa.types.is_binary(kind):
+            return bytes.fromhex(text)
         if pa.types.is_timestamp(kind):
             return datetime.fromisoformat(text)
         return pa.scalar(text).cast(kind).as_py()
@@ -126,10 +129,10 @@ def partitions_of(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def cell(value: object) -> Cell:
-    """Return a value as one line of JSON for a table; null differs from empty text."""
+    """Return a value for a table: lists, maps and structs as JSON; null differs from empty text."""
     match found := plain(value):
         case None:
             return "NULL"
         case bool() | list() | dict():
-            return str(found).lower() if isinstance(found, bool) else repr(found)
+            return json.dumps(found, ensure_ascii=False)
     return str(found)
