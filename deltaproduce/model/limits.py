@@ -26,7 +26,8 @@ class Limits:
 
     Attributes:
         small_table_rows: a table of at most this many rows is read and written whole: a look-up
-            would cost as much.
+            would cost as much. Content in several partitions is looked up, and only the partitions
+            of changed rows are written.
         small_table_bytes: the most bytes of such a table.
         local_rows: the most rows of a table, a batch or a function's output that a step processes
             on the driver; by default one for each 1,500 bytes of the driver's memory.

@@ -324,7 +324,7 @@ class Stored:
 
     @property
     def _is_apart(self) -> bool:
-        """Whether the base has a file for each of several partitions, and few of them are read."""
+        """Whether the base is in files of several partitions, not all of which have to be read."""
         is_held = isinstance(self.base, pa.Table)
         return not is_held and self.files is not None and self.files.are_apart
 

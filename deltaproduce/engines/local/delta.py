@@ -190,7 +190,7 @@ def _write_partitions(
             file["size_bytes"],
             {c.name: logged(file["partition"][c.name], c.data_type) for c in columns},
         )
-        for file in gone.to_pylist()
+        for file in gone.select(["path", "size_bytes", "partition"]).to_pylist()
     ]
     added = _data_files(directory, rows, write)
     _committed(

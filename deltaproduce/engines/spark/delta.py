@@ -449,6 +449,7 @@ def _written(rows: DataFrame, place: Place, write: Write) -> None:
 def _written_within(rows: DataFrame, place: Place, write: Write, within: pa.Table) -> None:
     """Overwrite some partitions: Delta removes their files whole, and marks no rows."""
     writer = rows.write.format("delta").options(**_told(write)).mode("overwrite")
+    writer = writer.partitionBy(*(c.name for c in write.partition))
     _save(writer.option("replaceWhere", of_partitions(write.partition, within)), place)
 
 
