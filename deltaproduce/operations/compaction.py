@@ -183,8 +183,9 @@ class Compactor:
             if base is not None:  # else another writer was faster, and more has to be folded
                 table = tables.location.table(stage.name, kind)
                 attempt = Attempt.compacting(version, base)
-                parted = version.stages[stage.name].base.added.get(kind) == 0
                 filing = self._filing(stage.name)
+                in_order = version.stages[stage.name].base.added.get(kind) == 0
+                parted = in_order and bool(filing.partitions)
                 edit = compacted_edit(rows, stage, kind, filing, parted=parted)
                 tables.commit(table, edit, attempt, base)
 

@@ -17,9 +17,6 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-import pyarrow as pa
-
-from deltaproduce.engines.engine import Rows
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS
@@ -319,18 +316,14 @@ class Publisher:
         if not head.stages.get(stage.name, NO_TABLES).rows:
             return {}
         return {
-            CONTENT: partial(_all, self._reader.content, head, stage),
-            KEY_MAPPINGS: partial(_all, self._reader.key_mappings, head, stage),
+            CONTENT: partial(_stored, self._reader.content, head, stage),
+            KEY_MAPPINGS: partial(_stored, self._reader.key_mappings, head, stage),
         }
 
 
-def _all(
-    read: Callable[[Version, Stage], Stored | None],
-    version: Version,
-    stage: Stage,
-    beside: Rows,
-    within: pa.Table | None,
-) -> Rows:
+def _stored(
+    read: Callable[[Version, Stage], Stored | None], version: Version, stage: Stage
+) -> Stored:
     found = read(version, stage)
     assert found is not None  # the figures say that there are rows
-    return (found if within is None else found.in_partitions(within)).beside(beside)
+    return found

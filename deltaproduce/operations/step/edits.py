@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -49,12 +48,8 @@ from deltaproduce.types.columns import (
 BY_KEY: Final = Filing()
 """How files keep content if neither a window nor a definition says."""
 
-Read: TypeAlias = Callable[[Rows, pa.Table | None], Rows]
-"""Reads a table's rows before the step, to be rewritten together with the given rows.
-
-An edit calls it only if it needs them. If it needs those of some partitions only, it says of which,
-and may get others as well.
-"""
+Read: TypeAlias = Callable[[], Stored]
+"""Returns a table's rows before the step; an edit calls it only if it needs them."""
 
 
 def content_edit(
@@ -66,15 +61,17 @@ def content_edit(
     exists: bool,
     filing: Filing = BY_KEY,
     parted: bool = False,
+    folds: bool = False,
 ) -> Edit | None:
     """Return the edit of the content.
 
     Args:
-        before: reads its rows before the step; None if there are none.
+        before: returns its rows before the step; None if there are none.
         total: the number of its rows after the step.
         exists: whether the table exists.
         filing: how files keep it.
         parted: whether, if it is rewritten, only the partitions of changed rows have to be.
+        folds: whether there are runs, whose rows the table does not have.
     """
     counts, layout = comparison.counts, comparison.layout
     columns, key = layout.content, layout.lookup(CONTENT)
@@ -82,7 +79,10 @@ def content_edit(
         return None
     rewritten, predicate, within = how == "rewrite" or not exists, None, None
     if rewritten:
-        rows, within = _content_after(comparison, before, filing, parted=parted)
+        if parted:
+            within = _partitions_changed(comparison, before if folds else None, filing)
+        rows = comparison.content_after(_read(before, comparison, within))
+        rows, within = _only_within(rows, columns, within, filing, comparison.engines)
     elif not counts.pairs_replaced:
         rows, total = comparison.pick(columns, ROWS_OF_CHANGED_PAIRS), counts.rows_of_changed_pairs
     else:
@@ -111,7 +111,7 @@ def mappings_edit(
     """Return the edit of the key mappings.
 
     Args:
-        before: reads their rows before the step; None if there are none.
+        before: returns their rows before the step; None if there are none.
         total: the number of content rows after the step.
         exists: whether the table exists.
         folds: whether there are runs, whose mappings the table does not have.
@@ -166,8 +166,8 @@ def compacted_edit(
     """
     layout, within = Layout.of(stage), None
     if parted and kind == CONTENT:
-        within = _reached(stored, layout, filing)
-    rows = (stored if within is None else stored.in_partitions(within)).rows()
+        within = filing.partitions_of(_rows_of_runs(stored), stored.columns, stored.engines)
+    rows = _of_partitions(stored, within).rows()
     rows, within = _only_within(rows, stored.columns, within, filing, stored.engines)
     by, order = layout.lookup(kind), layout.order(kind)
     edit = Edit(rows, stored.columns, True, None, by, file_rows=ROWS_PER_FILE, sought=True)
@@ -193,16 +193,29 @@ def emptied(stage: Stage, kind: str, *, apart: bool = False) -> Edit:
     return Edit(empty(columns), columns, True, None, layout.lookup(kind), apart=apart)
 
 
-def _content_after(
-    comparison: Comparison, before: Read | None, filing: Filing, *, parted: bool
-) -> tuple[Rows, pa.Table | None]:
-    """Return the rows to write of the content after a step, and of which partitions they are."""
-    columns, engines, within = comparison.layout.content, comparison.engines, None
-    if parted:
-        changed = comparison.pick(columns, {PAIR_DIFFERS: True})
-        within = filing.partitions_of(changed, columns, engines)
-    rows = comparison.content_after(_read(before, comparison, within))
-    return _only_within(rows, columns, within, filing, engines)
+def _partitions_changed(
+    comparison: Comparison, before: Read | None, filing: Filing
+) -> pa.Table | None:
+    """Return the partitions in which rows of changed pairs were or are; None if some are in Spark.
+
+    Args:
+        before: returns the rows before the step, if runs of them are folded in it.
+    """
+    columns, engines = comparison.layout.content, comparison.engines
+    rows = comparison.pick(columns, {PAIR_DIFFERS: True})
+    if before is not None:
+        rows = engines.united(rows, _rows_of_runs(before()), columns)
+    return filing.partitions_of(rows, columns, engines)
+
+
+def _rows_of_runs(stored: Stored) -> Rows:
+    """Return the rows of all pairs in runs of a content, as its base has them and as they are."""
+    overlay, engines, columns = stored.overlay, stored.engines, stored.columns
+    if overlay is None:
+        return empty(columns)
+    pairs = overlay.replaced()
+    old = replace(stored, overlay=None).of(Selection.of(pairs, overlay.pair, engines))
+    return engines.united(old, overlay.newer(columns), columns)
 
 
 def _only_within(
@@ -214,24 +227,17 @@ def _only_within(
     return filing.within(rows, columns, within, engines), within
 
 
-def _reached(stored: Stored, layout: Layout, filing: Filing) -> pa.Table | None:
-    """Return the partitions that have rows of changed pairs, before or after the runs.
-
-    None if there are no runs, or the rows are in Spark.
-    """
-    overlay, engines = stored.overlay, stored.engines
-    if overlay is None:
-        return None
-    keys = Selection.of(overlay.replaced(), layout.key, engines)
-    before = replace(stored, overlay=None).of(keys)
-    rows = engines.united(before, overlay.newer(layout.content), layout.content)
-    return filing.partitions_of(rows, layout.content, engines)
+def _of_partitions(stored: Stored, within: pa.Table | None) -> Stored:
+    return stored if within is None else stored.in_partitions(within)
 
 
 def _read(
     before: Read | None, comparison: Comparison, within: pa.Table | None = None
 ) -> Callable[[], Rows] | None:
-    return None if before is None else partial(before, comparison.rows, within)
+    """Return a function that reads rows before a step, perhaps only those of some partitions."""
+    if before is None:
+        return None
+    return lambda: _of_partitions(before(), within).beside(comparison.rows)
 
 
 def _stamped(comparison: Comparison, rows: Rows, version: int, kind: str) -> Rows:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from deltaproduce.described.content import beside, columns_by, sorted_by, text_of
 from deltaproduce.described.descriptor import Description
 from deltaproduce.described.partitioned_rows import refused, with_partitions
+from deltaproduce.described.partitions import Partition
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.engine import ROWS_PER_FILE
@@ -43,6 +44,11 @@ class Filing:
     def text(self) -> str:
         """The description as versions record it; empty if the definition has none."""
         return text_of(self.description)
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """The columns that the description partitions content by."""
+        return () if self.description is None else self.description.partitions
 
     @property
     def by_partitions(self) -> Clustering | None:
@@ -81,16 +87,14 @@ class Filing:
     def partitions_of(
         self, rows: Rows, columns: Sequence[Column], engines: Engines
     ) -> pa.Table | None:
-        """Return the distinct partitions that rows on the driver are in.
-
-        None if files are not described so, or the rows are in Spark.
+        """Return the distinct partitions that rows are in; None if the rows are in Spark.
 
         Args:
             columns: the rows' columns, at least those of the content that partitions depend on.
         """
-        by = () if self.description is None else self.description.partitions
-        if not by or not isinstance(rows, pa.Table):
+        if not isinstance(rows, pa.Table):
             return None
+        by = self.partitions
         found = with_partitions(rows, columns, by, engines)
         distinct: pa.Table = engines.of(found).distinct(found, columns_by(by))
         return distinct
@@ -103,8 +107,7 @@ class Filing:
         Args:
             columns: as for `partitions_of`, of which the partitions are.
         """
-        assert self.description is not None
-        by = self.description.partitions
+        by = self.partitions
         found = with_partitions(rows, columns, by, engines)
         kept = engines.of(found, partitions).only(found, partitions, columns_by(by))
         return kept.select([c.name for c in columns])

@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
+from deltaproduce.engines.choice import is_local
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.marks import ALIVE
 from deltaproduce.model.graph import Stage
@@ -226,7 +227,7 @@ class Write:
 
         Args:
             number: the version's number.
-            before: reads the content and the key mappings before the step; empty if there were
+            before: returns the content and the key mappings before the step; empty if there were
                 none.
         """
         comparison, how, exists = self.result.comparison, self.how, set(self.last.delta_versions)
@@ -240,7 +241,8 @@ class Write:
                 self.rows,
                 exists=CONTENT in exists,
                 filing=self.filing,
-                parted=self._is_parted,
+                parted=self._is_parted and (self.overlay is None or CONTENT in before),
+                folds=self.overlay is not None,
             ),
             UPDATES: updates_edit(comparison, number, exists=UPDATES in exists),
         }
@@ -290,13 +292,12 @@ class Write:
     @property
     def _is_parted(self) -> bool:
         """Whether partitions of the content without changed rows can stay as they are."""
-        if (
-            self.result.anew
-            or self.overlay is not None
-            or _is_filed_otherwise(self.last, self.filing)
-        ):
+        comparison = self.result.comparison
+        if not self.filing.partitions or not is_local(comparison.rows):
             return False
-        most = self.result.comparison.engines.limits.compaction_commits
+        if self.result.anew or _is_filed_otherwise(self.last, self.filing):
+            return False
+        most = comparison.engines.limits.compaction_commits
         return self.last.base.added.get(CONTENT, most) < most
 
     def _added_before(self) -> dict[str, int]:
