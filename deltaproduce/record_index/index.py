@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -42,9 +41,6 @@ from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import described
-
-RUN_BYTES: Final = 1 << 30
-"""An index that has more bytes of new files to read is written after so many of them."""
 
 
 class RecordIndex:
@@ -291,8 +287,8 @@ class RecordIndex:
         """Return the index, caught up with the table.
 
         Args:
-            writes: whether the caller writes the index, so that it also may be written before: with
-                all but the last of many new files, so that these are not read again.
+            writes: whether the caller writes the index, so that it may be written before, too: if
+                there are many new files, with a part of them at a time.
         """
         while True:
             found = runs.opened(self._place)
@@ -302,7 +298,7 @@ class RecordIndex:
                 )
             snapshot = self._newest()
             keying = self._keying(snapshot)
-            view = caught_up(found, keying, snapshot, RUN_BYTES if writes else None)
+            view = caught_up(found, keying, snapshot, in_runs=writes)
             if not view.waiting:
                 return view
             try:

@@ -9,9 +9,11 @@ or it is refused; a view in which files wait has that for all other files, and i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -38,6 +40,12 @@ from deltaproduce.types.excerpts import shown
 
 SHOWN: Final = 10
 """An error names this many keys."""
+
+_RUN_BYTES: Final = 1 << 30
+"""An index that catches up is written after this many bytes of new files."""
+_RUN_SHARE: Final = 1.0
+"""But not before they are this share of the files that it has: the keys of a run are looked up in
+all earlier runs, so that runs have to grow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +129,12 @@ class View:
 
 
 def caught_up(
-    runs: Runs, keying: Keying, snapshot: table.Snapshot, most_bytes: int | None = None
+    runs: Runs, keying: Keying, snapshot: table.Snapshot, *, in_runs: bool = False
 ) -> View:
     """Return an index, caught up with the newest Delta version of its table.
 
     Args:
-        most_bytes: the most bytes of new files to read; others wait then. At least one is read.
+        in_runs: whether files may wait, if there are so many that the index is to be written first.
 
     Raises:
         CorruptStoreError: the log does not tell what has changed, or it is another table.
@@ -136,15 +144,19 @@ def caught_up(
     state, now = runs.state, snapshot.delta_version
     touched = _touched(runs, snapshot)
     known, waited = runs.paths()
-    groups = {group: path for group, path in known.items() if path not in touched}
-    waiting = (waited - touched) | (touched & snapshot.files.keys())
-    read = _first(waiting, snapshot, most_bytes)
-    begun = dict(enumerate(read, state.next_group))
+    stay = snapshot.files.keys() - touched
+    groups = {group: path for group, path in known.items() if path in stay}
+    waiting = (waited & stay) | (touched & snapshot.files.keys())
     buckets = state.descriptor.buckets
     none = Parts(keying, buckets, 0)
     before = View(runs, keying, snapshot, state, groups, none, keying.no_entries)
     if now == state.delta_version and not waiting:
         return before
+    read = sorted(waiting)
+    if in_runs:
+        most = max(_RUN_BYTES, _RUN_SHARE * sum(_sizes(groups.values(), snapshot)))
+        read = read[: max(1, bisect_right([*accumulate(_sizes(read, snapshot))], most))]
+    begun = dict(enumerate(read, state.next_group))
     arrived = of_table(snapshot, begun, keying, buckets, snapshot.count(read))
     _refuse_keys_twice(before, arrived)
     every = groups | begun
@@ -179,15 +191,9 @@ def _touched(runs: Runs, snapshot: table.Snapshot) -> frozenset[str]:
         raise _astray(runs, f"the log does not say what was committed after {since}") from error
 
 
-def _first(paths: Collection[str], snapshot: table.Snapshot, most_bytes: int | None) -> list[str]:
-    """Return the first of some files, in order: at least one, and as many as have these bytes."""
-    found, size = list[str](), 0
-    for path in sorted(paths):
-        size += snapshot.files[path].size
-        if found and most_bytes is not None and size > most_bytes:
-            break
-        found.append(path)
-    return found
+def _sizes(paths: Iterable[str], snapshot: table.Snapshot) -> Iterator[int]:
+    """Yield the bytes of files."""
+    return (snapshot.files[path].size for path in paths)
 
 
 def _refuse_keys_twice(before: View, arrived: Parts) -> None:

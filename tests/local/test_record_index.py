@@ -3,7 +3,7 @@
 import pytest
 from records import KEY, Records
 
-from deltaproduce.record_index import index, parting
+from deltaproduce.record_index import parting, view
 
 RUN_BYTES = (1, 2_000, 1 << 30)
 """A step that catches up reads so many bytes of new files, and stores their keys, at a time."""
@@ -41,8 +41,9 @@ def test_an_index_says_what_a_dict_says(tmp_path, monkeypatch, seed, ordering, l
         monkeypatch.setattr(parting, "ENTRIES_A_BUCKET", 5)
         monkeypatch.setattr(parting, "_MOST_BYTES", 0)
     records = Records(tmp_path, seed=seed, ordering=ordering)
+    monkeypatch.setattr(view, "_RUN_SHARE", 0)
     for _ in range(25 if long_run else 15):
-        monkeypatch.setattr(index, "RUN_BYTES", records.random.choice(RUN_BYTES))
+        monkeypatch.setattr(view, "_RUN_BYTES", records.random.choice(RUN_BYTES))
         one_step(records)
         if records.random.random() < 0.3:
             records.index = records.opened(buckets=None)

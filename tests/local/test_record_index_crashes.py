@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from records import KEY, Records
 
-from deltaproduce.record_index import index, table
+from deltaproduce.record_index import table, view
 from deltaproduce.storage import failpoints
 
 OPERATIONS = {
@@ -71,7 +71,8 @@ def test_a_crash_at_any_effect_leaves_table_and_index_right(
 ):
     """Also where an index catches up file by file, and stores what it has."""
     if run_bytes is not None:
-        monkeypatch.setattr(index, "RUN_BYTES", run_bytes)
+        monkeypatch.setattr(view, "_RUN_BYTES", run_bytes)
+        monkeypatch.setattr(view, "_RUN_SHARE", 0)
     points = effects(tmp_path / "first", operation)
     assert {name for _, name in points} >= {"write", "index"}
     firsts = sorted({point: place for place, point in reversed([*enumerate(points)])}.values())
@@ -109,7 +110,8 @@ BETWEEN = {
 @pytest.mark.parametrize("between", BETWEEN)
 def test_an_index_that_stopped_while_it_caught_up_goes_on(tmp_path, monkeypatch, between):
     """It stores each part of the new files with the files that wait, and reads no file again."""
-    monkeypatch.setattr(index, "RUN_BYTES", 1)
+    monkeypatch.setattr(view, "_RUN_BYTES", 1)
+    monkeypatch.setattr(view, "_RUN_SHARE", 0)
     records = Records(tmp_path)
     for _ in range(6):
         records.foreign_append([records.fresh_key()])

@@ -318,7 +318,7 @@ def test_a_fold_writes_only_the_partitions_that_runs_reach(location: str, by: st
         assert store.head.stages["events"].base.runs == 3
         if by == "a compaction":
             store.compact()
-        store.update({"events": [{**ROWS[20], "n": 9}]})  # it goes on from what was folded
+        store.update({"events": [{**ROWS[22], "n": 9}]})  # it goes on from what was folded
         is_folded_before = by == "a compaction"
         assert store.head.stages["events"].base.runs == is_folded_before
         last = 4 if is_folded_before else 5
