@@ -376,6 +376,21 @@ def test_a_step_opens_only_files_of_the_partitions_of_its_rows(
         assert store.verify() == ()
 
 
+def test_a_key_whose_partition_cannot_be_computed_is_sought_everywhere(location: str) -> None:
+    pipeline = dp.Pipeline("shares")
+    stored = {"partition": "100 div id AS share"}
+    pipeline.source("events", key="id bigint", value="n bigint", stored=stored)
+    with dp.Store(None, location, pipeline) as store:
+        store.update({"events": [{"id": n, "n": n} for n in range(1, 9)]})
+    with dp.Store(None, location, pipeline) as store:
+        assert store.update({"events": [{"id": 0, "_change_type": "delete"}]}).number == 1
+        with pytest.raises(dp.InvalidChangesError) as told:
+            store.update({"events": [{"id": 0, "n": 0}, {"id": 3, "n": 0}]})
+        assert told.value.keys == (0,)
+        store.update({"events": [{"id": 3, "n": 0}]})
+        assert store.content("events", ordered=True)["n"].to_pylist() == [1, 2, 0, 4, 5, 6, 7, 8]
+
+
 @pytest.mark.parametrize(
     "stored",
     [
