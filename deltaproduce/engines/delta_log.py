@@ -2,10 +2,12 @@
 
 Delta keeps each commit as a JSON file named by its delta version; the commit counts once the file
 exists. Its action ``commitInfo`` says what the commit did, and carries the ``userMetadata`` of its
-writer (https://github.com/delta-io/delta/blob/master/PROTOCOL.md). The invariant: this module reads
-what Delta's own history says. Where the files do not tell all of it, it reads nothing, and the
-caller asks Spark, or delta-rs if there is no Spark. Other modules read what commits did to files
-(`spark.log_actions`, `local.log_actions`).
+writer (https://github.com/delta-io/delta/blob/master/PROTOCOL.md). A log begins with the first
+commit, or, if a vacuum has removed the oldest files, with a checkpoint, which contains what the
+commits up to it have left. The invariant: this module reads what Delta's own history says. Where
+the files do not tell all of it, it reads nothing, and the caller asks Spark, or delta-rs if there
+is no Spark. Other modules read what commits did to files (`spark.log_actions`,
+`local.log_actions`).
 """
 
 from __future__ import annotations
@@ -14,13 +16,14 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
 from pyspark.sql.types import DataType, DecimalType
 
 from deltaproduce.engines.delta_tables import UNTOLD, LoggedCommit
-from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.file_systems.directory import Directory, Entry
 
 LOG: Final = "_delta_log"
 """The directory of a table's log, below the table's own."""
@@ -31,8 +34,18 @@ COMMIT_NAME: Final = r"(\d{20})\.json"
 Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 """The digits that the names of files with deletion vectors are written in (ZeroMQ's RFC 32)."""
 
+LAST_CHECKPOINT: Final = "_last_checkpoint"
+"""The name of the file that says which checkpoint readers may begin with."""
+
 _IS_COMMIT: Final = re.compile(COMMIT_NAME).fullmatch
 """Compiled once: a log is listed twice per version, and has one file per commit."""
+
+_IS_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\.parquet").fullmatch
+_IS_KNOWN: Final = re.compile(
+    rf"{COMMIT_NAME}|\d{{20}}\.(?:crc|checkpoint(?:\.\d{{10}}\.\d{{10}})?\.parquet"
+    r"|\d{20}\.compacted\.json)"
+).fullmatch
+_NUMBER: Final = re.compile(r"\.?(\d{20})\.").match
 
 LEAST_COMMITS: Final = 3
 """The fewest commits to ask for: ours, and any that a table service adds after it."""
@@ -43,9 +56,105 @@ _SAFE: Final = " +,@"
 _LONGEST_NAME: Final = 120
 
 
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """The files of a table's log.
+
+    Attributes:
+        entries: what is in its directory.
+        last_checkpoint: the delta version of the checkpoint that it tells readers to begin with;
+            None if it names none.
+    """
+
+    entries: tuple[Entry, ...]
+    last_checkpoint: int | None
+
+
 def commit_file(delta_version: int) -> str:
     """Return the path of a delta version's commit, below the table's directory."""
     return f"{LOG}/{delta_version:020d}.json"
+
+
+def checkpoint_file(delta_version: int) -> str:
+    """Return the path of a delta version's checkpoint in one file, below the table's directory."""
+    return f"{LOG}/{delta_version:020d}.checkpoint.parquet"
+
+
+def checkpoint_of(name: str) -> int | None:
+    """Return the delta version of a checkpoint in one file, by its name; None for other files."""
+    found = _IS_CHECKPOINT(name)
+    return None if found is None else int(found[1])
+
+
+def number_of(name: str) -> int | None:
+    """Return the delta version that a file's name begins with; None if it begins with none."""
+    found = _NUMBER(name)
+    return None if found is None else int(found[1])
+
+
+def is_known(name: str) -> bool:
+    """Return whether a file is a commit, or is derived from commits and needs no other file."""
+    return _IS_KNOWN(name) is not None
+
+
+def is_begun(names: Iterable[str]) -> bool:
+    """Return whether a log has a commit."""
+    return any(map(_IS_COMMIT, names))
+
+
+def beginning(names: Iterable[str]) -> int | None:
+    """Return the delta version that a log begins with: every later one can be read from there.
+
+    That is 0 if the log has all commits, otherwise that of its oldest checkpoint.
+
+    Args:
+        names: the names of the log's files.
+
+    Returns:
+        None if a commit is missing, or if there is no such checkpoint.
+    """
+    listed = tuple(names)
+    return _beginning(_commits(listed), listed)
+
+
+def removed_in_turn(names: Iterable[str]) -> list[str]:
+    """Return a log's files in an order of removal that leaves a readable log at any time.
+
+    What the log does not begin with goes first, then the newest delta versions. The files of the
+    delta version that it begins with are left out: they go last, with the directory.
+    """
+    listed = tuple(names)
+    numbers = {name: number_of(name) for name in listed}
+    first = beginning(listed)
+    if first is None:
+        first = min((found for found in numbers.values() if found is not None), default=0)
+
+    def place(name: str) -> tuple[int, int, bool]:
+        number = numbers[name]
+        if number is None:
+            return 0, 0, False
+        if number < first:
+            return 1, number, False
+        return 2, -number, name.lstrip(".").partition(".")[2] == "json"  # a commit goes last
+
+    return sorted((name for name in listed if numbers[name] != first), key=place)
+
+
+def log_files(table: Directory) -> LogFiles:
+    """Return the files of a table's log; none if there is no log.
+
+    Raises:
+        OSError: they cannot be listed or read.
+    """
+    log = table.at(LOG)
+    entries = tuple(log.entries())
+    if all(entry.name != LAST_CHECKPOINT for entry in entries):
+        return LogFiles(entries, None)
+    try:
+        told = json.loads(log.read(LAST_CHECKPOINT).text)
+        return LogFiles(entries, int(told["version"]))
+    except (ValueError, KeyError, TypeError):
+        return LogFiles(entries, None)  # readers ignore it, too
 
 
 def logged(value: object, data_type: DataType) -> str | None:
@@ -86,8 +195,9 @@ def newest_commits(table: Directory, since: int | None = None) -> tuple[LoggedCo
         since: a delta version; it and all later ones are read.
 
     Returns:
-        No commits if there is no table; None if the log lacks a commit, counted from the first, or
-        one of them is no commit.
+        No commits if there is no table; None if the log lacks a commit, counted from its
+        `beginning`, or one of them is no commit. Commits before the beginning are returned as far
+        as the log has them.
     """
     try:
         names = table.names(LOG)
@@ -95,16 +205,31 @@ def newest_commits(table: Directory, since: int | None = None) -> tuple[LoggedCo
         return ()
     except OSError:
         return None
-    numbers = {int(found[1]) for found in map(_IS_COMMIT, names) if found}
-    newest = len(numbers) - 1
-    if not numbers or max(numbers) != newest:
+    numbers = _commits(names)
+    if _beginning(numbers, names) is None:
         return None
+    newest = max(numbers)
     least = newest + 1 - LEAST_COMMITS
-    first = max(0, least if since is None else min(since, least))
+    first = max(min(numbers), least if since is None else min(since, least))
     try:
         return tuple(_commit(table, number) for number in range(newest, first - 1, -1))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _commits(names: Iterable[str]) -> set[int]:
+    """Return the delta versions of the commits in a log."""
+    return {int(found[1]) for found in map(_IS_COMMIT, names) if found}
+
+
+def _beginning(commits: set[int], names: Iterable[str]) -> int | None:
+    if not commits or len(commits) != max(commits) - min(commits) + 1:
+        return None
+    if 0 in commits:
+        return 0
+    readable = range(min(commits) - 1, max(commits) + 1)
+    checkpoints = map(checkpoint_of, names)
+    return min((found for found in checkpoints if found in readable), default=None)
 
 
 def _commit(table: Directory, delta_version: int) -> LoggedCommit:

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from deltaproduce.engines.choice import Engines, needs_spark
-from deltaproduce.engines.delta_log import LEAST_COMMITS, newest_commits
+from deltaproduce.engines.delta_log import LEAST_COMMITS, LogFiles, log_files, newest_commits
 from deltaproduce.engines.delta_tables import (
     BrokenLogError,
     DeltaTables,
@@ -31,7 +31,7 @@ from deltaproduce.engines.delta_tables import (
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.file_systems.choice import directory
 from deltaproduce.engines.file_systems.directory import Directory
-from deltaproduce.engines.local import delta, files
+from deltaproduce.engines.local import delta, files, log_actions
 from deltaproduce.engines.local.handles import Handles
 from deltaproduce.engines.spark.delta import SparkDelta
 from deltaproduce.engines.spark.file_systems import has_others, is_local
@@ -253,6 +253,44 @@ class Deltas(DeltaTables):
         else:
             self.spark.remove_files(place, inventory)
 
+    def log_files(self, place: Place) -> LogFiles | None:
+        """Return the files of a table's log; None if Python does not remove files there.
+
+        Raises:
+            BrokenLogError: they cannot be listed.
+        """
+        here = self._here(place)
+        try:
+            return None if here is None else log_files(here)
+        except OSError as error:
+            raise BrokenLogError(str(error)) from error
+
+    def may_begin(self, place: Place, checkpoint: int) -> bool:
+        """Return whether a log may begin with a checkpoint, and lose the files before it.
+
+        It may if the checkpoint lists the files that the commits up to it have left, and if no
+        feature of the table protects its log. Only where `log_files` returns some.
+
+        Raises:
+            BrokenLogError: the log does not describe the table.
+        """
+        here = self._here(place)
+        return (
+            here is not None
+            and delta.may_lose_commits(here)
+            and log_actions.agrees(here, checkpoint)
+        )
+
+    def remove_log_files(self, place: Place, names: Sequence[str]) -> None:
+        """Remove files of a table's log, one after the other. Only where `log_files` returns some.
+
+        Args:
+            names: files that the table's log can do without, in order.
+        """
+        here = self._here(place)
+        if here is not None:
+            files.remove_log_files(here, names)
+
     def drop(self, place: Place) -> None:
         """Remove a table and all of its files."""
         here = self._here(place)
@@ -261,23 +299,20 @@ class Deltas(DeltaTables):
         else:
             self.spark.drop(place)
 
-    def with_file(self, root: Place, file: str) -> tuple[str, ...]:
-        """Return the directories two levels below a root that contain a file.
+    def tables_below(self, root: Place) -> tuple[str, ...]:
+        """Return the directories of Delta tables two levels below a root.
 
         One Spark job, or none if they are accessible without Spark. Without a session, directories
         that only Spark handles are left out.
-
-        Args:
-            file: its path below such a directory.
 
         Returns:
             Their last two names.
         """
         here = self._here(root)
         if here is None:
-            found = self.spark.with_file(root.address, "*/*", file)
+            found = self.spark.tables_below(root.address, "*/*")
             return tuple("/".join(path.split("/")[-2:]) for path in found)
-        inside = files.with_file(here, file)
+        inside = files.tables_below(here)
         is_alone = self._alone(root) is not None
         return tuple(path for path in inside if not is_alone or here.at(path).is_taken)
 

@@ -2,9 +2,10 @@
 
 The order makes sure that an interrupted vacuum leaves whole versions: it cuts the histories of
 append-only tables, drops the versions from the version log, and then removes files and tables that
-no version needs any more. The invariants: it removes no file that a kept version needs, by the log
-before or after the vacuum; it removes nothing that this store has not written; and the next vacuum
-finds whatever is left, because it looks by name for what exists.
+no version needs any more, and at last the oldest files of the tables' logs, which name these files.
+The invariants: it removes no file that a kept version needs, by the log before or after the vacuum;
+it removes nothing that this store has not written; and the next vacuum finds whatever is left,
+because it looks by name for what exists.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from deltaproduce.shown.tabular import Tabular, one_line
 from deltaproduce.stages.external.existing_tables import state
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.retention import pins
-from deltaproduce.storage.files import Unneeded, unneeded
+from deltaproduce.storage.decisions.trimming import Trim
+from deltaproduce.storage.files import Unneeded, outdated, unneeded
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
@@ -43,7 +45,7 @@ class Vacuumed(Tabular):
     Attributes:
         versions: the numbers of the dropped versions.
         tables: the names of the tables that were removed with all their files.
-        files: the number of files removed from other tables.
+        files: the number of files removed from other tables and from their logs.
         bytes: the bytes of these files.
         paths: for a dry run, these files, named as Spark names them, in order; otherwise empty.
     """
@@ -125,6 +127,9 @@ class Vacuum:
         for table in self._tables_left(after):
             self._tables.drop(table)
             removed.append(table.name)
+        for table, trim in self._outdated((*kept, *after), logs):
+            self._tables.remove_log_files(table, trim.names)
+            files, size = files + len(trim.files), size + trim.bytes
         return Vacuumed(_numbers(versions, kept), tuple(removed), files, size)
 
     def foreseen(self, versions: Sequence[Version], kept: Sequence[Version]) -> Vacuumed:
@@ -141,6 +146,9 @@ class Vacuum:
             files, size = files + found.files, size + found.bytes
             named = self._tables.engines.table(found.inventory, (_PATH,))
             paths += named.column(_PATH.name).to_pylist()
+        for table, trim in self._outdated(kept, logs):
+            files, size = files + len(trim.files), size + trim.bytes
+            paths += self._tables.named_log_files(table, trim.names)
         left = tuple(table.name for table in self._tables_left(kept))
         return Vacuumed(_numbers(versions, kept), left, files, size, tuple(sorted(paths)))
 
@@ -152,15 +160,39 @@ class Vacuum:
         Args:
             logs: the delta versions of the version log that are read.
         """
-        location = self._tables.location
-        read_from = [
-            (location.table(stage, kind), pins(versions, stage, kind))
-            for stage, kind in _tables_of(versions)
-        ]
-        for table, needed in (*read_from, (location.log(), logs)):
+        for table, needed in self._read_from(versions, logs):
             found = unneeded(self._tables, table, needed, self._since)
             if found is not None:
                 yield table, found
+
+    def _outdated(
+        self, versions: Sequence[Version], logs: frozenset[int]
+    ) -> Iterator[tuple[Table, Trim]]:
+        """Yield the files that tables' logs can do without, for each table that has such files.
+
+        What was committed since the oldest kept version stays in each log, so that a stream goes on
+        that follows a table and has read that version.
+
+        Args:
+            versions: the kept versions.
+            logs: as for `_unneeded`.
+        """
+        since = min(self._since, versions[0].committed_at or self._since)
+        for table, needed in self._read_from(versions, logs):
+            found = outdated(self._tables, table, needed, since)
+            if found is not None:
+                yield table, found
+
+    def _read_from(
+        self, versions: Sequence[Version], logs: frozenset[int]
+    ) -> list[tuple[Table, frozenset[int]]]:
+        """Return the store's tables with the delta versions that versions are read from."""
+        location = self._tables.location
+        found = [
+            (location.table(stage, kind), pins(versions, stage, kind))
+            for stage, kind in _tables_of(versions)
+        ]
+        return [*found, (location.log(), logs)]
 
     def _tables_left(self, kept: Sequence[Version]) -> Iterator[Table]:
         """Yield the store's tables that are in no version, and that no later version will write.

@@ -5,10 +5,13 @@ the one that removes it, by the table's log. The invariant: it finds no file of 
 version, nor of the newest one, nor one that a writer may be about to commit. It finds only files in
 the table's directory: those that the log names, and those next to them; none in a foreign folder,
 and none behind a symbolic link. On a local file system `local.files` finds them, by the same rules.
+
+The files that a table's log can do without are found, too (`decisions.trimming`).
 """
 
 from __future__ import annotations
 
+import logging
 import posixpath
 import re
 from collections.abc import Collection
@@ -27,8 +30,11 @@ from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.delta import globbed
 from deltaproduce.engines.spark.log_actions import actions
 from deltaproduce.engines.spark.sessions.error_texts import is_missing_path
+from deltaproduce.storage.decisions.trimming import Trim, trim
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.tables import Tables
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 _INVENTORY: Final = "path string, length bigint, isDir boolean, modificationTime bigint"
 _SCHEME: Final = "^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?"
@@ -62,8 +68,7 @@ def unneeded(
         None if there are none. None for a table behind a link below the store's root.
     """
     directory = tables.directory(table)
-    root = directory if table.in_catalog else tables.location.address
-    if is_linked(root, f"{directory}/{LOG}"):
+    if _is_behind_a_link(tables, table, directory):
         return None
     here = tables.unneeded(table, needed, unfinished_since)
     if here is not None:
@@ -73,6 +78,52 @@ def unneeded(
         inventory, counts = checkpoint(listed, {"files": f.count("*"), "bytes": f.sum("length")})
         found = Unneeded(inventory, counts["files"], counts["bytes"] or 0)
     return found if found.files else None
+
+
+def outdated(tables: Tables, table: Table, needed: Collection[int], since: datetime) -> Trim | None:
+    """Find the files that a table's log can do without.
+
+    The store's newest commit stays in any case: it says whose the table is, and has the fencing
+    token of a version log.
+
+    Args:
+        needed: the delta versions that are read.
+        since: files that are not older than this stay.
+
+    Returns:
+        None if there are none; for a table behind a link below the store's root; for a table in a
+        catalog, and wherever only Spark removes files; and, with a warning, if the log's checkpoint
+        and its commits say different things, or a feature of the table may protect its log.
+    """
+    if table.in_catalog or _is_behind_a_link(tables, table, table.address):
+        return None
+    log = tables.log_files(table)
+    if log is None:
+        return None
+    found = trim(log, min(*needed, _newest_of_ours(tables, table)), since)
+    if found is None or tables.may_begin(table, found.checkpoint):
+        return found
+    _LOGGER.warning(
+        "the log of table %r keeps all of its files: checkpoint %d differs from the commits before "
+        "it, or a feature of the table may need these",
+        table.name,
+        found.checkpoint,
+    )
+    return None
+
+
+def _newest_of_ours(tables: Tables, table: Table) -> int:
+    """Return the delta version of the store's newest commit to a table; 0 if there is none."""
+    for since in (None, 0):
+        for commit in tables.recent_commits(table, since):
+            if commit.attempt is not None and commit.attempt.table == table.name:
+                return commit.delta_version
+    return 0
+
+
+def _is_behind_a_link(tables: Tables, table: Table, directory: str) -> bool:
+    root = directory if table.in_catalog else tables.location.address
+    return is_linked(root, f"{directory}/{LOG}")
 
 
 def _in_spark(

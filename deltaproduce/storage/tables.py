@@ -26,7 +26,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.delta_log import commit_file
+from deltaproduce.engines.delta_log import LOG, LogFiles
 from deltaproduce.engines.delta_tables import (
     KEPT,
     BrokenLogError,
@@ -362,7 +362,7 @@ class Tables:
         location = self.location
         if location.in_catalog:
             return tuple(map(location.named, self._delta.spark.tables_in(location.address)))
-        tables = location.among(self._delta.with_file(self._root, commit_file(0)))
+        tables = location.among(self._delta.tables_below(self._root))
         return tuple(t for t in tables if not is_linked(location.address, t.address))
 
     def recent_commits(self, table: Table, since: int | None = None) -> tuple[Commit, ...]:
@@ -499,6 +499,30 @@ class Tables:
         """
         with self._effect("vacuum", table):
             self._delta.remove_files(self._place(table), inventory)
+
+    def log_files(self, table: Table) -> LogFiles | None:
+        """Return the files of a table's log; None if Python does not remove files there."""
+        with self._whole(table):
+            return self._delta.log_files(self._place(table))
+
+    def may_begin(self, table: Table, checkpoint: int) -> bool:
+        """Return whether a table's log may begin with a checkpoint: see `Deltas.may_begin`."""
+        with self._whole(table):
+            return self._delta.may_begin(self._place(table), checkpoint)
+
+    def named_log_files(self, table: Table, names: Iterable[str]) -> list[str]:
+        """Return files of a table's log as Spark names them. Only where `log_files` returns some.
+
+        Args:
+            names: their names in the log's directory.
+        """
+        directory = self._place(table).directory
+        return [] if directory is None else [directory.named(f"{LOG}/{name}") for name in names]
+
+    def remove_log_files(self, table: Table, names: Sequence[str]) -> None:
+        """Remove files of a table's log, one after the other: see `Deltas.remove_log_files`."""
+        with self._effect("trim", table):
+            self._delta.remove_log_files(self._place(table), names)
 
     def drop(self, table: Table) -> None:
         """Remove a table with all of its files."""

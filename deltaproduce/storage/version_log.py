@@ -189,6 +189,7 @@ class VersionLog:
         newest, known = commits[0].delta_version, self._known
         if (
             self._read is None
+            or _lacks(commits, self._read)
             or foreign_commits(commits, self._read)
             or self._was_rewritten(commits)
         ):
@@ -285,12 +286,18 @@ class VersionLog:
         """Return the delta version of an attempt's commit, read back; None if it made none."""
         try:
             commits = self._tables.recent_commits(self._table, self._read)
-            return next((c.delta_version for c in commits if c.attempt == attempt), None)
         except Exception as error:
-            raise CommitUnknownError(
-                f"whether version {attempt.version} was published is unknown: the version log "
-                f"{self._table.address} cannot be read; read the head again before repeating it"
-            ) from error
+            raise self._unknown(attempt, "cannot be read") from error
+        found = next((c.delta_version for c in commits if c.attempt == attempt), None)
+        if found is None and self._read is not None and _lacks(commits, self._read):
+            raise self._unknown(attempt, "has lost its commits of that time to a vacuum")
+        return found
+
+    def _unknown(self, attempt: Attempt, why: str) -> CommitUnknownError:
+        return CommitUnknownError(
+            f"whether version {attempt.version} was published is unknown: the version log "
+            f"{self._table.address} {why}; read the head again before repeating it"
+        )
 
     def _row(self, version: Version, attempt: Attempt, before: Version) -> dict[str, Any]:
         """Return a version as a row of the log.
@@ -334,6 +341,15 @@ class VersionLog:
         if numbers != expected:
             wrong = next(a for a, b in zip(numbers, expected, strict=True) if a != b)
             raise self._damaged(f"numbers must be consecutive, and it goes wrong at {wrong}", good)
+
+
+def _lacks(commits: Sequence[Commit], read: int) -> bool:
+    """Return whether commits after a delta version are gone from the log.
+
+    Args:
+        commits: the last ones, newest first; all since then, as far as the log has them.
+    """
+    return bool(commits) and commits[-1].delta_version > read + 1
 
 
 def _kept(versions: Sequence[Version]) -> tuple[Version, ...]:

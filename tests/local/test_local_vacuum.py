@@ -19,7 +19,7 @@ from series import drawn as examples
 from deltaproduce import ConflictError, CorruptStoreError, Limits, NotFoundError, Pipeline, Store
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
-from deltaproduce.engines.local.files import remove_table, removed_in_turn
+from deltaproduce.engines.local.files import remove_table, steps_of_removal
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle, strategies
 
@@ -246,7 +246,7 @@ def test_update_ids_outlive_their_versions(location: str) -> None:
 def test_what_a_removal_leaves_can_be_read_and_removed(lake: Path, tmp_path: Path) -> None:
     """It is cut off before each of its steps in turn, on a copy."""
     table = lake / "by_customer" / "content"
-    steps = [one.path for one in removed_in_turn(Directory(ThisMachine(), str(table)))]
+    steps = [one.path for one in steps_of_removal(Directory(ThisMachine(), str(table)))]
     assert {str(path) for path in table.glob("*.parquet")} < {*steps}
     for done in range(len(steps)):
         copy = tmp_path / f"{done}" / "copy"

@@ -44,6 +44,25 @@ def test_commits_are_told_newest_first(tmp_path: Path) -> None:
     assert len(newest_commits(Directory(ThisMachine(), str(tmp_path)), 0) or ()) == 7
 
 
+def test_a_log_that_begins_with_a_checkpoint_has_the_commits_since(tmp_path: Path) -> None:
+    """Or some before it, as long as one removes them; none may be missing in between."""
+    here, log = Directory(ThisMachine(), str(tmp_path)), tmp_path / "_delta_log"
+    for number in range(8):
+        write(tmp_path, number, US)
+    (log / f"{5:020}.checkpoint.parquet").touch()
+    for gone in range(5):
+        (tmp_path / commit_file(gone)).unlink()
+        for since in (0, 4, 5):
+            found = newest_commits(here, since) or ()
+            assert [c.delta_version for c in found] == [*range(7, max(gone, since - 1), -1)]
+    assert [c.delta_version for c in newest_commits(here) or ()] == [7, 6, 5]
+    assert [c.delta_version for c in newest_commits(here, 7) or ()] == [7, 6, 5]
+    (tmp_path / commit_file(5)).unlink()
+    assert [c.delta_version for c in newest_commits(here, 0) or ()] == [7, 6]
+    (tmp_path / commit_file(6)).unlink()
+    assert newest_commits(here) is None
+
+
 def test_of_no_table_there_are_none(tmp_path: Path) -> None:
     assert newest_commits(Directory(ThisMachine(), str(tmp_path))) == ()
 

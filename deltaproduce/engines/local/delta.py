@@ -54,6 +54,27 @@ _GROUP_ROWS: Final = 1 << 20
 """The most rows of a row group where keys are not looked up."""
 
 _ONE_FILE: Final = 1 << 40
+_PROTECT_NO_COMMITS: Final = frozenset(
+    {
+        "allowColumnDefaults",
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "columnMapping",
+        "deletionVectors",
+        "domainMetadata",
+        "generatedColumns",
+        "identityColumns",
+        "inCommitTimestamp",
+        "invariants",
+        "rowTracking",
+        "timestampNtz",
+        "typeWidening",
+        "variantType",
+    }
+)
+"""Features of tables that say nothing of which files their logs must keep."""
+
 _PACKED: Final = ColumnProperties(encoding="DELTA_BINARY_PACKED", dictionary_enabled=False)
 _CHECKPOINTS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 """Checkpoints are made as the table's properties say; expired log entries are not removed.
@@ -385,6 +406,20 @@ def table_id(directory: Directory) -> str:
         return str(opened_at(directory).metadata().id)
     except (DeltaError, OSError, ValueError) as error:
         raise BrokenLogError(str(error)) from error
+
+
+def may_lose_commits(directory: Directory) -> bool:
+    """Return whether all features of a table are known to protect no old files of its log.
+
+    Others may: `checkpointProtection` does, and `catalogManaged` has commits elsewhere. False for a
+    table that delta-rs does not open.
+    """
+    try:
+        protocol = opened_at(directory).protocol()
+    except (DeltaError, OSError, ValueError):
+        return False
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    return features <= _PROTECT_NO_COMMITS
 
 
 def history(directory: Directory, limit: int | None) -> tuple[LoggedCommit, ...]:

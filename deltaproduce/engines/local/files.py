@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from deltaproduce.engines.delta_log import LOG, commit_file
+from deltaproduce.engines.delta_log import LOG, beginning, is_begun, removed_in_turn
 from deltaproduce.engines.file_systems.directory import Directory, Entry
 from deltaproduce.engines.local.log_actions import actions
 
@@ -44,8 +44,9 @@ def unneeded(directory: Directory, needed: Collection[int], unfinished_since: da
         BrokenLogError: the log is gone, or does not list the files.
     """
     named, since = _named(directory, needed), unfinished_since.timestamp()
-    # A log may no longer list old files.
-    tells_all = directory.exists(commit_file(0))
+    first = beginning(directory.names(LOG))
+    # A log may no longer list the files of delta versions before its beginning.
+    tells_all = first is not None and all(first <= one for one in needed)
     folders = {_folder(path) for known in named.values() for path in known.paths} | {""}
     found = []
     for inside, entry in _listed(directory):
@@ -78,10 +79,16 @@ def remove(directory: Directory, paths: Iterable[str]) -> None:
             directory.remove_file(inside)
 
 
-def with_file(root: Directory, file: str) -> tuple[str, ...]:
-    """Return the directories two levels below a root that contain a file, by path from there."""
+def remove_log_files(directory: Directory, names: Iterable[str]) -> None:
+    """Remove files of a table's log, one after the other."""
+    for name in names:
+        directory.remove_file(f"{LOG}/{name}")
+
+
+def tables_below(root: Directory) -> tuple[str, ...]:
+    """Return the directories of Delta tables two levels below a root, by path from there."""
     two_below = (f"{one}/{two}" for one in _folders(root) for two in _folders(root.at(one)))
-    return tuple(sorted(inside for inside in two_below if root.exists(f"{inside}/{file}")))
+    return tuple(sorted(inside for inside in two_below if _has_log(root.at(inside))))
 
 
 def has_others(directory: Directory) -> bool:
@@ -100,23 +107,25 @@ def remove_table(directory: Directory) -> None:
     """
     if not directory.is_there:
         return
-    for one in removed_in_turn(directory):
+    for one in steps_of_removal(directory):
         one.remove()
     directory.parent.remove_if_empty()
 
 
-def removed_in_turn(directory: Directory) -> list[Directory]:
-    """Return the paths to remove, in order; last the directory, with the first commit."""
+def steps_of_removal(directory: Directory) -> list[Directory]:
+    """Return the paths to remove, in order; last the directory, with what the log begins with."""
     data = [directory.at(entry.name) for entry in _entries(directory) if entry.name != LOG]
     log = directory.at(LOG)
-    commits = sorted(_entries(log), key=_place, reverse=True)
-    return [*data, *(log.at(entry.name) for entry in commits[:-1]), directory]
+    names = removed_in_turn(entry.name for entry in _entries(log))
+    return [*data, *map(log.at, names), directory]
 
 
-def _place(entry: Entry) -> tuple[str, bool]:
-    """Return the sort position of a log's file: a commit comes before files derived from it."""
-    number, _, kind = entry.name.lstrip(".").partition(".")
-    return number, kind != "json"
+def _has_log(directory: Directory) -> bool:
+    """Return whether there is a Delta table, with a commit, in a directory."""
+    try:
+        return is_begun(directory.names(LOG))
+    except OSError:
+        return False
 
 
 def _named(directory: Directory, needed: Collection[int]) -> dict[str, _Named]:

@@ -1,19 +1,32 @@
-"""Log actions, read on the driver: like `spark.log_actions`, in plain Python."""
+"""Log actions, read on the driver: like `spark.log_actions`, in plain Python.
+
+A log whose oldest files were removed begins with a checkpoint: it lists the files that the commits
+up to it have left, and those that they have removed.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import unquote
 from uuid import UUID
 
-from deltaproduce.engines.delta_log import COMMIT_NAME, LOG, Z85, commit_file
+from deltaproduce.engines.delta_log import (
+    COMMIT_NAME,
+    LOG,
+    Z85,
+    beginning,
+    checkpoint_file,
+    commit_file,
+)
 from deltaproduce.engines.delta_tables import BrokenLogError
 from deltaproduce.engines.file_systems.directory import Directory
 
 _ACTIONS: Final = ("add", "remove")
+_PARTS: Final = ("path", "deletionVector.storageType", "deletionVector.pathOrInlineDv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +48,44 @@ class Action:
     changes_rows: bool = True
 
 
-def actions(directory: Directory) -> Iterator[Action]:
-    """Yield the actions on files in a table's log; files other than commits are skipped.
+def actions(directory: Directory) -> list[Action]:
+    """Return the actions on files in a table's log, from its `beginning` on.
+
+    Files that a checkpoint lists count as added by commit 0. Of a log without a beginning, the
+    actions of its commits are returned. Other files are skipped.
 
     Raises:
-        BrokenLogError: there is no log, or a commit is invalid.
+        BrokenLogError: there is no log, or a file of it is invalid.
     """
     try:
-        for name in directory.names(LOG):
-            if found := re.fullmatch(COMMIT_NAME, name):
-                number = int(found[1])
-                yield from _of_commit(directory.read(commit_file(number)).text, number)
+        names = directory.names(LOG)
+        while True:
+            first = beginning(names)
+            try:
+                return list(_since(directory, names, first))
+            except FileNotFoundError:
+                names = directory.names(LOG)
+                if beginning(names) in (None, first):  # it was not a vacuum that removed it
+                    raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BrokenLogError(str(error)) from error
+
+
+def agrees(directory: Directory, checkpoint: int) -> bool:
+    """Return whether a checkpoint lists the files that the commits up to it have left.
+
+    Raises:
+        BrokenLogError: as for `actions`.
+    """
+    try:
+        listed = {_file(action) for action in _of_checkpoint(directory, checkpoint) if action.adds}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False  # it is broken
+    last: dict[tuple[str, str | None], bool] = {}
+    for action in sorted(actions(directory), key=lambda action: action.commit):
+        if action.commit <= checkpoint:
+            last[_file(action)] = action.adds
+    return listed == {file for file, adds in last.items() if adds}
 
 
 def between(directory: Directory, since: int, until: int) -> Iterator[Action]:
@@ -61,6 +99,31 @@ def between(directory: Directory, since: int, until: int) -> Iterator[Action]:
             yield from _of_commit(directory.read(commit_file(number)).text, number)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BrokenLogError(str(error)) from error
+
+
+def _since(directory: Directory, names: Iterable[str], first: int | None) -> Iterator[Action]:
+    if first:
+        yield from _of_checkpoint(directory, first)
+    for name in names:
+        found = re.fullmatch(COMMIT_NAME, name)
+        if found is not None and not (first and int(found[1]) <= first):
+            number = int(found[1])
+            yield from _of_commit(directory.read(commit_file(number)).text, number)
+
+
+def _of_checkpoint(directory: Directory, number: int) -> Iterator[Action]:
+    columns = [f"{kind}.{part}" for kind in _ACTIONS for part in _PARTS]
+    listed = directory.parquet(checkpoint_file(number)).read(columns)
+    for kind in listed.column_names:
+        found = listed.column(kind)
+        for about in found.filter(found.is_valid()).to_pylist():
+            adds, vector = kind == "add", _vector(about.get("deletionVector"))
+            yield Action(0 if adds else number, adds, about["path"], vector)
+
+
+def _file(action: Action) -> tuple[str, str | None]:
+    """Return an action's file, however the log spells it."""
+    return unquote(action.path), action.vector
 
 
 def _of_commit(text: str, number: int) -> Iterator[Action]:

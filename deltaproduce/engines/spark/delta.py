@@ -20,6 +20,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 from pyspark.sql.types import StructField, StructType
 
+from deltaproduce.engines.delta_log import LOG, commit_file
 from deltaproduce.engines.delta_tables import (
     APP_ID,
     MARKS_ROWS,
@@ -208,24 +209,26 @@ class SparkDelta(DeltaTables):
         rows = self._spark.sql(f"SHOW TABLES IN {schema}").collect()
         return tuple(row.tableName for row in rows if not row.isTemporary)
 
-    def with_file(self, root: str, below: str, file: str) -> tuple[str, ...]:
-        """Return the directories at a depth below a root that contain a file; one Spark job.
+    def tables_below(self, root: str, below: str) -> tuple[str, ...]:
+        """Return the directories of Delta tables at a depth below a root; one Spark job.
+
+        A log has its first commit, or a checkpoint.
 
         Args:
             below: the depth, as a pattern, such as ``*/*``.
-            file: its path below such a directory.
 
         Returns:
             Their paths, as Spark names them.
         """
+        begun = f"{{{commit_file(0)},{LOG}/*.checkpoint*}}"
         try:
-            found = self._spark.read.format("binaryFile").load(f"{globbed(root)}/{below}/{file}")
+            found = self._spark.read.format("binaryFile").load(f"{globbed(root)}/{below}/{begun}")
             paths = [row.path for row in found.select("path").collect()]
         except AnalysisException as error:
             if not is_missing_path(error):
                 raise
             return ()
-        return tuple(path.removesuffix(f"/{file}") for path in paths)
+        return tuple(sorted({path.rpartition(f"/{LOG}/")[0] for path in paths}))
 
     def create_schema(self, schema: str) -> None:
         """Create a catalog's schema if it is missing."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from deltaproduce.engines import delta_log
 from deltaproduce.engines.delta_log import LOG
 from deltaproduce.engines.paths import local_path
 from deltaproduce.errors import DefinitionError, StorageError
@@ -71,11 +72,10 @@ def remove_table(spark: SparkSession, address: str) -> None:
 
 
 def removed_in_turn(system: Any, path: Any) -> list[Any]:  # noqa: ANN401 objects of Java
-    """Return the paths to remove, in order; last the directory, with the first commit."""
-    log = path.suffix(f"/{LOG}")
+    """Return the paths to remove, in order; last the directory, with what the log begins with."""
     data = [entry for entry in _entries(system, path) if entry.getName() != LOG]
-    commits = sorted(_entries(system, log), key=_place, reverse=True)
-    return [*data, *commits[:-1], path]
+    files = {str(e.getName()): e for e in _entries(system, path.suffix(f"/{LOG}"))}
+    return [*data, *(files[name] for name in delta_log.removed_in_turn(files)), path]
 
 
 def _entries(system: Any, path: Any) -> list[Any]:  # noqa: ANN401 objects of Java
@@ -97,12 +97,6 @@ def _listed(system: Any, path: Any) -> Any:  # noqa: ANN401 objects of Java
     local = local_path(path.toString())
     is_link = local is not None and os.path.islink(local)
     return () if is_link or not system.exists(path) else system.listStatus(path)
-
-
-def _place(entry: Any) -> tuple[str, bool]:  # noqa: ANN401 an object of Java
-    """Return the sort position of a log's file: a commit comes before files derived from it."""
-    number, _, kind = str(entry.getName()).partition(".")
-    return number, kind != "json"
 
 
 def _path(spark: SparkSession, address: str) -> Any:  # noqa: ANN401 an object of Java
