@@ -48,6 +48,8 @@ from deltaproduce import (
 )
 from deltaproduce.engines import deltas
 from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.delta_log import commit_file
+from deltaproduce.engines.delta_tables import KEPT
 from deltaproduce.engines.deltas import Deltas
 from deltaproduce.engines.file_systems.choice import directory
 from deltaproduce.engines.file_systems.directory import Directory
@@ -127,11 +129,14 @@ def sold(number: int, first: int = 0, count: int = 6) -> dict[str, list[Any]]:
         pytest.param(RUNS, id="runs", marks=pytest.mark.long),
     ],
 )
-def test_a_whole_life(location: str, limits: Limits, long_run: bool) -> None:
+def test_a_whole_life(
+    location: str, monkeypatch: pytest.MonkeyPatch, limits: Limits, long_run: bool
+) -> None:
     """All that a store does, and what it says afterwards is the oracle's.
 
     In a short run there is an update less, and each third version is read.
     """
+    monkeypatch.setitem(KEPT, "delta.checkpointInterval", "2")
     pipeline, oracle = sales(), Oracle(sales())
     with Store(None, location, pipeline, limits=limits) as store:
         assert store.head.number == 0
@@ -162,6 +167,8 @@ def test_a_whole_life(location: str, limits: Limits, long_run: bool) -> None:
         again.vacuum(keep_versions=1, unfinished_hours=0)
     assert_same_here(again, oracle, pipeline, [oracle.head])
     assert_no_orphans_here(again)
+    for table in ("_versions", "orders/updates"):  # their logs begin later
+        assert not root(location).exists(f"{table}/{commit_file(0)}")
     with pytest.raises(NotFoundError):
         again.content("totals", version=1)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from comparing import as_frames, assert_no_orphans, assert_same, on_disk
-from crashing import batch, drawn, frames, orders
+from crashing import batch, built, drawn, frames, orders
 from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
 from selecting import long
@@ -19,6 +19,7 @@ from swapping import swap
 
 import deltaproduce as dp
 from deltaproduce import ConflictError, InvalidArgumentError, NotFoundError, Pipeline, Store
+from deltaproduce.engines.delta_tables import KEPT
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Change, Delete, Oracle, Upsert, plain_rows
 
@@ -135,6 +136,34 @@ def test_kept_versions_are_as_before_and_others_are_gone(
         assert_no_orphans(store)
         update(spark, store, oracle, 30)
         assert_kept(store, oracle, orders(), range(oracle.head - 2, oracle.head + 1))
+
+
+def test_spark_reads_on_when_logs_are_shorter(
+    spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also tables that it had read before; history and a vacuum of Delta's own work."""
+    monkeypatch.setitem(KEPT, "delta.checkpointInterval", "3")
+    oracle, table = built(None, location, 7), f"{location}/by_customer/content"
+    first = spark.read.format("delta").load(table)
+    assert first.count() == len(oracle.content("by_customer", 7))
+    store = Store(spark, location, orders())
+    store.vacuum(keep_versions=2, unfinished_hours=0)
+    names = {path.name for path in Path(table, "_delta_log").iterdir()}
+    assert {f"{0:020}.json", f"{5:020}.json"} & names == {f"{5:020}.json"}
+    assert first.count() == len(oracle.content("by_customer", 7))
+    assert_kept(Store(spark, location, orders()), oracle, orders(), range(6, 8))
+    for version in store.versions():
+        pinned = version.stages["by_customer"].delta_versions["content"]
+        rows = spark.read.format("delta").option("versionAsOf", pinned).load(table)
+        assert rows.count() == len(oracle.content("by_customer", version.number))
+    commits = [name for name in names if name.endswith(".json")]
+    assert spark.sql(f"DESCRIBE HISTORY delta.`{table}`").count() == len(commits)
+    spark.sql(f"VACUUM delta.`{table}`")
+    with forced(RUNS):
+        update(spark, store, oracle, 8)
+        store.rollback(6)
+        oracle.rollback(6)
+    assert_kept(store, oracle, orders(), range(6, 10))
 
 
 @long
