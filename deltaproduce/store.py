@@ -526,8 +526,9 @@ class Store(Tabular):
         can be read as before, also by readers that are reading one now. The updates of dropped
         versions are deleted from the updates tables, so `changes` reaches back to the oldest kept
         version. Their update ids stay known. A file that a kept version was read from until now is
-        removed by the next vacuum. A vacuum removes only what the store has written, and does not
-        follow symbolic links.
+        removed by the next vacuum. The oldest files of the tables' Delta logs go, too, up to a
+        checkpoint from which all kept versions can be read. A vacuum removes only what the store
+        has written, and does not follow symbolic links.
 
         Costs some Spark jobs per table (none without a session), and lists the files of every
         table.
@@ -537,7 +538,8 @@ class Store(Tabular):
             keep_days: keep the versions that were the newest at any time in the last ``keep_days``
                 days.
             unfinished_hours: files and tables that belong to no version are left over from stopped
-                writers, or are being written now: they are removed once they are this old.
+                writers, or are being written now: they are removed once they are this old. So are
+                files of logs.
             dry_run: write and remove nothing; return what would be removed, with paths.
 
         Raises:

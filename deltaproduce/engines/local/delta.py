@@ -79,7 +79,7 @@ _PACKED: Final = ColumnProperties(encoding="DELTA_BINARY_PACKED", dictionary_ena
 _CHECKPOINTS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 """Checkpoints are made as the table's properties say; expired log entries are not removed.
 
-The log is kept forever, and a search for expired entries takes as long as the commit.
+No entry expires: a vacuum removes them by need. And a search takes as long as the commit.
 """
 
 
