@@ -216,8 +216,8 @@ def test_a_vacuum_that_stops_in_a_log_is_done_by_the_next(
     if stop % 2:
         store.update(frames(None, drawn(9)))
         oracle.update(drawn(9))
-    before = needed(store, 1)
-    for _ in range(2):
+    for _ in range(2):  # what somebody may have begun to read is left by the first
+        before = needed(store, 1)
         store.vacuum(keep_versions=1, unfinished_hours=0)
     assert_short(store, before)
     assert_same_here(store, oracle, orders(), [oracle.head])
