@@ -100,7 +100,7 @@ def outdated(tables: Tables, table: Table, needed: Collection[int], since: datet
     log = tables.log_files(table)
     if log is None:
         return None
-    found = trim(log, min(*needed, _newest_of_ours(tables, table)), since)
+    found = trim(log, min((*needed, _newest_of_ours(tables, table))), since)
     if found is None or tables.may_begin(table, found.checkpoint):
         return found
     _LOGGER.warning(
