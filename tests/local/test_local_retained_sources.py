@@ -7,7 +7,7 @@ import random
 import shutil
 from contextlib import suppress
 from datetime import date
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from crashing import CrashAt, CrashError, fail
 from local_stores import as_rows, assert_same_here
+from selecting import some
 from test_local_windows import FIRST, FOLDED, RUNS, history
 
 import deltaproduce as dp
@@ -127,9 +128,15 @@ def limits(way: str, monkeypatch: pytest.MonkeyPatch) -> dp.Limits:
     return limits
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("expire", "way"),
+    some(
+        product(["delete", "forget"], WAYS),
+        lambda expire, way: (expire == "forget") == (way == "runs, moved"),
+        longer="DELTAPRODUCE_SEEDS" in os.environ,
+    ),
+)
 @pytest.mark.parametrize("seed", range(SEEDS))
-@pytest.mark.parametrize("expire", ["delete", "forget"])
 def test_versions_equal_the_oracle(
     location: str, seed: int, expire: Literal["delete", "forget"], limits: dp.Limits
 ) -> None:

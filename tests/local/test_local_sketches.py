@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from crashing import CrashAt, CrashError, fail
 from local_stores import WAYS, as_rows, assert_refreshed, assert_same_here, assert_versions
+from selecting import some
 from test_local_ordered import COLUMNS, history
 
 import deltaproduce as dp
@@ -45,8 +46,8 @@ def site(columns: Iterable[str] = COLUMNS) -> dp.Pipeline:
     pipeline = dp.Pipeline("site")
     value = "g string, " + ", ".join(f"{name} {ddl}" for name, (ddl, _) in COLUMNS.items())
     events, more = (pipeline.source(n, key="id bigint", value=value) for n in ("events", "more"))
-    some = values(columns)
-    pipeline.aggregate("by_g", events, key="g", values={**some, "rows": agg.count()})
+    calls = values(columns)
+    pipeline.aggregate("by_g", events, key="g", values={**calls, "rows": agg.count()})
     both = dp.merge(events, more)
     two = {
         "different": agg.approx_count_distinct("t", lg_k=4),
@@ -57,12 +58,12 @@ def site(columns: Iterable[str] = COLUMNS) -> dp.Pipeline:
     )
     of_two = {name: agg.merge(name) for name in two}
     pipeline.aggregate("of_two", by_two, key="ok", values={**of_two, "texts": agg.count()})
-    by_day = pipeline.aggregate("by_day", both, key="day AS on_day, g", values=some)
-    merged = {f"all_{name}": agg.merge(name) for name in some}
+    by_day = pipeline.aggregate("by_day", both, key="day AS on_day, g", values=calls)
+    merged = {f"all_{name}": agg.merge(name) for name in calls}
     all_days = pipeline.aggregate(
         "all_days", by_day, key="g", values={**merged, "days": agg.count()}
     )
-    again = {name: agg.merge(f"all_{name}") for name in some}
+    again = {name: agg.merge(f"all_{name}") for name in calls}
     pipeline.aggregate("over_all", all_days, key="", values=again)
     return pipeline
 
@@ -77,11 +78,14 @@ CASES = {
 
 @pytest.mark.parametrize(
     ("case", "way"),
-    [
-        *((case, "runs") for case in [*CASES][:3]),
-        ("texts", "small"),
-        ("texts", "runs, often folded"),
-    ],
+    some(
+        [
+            *((case, "runs") for case in [*CASES][:3]),
+            ("texts", "small"),
+            ("texts", "runs, often folded"),
+        ],
+        lambda case, way: (case, way) in (("numbers", "runs"), ("texts", "runs, often folded")),
+    ),
 )
 def test_versions_equal_the_oracle(location: str, case: str, way: str, long_run: bool) -> None:
     """And what is stored, sketches too, is what a refresh makes."""

@@ -58,10 +58,10 @@ def test_rows_that_are_marked_as_deleted_are_for_spark_alone(
     spark: SparkSession, location: str
 ) -> None:
     with forced(REPLACED):
-        oracle = built(spark, location, 3, "copy_on_write")
+        oracle = built(spark, location, 2, "copy_on_write")
         store = Store(spark, location, orders())
         found = plain_rows(spark.sql(store.sql("by_customer")).collect())
-        expected = plain_rows(oracle.content("by_customer", 3))
+        expected = plain_rows(oracle.content("by_customer", 2))
         assert sorted(found, key=repr) == sorted(expected, key=repr)
         with pytest.raises(InvalidArgumentError) as refused:
             store.sql("by_customer", dialect="duckdb")

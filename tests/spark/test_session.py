@@ -129,7 +129,9 @@ def failed(script, path, **environment):
     return ran.stderr
 
 
+@long
 def test_a_function_that_fails_says_what_and_where_and_nothing_else(tmp_path):
+    """Errors say so in each run (`test_user_errors`, `test_untrusted_text`); here it is printed."""
     err = failed(FAILING, tmp_path / "failing.py")
     assert "ProducerError: stage 'of_tables' failed for key 7: ValueError: " in err
     assert "ProducerError: stage 'of_kept': preserve failed for key 7: ZeroDivisionError: " in err
