@@ -21,7 +21,7 @@ from deltaproduce.testing import Oracle, strategies
 
 LONGER = "LOCAL_PIPELINES" in os.environ
 PIPELINES = int(os.environ.get("LOCAL_PIPELINES", "6"))
-SHORT = 3
+SHORT = 2
 """How many of them a short run has, if no number is given."""
 VERSIONS = 5
 
@@ -74,7 +74,7 @@ def test_incremental_versions_equal_the_oracle(
 AGGREGATES = 200
 
 
-@pytest.mark.parametrize("number", chosen(range(AGGREGATES), *range(5)))
+@pytest.mark.parametrize("number", chosen(range(AGGREGATES), *range(4)))
 def test_aggregates_and_windows_are_what_a_refresh_makes(
     location: str, number: int, long_run: bool
 ) -> None:

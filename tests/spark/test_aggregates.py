@@ -186,9 +186,11 @@ def test_a_sum_that_does_not_fit_names_the_key_in_spark_too(
     assert store.head.number == 0
 
 
+@long
 def test_a_group_of_fewer_rows_than_none_is_damage_in_spark_too(
     spark: SparkSession, location: str
 ) -> None:
+    """As `tests/local` has it in each run."""
     (way,) = (way for way in WAYS if way.name == "in Spark, joined")
     pipeline = miscounted(location)
     with forced(way), pytest.raises(dp.CorruptStoreError):

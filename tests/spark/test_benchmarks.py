@@ -65,6 +65,7 @@ def test_a_competitor_is_right(spark: SparkSession, tmp_path: Path, name: str) -
     assert found["feed"]["listed"]["keys"] == found["feed"]["changed"]["keys"]
 
 
+@long
 def test_a_batch_that_changes_nothing_is_measured_too(spark: SparkSession, tmp_path: Path) -> None:
     found = one_case(spark, tmp_path, shapes.no_op(), "ours")["ours"]
     assert found["median"]["commits"] == 0
@@ -145,6 +146,7 @@ class FailsToPrepare(DuckDb):
             raise OSError("no space")
 
 
+@long
 def test_an_error_ends_one_competitor_s_run_and_is_reported(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -38,21 +38,22 @@ def expected(rows: DataFrame, table: DeltaTable) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("way", chosen((WAYS[0], RUNS), RUNS.name), ids=lambda way: way.name)
 def test_delta_rs_reads_tables_as_pandas_and_arrow(
-    spark: SparkSession, location: str, way: Way
+    spark: SparkSession, location: str, way: Way, long_run: bool
 ) -> None:
     """Even where the session wants deletion vectors in every new table."""
+    versions = 4 if long_run else 2
     default = f"spark.databricks.delta.properties.defaults.{DELETION_VECTORS.split('.')[1]}"
     spark.conf.set(default, "true")
     try:
         with forced(way):
-            built(spark, location, 4)
+            built(spark, location, versions)
     finally:
         spark.conf.unset(default)
     store = Store(spark, location, orders())
     tables = {"_versions": spark.read.format("delta").load(f"{location}/_versions")}
     for stage in ("orders", "by_customer"):
         feed = store.updates(stage, 1)
-        for number in (2, 3, 4):
+        for number in range(2, versions + 1):
             feed = feed.union(store.updates(stage, number))
         tables[f"{stage}/updates"] = feed
         if way is RUNS:
@@ -67,7 +68,7 @@ def test_delta_rs_reads_tables_as_pandas_and_arrow(
             columns = ["number", "operation", "figures"]
             wanted = sorted(plain_rows(rows.select(*columns).collect()), key=repr)
             assert rows_of(table.to_pyarrow_table(columns=columns)) == wanted
-            assert len(table.to_pandas()) == len(wanted) == 4
+            assert len(table.to_pandas()) == len(wanted) == versions
             continue
         wanted = expected(rows, table)
         assert wanted
