@@ -28,7 +28,7 @@ from deltaproduce.types.columns import row_schema
 
 VALUE = "n bigint, t string"
 SERIES, VERSIONS = 8, 3
-SHORT = "runs, often folded"
+SHORT = "runs"
 """The way of the short run, which has two versions there."""
 
 
