@@ -224,10 +224,12 @@ def test_a_function_that_emits_too_much_is_run_again_in_spark(
 # ---- keys and calls that are larger than memory
 
 # Few and wide rows: what counts is their bytes, and a row costs as much as a kilobyte of it.
-LARGE = 100_000
+LARGE = 70_000
 MANY = 100_000
 WIDTH = 2_400
-SOME = 40_000
+LIMIT = 150
+"""Megabytes: less than the values of the large key."""
+SOME = 30_000
 """After each so many values there is an emission."""
 
 
@@ -258,7 +260,7 @@ def sources_of(pipeline):
 
 def listing():
     pipeline = Pipeline("listing")
-    limit = bounded(200)
+    limit = bounded(LIMIT)
     numbers, _ = sources_of(pipeline)
 
     @pipeline.producer(numbers, key="k int", value="n bigint")
@@ -272,7 +274,7 @@ def listing():
 def streaming(*, with_all):
     """A key's values one by one; ``with_all`` also in Arrow, and many emissions of one call."""
     pipeline = Pipeline("streaming")
-    limit, width, every = bounded(200), WIDTH, SOME
+    limit, width, every = bounded(LIMIT), WIDTH, SOME
     numbers, few = sources_of(pipeline)
 
     @pipeline.producer(numbers, key="k int", value="n bigint, total bigint")
