@@ -141,10 +141,10 @@ class ParquetFiles:
             most: the most rows wanted; beyond it the result may be incomplete.
             partitions: those that have the rows, by some of their columns; None if any may.
         """
-        holding = self._ranges.holding(keys)
+        files = self._ranges.holding(keys)
         if partitions is not None:
-            holding &= self._ranges.in_partitions(partitions)
-        footers = self._footers(holding)
+            files &= self._ranges.in_partitions(partitions)
+        footers = self._footers(files)
         if footers is None:
             return None
         marks = np.zeros(len(footers.rows), bool)
