@@ -60,10 +60,7 @@ def test_a_crash_before_any_effect(
 
     What vacuums leave then is looked at behind each other crash, and in a long run behind each.
     """
-    if not small:
-        limited(monkeypatch, small_table_rows=0)
-    if name == "vacuum":  # it removes files of logs that have a checkpoint
-        monkeypatch.setitem(KEPT, "delta.checkpointInterval", "2")
+    store_of(monkeypatch, name, small=small)
     operation, origin = HERE[name], tmp_path / "origin"
     before = prepared(str(origin), name)
     origin.mkdir(exist_ok=True)  # a store without a version has no files
@@ -96,6 +93,14 @@ def test_a_crash_before_any_effect(
         if published:
             break  # it does not come to so many effects
     assert point >= (2 if name == "compaction" else 3)
+
+
+def store_of(monkeypatch: pytest.MonkeyPatch, name: str, *, small: bool) -> None:
+    """Set what the store of an operation is made with."""
+    if not small:
+        limited(monkeypatch, small_table_rows=0)
+    if name == "vacuum":  # it removes files of logs that have a checkpoint
+        monkeypatch.setitem(KEPT, "delta.checkpointInterval", "2")
 
 
 def prepared(location: str, name: str) -> Oracle:
