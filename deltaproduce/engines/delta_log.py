@@ -228,7 +228,7 @@ def _beginning(commits: set[int], names: Iterable[str]) -> int | None:
     if 0 in commits:
         return 0
     readable = range(min(commits) - 1, max(commits) + 1)
-    checkpoints = map(checkpoint_of, names)
+    checkpoints = (found for found in map(checkpoint_of, names) if found is not None)
     return min((found for found in checkpoints if found in readable), default=None)
 
 
