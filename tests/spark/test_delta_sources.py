@@ -217,7 +217,7 @@ def test_an_update_makes_what_a_load_of_the_tables_rows_would(
 
     In a long one more versions, all kinds, and a rollback.
     """
-    chance = random.Random("tables")
+    chance = random.Random("tables" if long_run else "both")  # tables are changed, each of them
     kinds = KINDS if long_run else IN_SHORT
     tables = {kind: Existing(spark, str(tmp_path / kind), KINDS[kind]) for kind in kinds}
     for table in tables.values():

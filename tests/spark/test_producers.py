@@ -224,12 +224,12 @@ def test_a_function_that_emits_too_much_is_run_again_in_spark(
 # ---- keys and calls that are larger than memory
 
 # Few and wide rows: what counts is their bytes, and a row costs as much as a kilobyte of it.
-LARGE = 70_000
+LARGE = 90_000
 MANY = 100_000
 WIDTH = 2_400
 LIMIT = 150
-"""Megabytes: less than the values of the large key."""
-SOME = 30_000
+"""Megabytes: much less than the values of the large key, since a worker has some already."""
+SOME = 40_000
 """After each so many values there is an emission."""
 
 
