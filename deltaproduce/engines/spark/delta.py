@@ -18,6 +18,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
 from deltaproduce.engines.delta_log import LOG, commit_file
@@ -451,9 +452,12 @@ def _written(rows: DataFrame, place: Place, write: Write) -> None:
 
 def _written_within(rows: DataFrame, place: Place, write: Write, within: pa.Table) -> None:
     """Overwrite some partitions: Delta removes their files whole, and marks no rows."""
+    replaced = of_partitions(write.partition, within)
+    if place.in_catalog:  # where to save a table is to replace it in the catalog, too
+        rows.writeTo(place.sql).options(**_told(write)).overwrite(f.expr(replaced))
+        return
     writer = rows.write.format("delta").options(**_told(write)).mode("overwrite")
-    writer = writer.partitionBy(*(c.name for c in write.partition))
-    _save(writer.option("replaceWhere", of_partitions(write.partition, within)), place)
+    _save(writer.option("replaceWhere", replaced), place)
 
 
 def _told(write: Write) -> dict[str, str | int]:
