@@ -154,6 +154,7 @@ def test_a_compaction_that_fails_is_logged_and_does_no_harm(
     assert_same(store, oracle, swap, 4)
 
 
+@long
 def test_a_closed_store_is_read_and_publishes_nothing(spark: SparkSession, location: str) -> None:
     oracle, calls = Oracle(swap), 0
     with Store(spark, location, swap) as store:

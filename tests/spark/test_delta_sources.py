@@ -433,6 +433,7 @@ def vacuumed(spark: SparkSession, table: Existing) -> None:
         DeltaTable.forPath(spark, table.path).vacuum(0)
 
 
+@long
 def test_columns_that_changed_since_the_store_was_opened(
     spark: SparkSession, location: str, tmp_path: Path
 ) -> None:
