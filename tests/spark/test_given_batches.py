@@ -16,7 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from series import drawn
 
-from deltaproduce import ConflictError, CorruptStoreError, InvalidChangesError, Pipeline, Store
+from deltaproduce import (
+    ConflictError,
+    CorruptStoreError,
+    InvalidChangesError,
+    Limits,
+    Pipeline,
+    Store,
+)
 from deltaproduce.stages.given.formats import table_of
 
 ROWS = [
@@ -272,3 +279,36 @@ def taken(array: pa.Array, declared: str) -> pa.Table | None:
         return table_of(table, source, UTC, is_snapshot=False)
     except InvalidChangesError:
         return None
+
+
+STRUCT = "struct<n: int NOT NULL, t: string>"
+
+
+@pytest.mark.parametrize(
+    ("limits", "table_type"), [({}, "copy_on_write"), ({"small_table_rows": 0}, "merge_on_read")]
+)
+def test_a_struct_may_be_null_whose_fields_may_not(
+    spark: SparkSession, tmp_path: Path, limits: dict[str, int], table_type: Any
+) -> None:
+    pipeline = Pipeline("structs")
+    given = pipeline.source("given", key="id int", value=f"s {STRUCT}")
+
+    @pipeline.producer(given, key="id int", value=f"s {STRUCT}")
+    def copied(key, values):
+        for s in values:
+            yield key, s
+
+    rows = [{"id": 1, "s": None}, {"id": 2, "s": {"n": 3, "t": None}}]
+    store = Store(
+        spark, tmp_path / "store", pipeline, limits=Limits(**limits), table_type=table_type
+    )
+    store.update({"given": rows})
+    frame = spark.sql(f"SELECT 2 AS id, CAST(NULL AS {STRUCT}) AS s")
+    store.update({"given": frame})
+    found = store.content("copied").orderBy("id").select("id", "s").collect()
+    assert [tuple(row) for row in found] == [(1, None), (2, None)]
+    found = store.content("given", 1).orderBy("id").collect()
+    assert [row.s and tuple(row.s) for row in found] == [None, (3, None)]
+    assert store.verify() == ()
+    assert store.changes("copied", 0).count() >= 2
+    store.close()

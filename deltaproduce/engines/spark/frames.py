@@ -10,18 +10,15 @@ import pyarrow as pa
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import (
-    DataType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from deltaproduce.engines.spark.sessions.error_texts import raise_interrupt
 from deltaproduce.engines.spark.sessions.remote import kept
 from deltaproduce.model.limits import Limits
-from deltaproduce.types.atoms import arrow_type, in_arrow_types
+from deltaproduce.types.atoms import arrow_schema, arrow_type
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
+from deltaproduce.types.conversions import conformed
 from deltaproduce.types.ddl import identifier
 
 _PART_BYTES: Final = 64 << 20
@@ -39,13 +36,11 @@ def fetched(rows: DataFrame, columns: Sequence[Column]) -> pa.Table:
         KeyboardInterrupt: for Ctrl-C; pyspark would only say that its job was cancelled.
     """
     try:
-        found = rows.select(*(identifier(c.name) for c in columns)).toArrow()
+        found = rows.select(*map(_plain, columns)).toArrow()
     except Exception as error:
         raise_interrupt(error)
         raise
-    types = (arrow_type(c.data_type) for c in columns)
-    arrays = [column.cast(t) for column, t in zip(found.columns, types, strict=True)]
-    return pa.Table.from_arrays(arrays, names=[c.name for c in columns])
+    return _typed(found, columns)
 
 
 def streamed(rows: DataFrame, columns: Sequence[Column]) -> Iterator[pa.Table]:
@@ -54,10 +49,42 @@ def streamed(rows: DataFrame, columns: Sequence[Column]) -> Iterator[pa.Table]:
     Tasks write their batches as bytes, so only one partition is on the driver at a time, and no
     value becomes a Python object. The types are those of `arrow_type`.
     """
-    found = rows.select(*(identifier(c.name) for c in columns))
+    found = rows.select(*map(_plain, columns))
     sent = found.mapInArrow(_as_bytes, f"{_SENT} binary")
     for row in sent.toLocalIterator(prefetchPartitions=False):
-        yield in_arrow_types(pa.ipc.open_stream(row[_SENT]).read_all(), columns)
+        yield _typed(pa.ipc.open_stream(row[_SENT]).read_all(), columns)
+
+
+def _plain(column: Column) -> Expression:
+    """Return a column of a frame without NOT NULL in its parts.
+
+    Arrow's cast, which pyspark uses too, fails on a null struct with such a field: it looks at the
+    value that is stored under the null.
+    """
+    found = f.col(identifier(column.name))
+    plain = _nullable(column.data_type)
+    return found if plain is None else found.cast(plain)
+
+
+def _typed(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
+    """Return `_plain` columns in the types of `arrow_type`."""
+    arrays = [
+        array.cast(arrow_type(c.data_type))
+        if _nullable(c.data_type) is None
+        else pa.chunked_array(
+            [conformed(chunk, c.data_type) for chunk in array.chunks], arrow_type(c.data_type)
+        )
+        for array, c in zip(rows.columns, columns, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=arrow_schema(columns))
+
+
+def _nullable(data_type: DataType) -> DataType | None:
+    """Return a type without NOT NULL in its parts; None if it has none."""
+    if not isinstance(data_type, StructType | ArrayType | MapType):
+        return None
+    plain = data_type.toNullable()
+    return None if arrow_type(plain) == arrow_type(data_type) else plain
 
 
 def _as_bytes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
