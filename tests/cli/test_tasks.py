@@ -1,6 +1,5 @@
 """Projects with partitioned stages: run a day, show a task, make a task again."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -85,18 +84,6 @@ def test_a_check_lists_what_is_wrong_in_each_file(
     ]
     assert "stages/other.sql:2: " in call("check", code=1).stdout
     assert "stages/one.sql:2: " in call("plan", code=2).stderr
-
-
-def test_a_run_tells_openlineage_of_all_its_versions(
-    shop: Path, call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The rows that come in are one, and the tasks of the day another."""
-    told = shop / "events"
-    transport = {"type": "file", "log_file_path": str(told), "append": True}
-    monkeypatch.setenv("OPENLINEAGE__TRANSPORT", json.dumps(transport))
-    call("run", "--as-of", "2022-03-31", "--openlineage")
-    jobs = [json.loads(line)["job"]["name"] for line in told.read_text().splitlines()]
-    assert jobs == ["shop", "shop.sales", "shop", "shop.days"]
 
 
 def test_the_task_of_a_time_is_shown_without_its_zone(

@@ -68,7 +68,7 @@ def run(
         if as_of is not None and any(stage.kind.scheduled for stage in pipeline.stages):
             store.run(as_of=as_of)
             version = store.head
-        if openlineage:  # tasks, and windows that catch up, make several versions
+        if openlineage:  # windows that catch up make several versions
             for number in range(before.number + 1, version.number + 1):
                 store.emit_openlineage(number)
     return summaries.version_made(before, version, exit_code=exit_code)
