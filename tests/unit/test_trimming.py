@@ -57,10 +57,10 @@ def readable(names: Collection[str]) -> set[int]:
 def logs(draw: st.DrawFn) -> LogFiles:
     """Logs of several versions, some with files derived from them; some were trimmed before."""
     count = draw(st.integers(1, 12))
+    some = st.sets(st.integers(0, count - 1))
     names = [named(n) for n in range(count)]
-    names += [named(n, draw(st.sampled_from(DERIVED))) for n in draw(st.sets(st.integers(0, 11)))]
-    names = [name for name in names if int(name[:20]) < count]
-    young = draw(st.integers(0, 15))
+    names += [named(n, kind) for kind in DERIVED for n in draw(some)]
+    young = draw(st.integers(0, count))
     for x, y in draw(st.sets(st.tuples(st.integers(0, 5), st.integers(6, 11)), max_size=2)):
         names.append(named(x, f"{y:020}.compacted.json"))
     checkpoints = [found for found in map(checkpoint_of, names) if found is not None]
