@@ -264,10 +264,17 @@ def some_changes(chance: random.Random) -> list[dict[str, Any]]:
     return [*changes.values()]
 
 
-@pytest.mark.parametrize("is_opened_anew", [False, True])
-@pytest.mark.parametrize("way", ["small", "copy on write"])
+@pytest.mark.parametrize(
+    ("way", "is_opened_anew"),
+    [
+        ("small", True),
+        ("copy on write", False),
+        pytest.param("small", False, marks=pytest.mark.long),
+        pytest.param("copy on write", True, marks=pytest.mark.long),
+    ],
+)
 def test_a_step_writes_only_the_partitions_of_changed_rows(
-    location: str, way: str, is_opened_anew: bool
+    location: str, way: str, is_opened_anew: bool, long_run: bool
 ) -> None:
     """Files of a partition differ if and only if its rows do; an empty one has none."""
     limits = {**WAYS[way], "limits": dp.Limits(small_table_rows=0)} if way != "small" else {}
@@ -275,7 +282,7 @@ def test_a_step_writes_only_the_partitions_of_changed_rows(
     store = dp.Store(None, location, pipeline, **limits)
     store.update({"events": ROWS})
     moved = emptied = 0
-    for _ in range(12):
+    for _ in range(12 if long_run else 6):
         if is_opened_anew:
             store.close()
             store = dp.Store(None, location, pipeline, **limits)
@@ -289,7 +296,7 @@ def test_a_step_writes_only_the_partitions_of_changed_rows(
             moved += len(differing(*rows)) > 1
             emptied += len(rows[0].keys() - rows[1].keys())
     assert moved > 3
-    assert emptied > 1
+    assert emptied
     assert store.verify() == ()
     every = [store.content("events", n, ordered=True) for n in range(1, store.head.number + 1)]
     store.rollback(3)
@@ -524,7 +531,7 @@ def test_a_crash_before_any_effect_leaves_whole_versions(tmp_path: Path, way: st
     assert number > 1
 
 
-@pytest.mark.parametrize("way", ["small", "copy on write"])
+@pytest.mark.parametrize("way", chosen(["small", "copy on write"], "small"))
 def test_a_crash_before_any_effect_of_a_step_in_some_partitions(tmp_path: Path, way: str) -> None:
     """One partition is left, one comes, and one changes; the next update does it again."""
     built = tmp_path / "built"
