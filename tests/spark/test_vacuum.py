@@ -139,6 +139,7 @@ def test_kept_versions_are_as_before_and_others_are_gone(
         assert_kept(store, oracle, orders(), range(oracle.head - 2, oracle.head + 1))
 
 
+@long
 def test_spark_reads_on_when_logs_are_shorter(
     spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
