@@ -5,7 +5,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from deltaproduce.engines.local.log_actions import _Z85
+from deltaproduce.engines.delta_log import Z85
 
 _MAGIC = 1681511377
 _NO_RUNS = 12346
@@ -52,4 +52,4 @@ def mark_rows(table: Path | str, rows: list[int]) -> None:
 def _in_text(data: bytes) -> str:
     """Bytes as Delta writes them: five digits of base 85 for each four bytes."""
     words = [int.from_bytes(data[at : at + 4], "big") for at in range(0, len(data), 4)]
-    return "".join(_Z85[word // 85**place % 85] for word in words for place in (4, 3, 2, 1, 0))
+    return "".join(Z85[word // 85**place % 85] for word in words for place in (4, 3, 2, 1, 0))
