@@ -284,12 +284,13 @@ class VersionLog:
 
     def _committed_by(self, attempt: Attempt) -> int | None:
         """Return the delta version of an attempt's commit, read back; None if it made none."""
+        read = -1 if self._read is None else self._read  # there was no log: it is all new
         try:
-            commits = self._tables.recent_commits(self._table, self._read)
+            commits = self._tables.recent_commits(self._table, max(read, 0))
         except Exception as error:
             raise self._unknown(attempt, "cannot be read") from error
         found = next((c.delta_version for c in commits if c.attempt == attempt), None)
-        if found is None and self._read is not None and _lacks(commits, self._read):
+        if found is None and _lacks(commits, read):
             raise self._unknown(attempt, "has lost its commits of that time to a vacuum")
         return found
 

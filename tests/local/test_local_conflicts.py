@@ -10,11 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from conflicting import OTHERS, assert_all_publish, one_that_dies, one_that_publishes
-from crashing import batch, frames, orders
+from crashing import batch, drawn, frames, orders
 from local_stores import assert_same_here
 
 from deltaproduce import ConflictError, Store
+from deltaproduce.engines.delta_log import LEAST_COMMITS
 from deltaproduce.engines.local import delta
+from deltaproduce.storage.tables import Tables
 from deltaproduce.testing import Oracle
 
 MINE = batch((1, 1, 10), (2, 2, 20))
@@ -27,6 +29,26 @@ def elsewhere() -> Iterator[Executor]:
     """Another process: within a commit delta-rs lets this one begin no other."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         yield pool
+
+
+def test_a_first_version_is_found_behind_many_later_ones(
+    location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that sleeps once it has published is told so, however many others go on."""
+    commit, oracle, later = Tables.commit_fenced, Oracle(orders()), range(1, 2 * LEAST_COMMITS)
+
+    def slowly(*arguments: Any, **options: Any) -> None:
+        monkeypatch.undo()
+        commit(*arguments, **options)
+        for number in later:
+            Store(None, location, orders()).update(frames(None, drawn(number)))
+
+    monkeypatch.setattr(Tables, "commit_fenced", slowly)
+    version = Store(None, location, orders()).update(frames(None, MINE))
+    assert version.number == oracle.update(MINE)
+    for number in later:
+        oracle.update(drawn(number))
+    assert_same_here(Store(None, location, orders()), oracle, orders(), range(1, oracle.head + 1))
 
 
 @pytest.mark.parametrize("other", [one_that_publishes, one_that_dies])
