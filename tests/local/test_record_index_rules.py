@@ -759,18 +759,23 @@ def test_files_of_a_change_that_was_refused_are_removed(tmp_path):
     assert {path.name for path in (tmp_path / "t").glob("*.parquet")} == paths(tmp_path)
 
 
-def test_an_index_is_built_folded_and_verified_in_parts(tmp_path, monkeypatch):
-    """No more than some buckets' entries are at hand at a time, however many there are."""
-    monkeypatch.setattr(parting, "ENTRIES_A_BUCKET", 40)
-    monkeypatch.setattr(parting, "_MOST_BYTES", 0)
-    seen = []
-    part = parting.Parts.part
+def sizes_of_parts(monkeypatch):
+    """A list that gets the number of entries of each part that is read from now on."""
+    seen, part = [], parting.Parts.part
 
     def sized(self, number):
         seen.append(len(part(self, number)))
         return part(self, number)
 
     monkeypatch.setattr(parting.Parts, "part", sized)
+    return seen
+
+
+def test_an_index_is_built_folded_and_verified_in_parts(tmp_path, monkeypatch):
+    """No more than some buckets' entries are at hand at a time, however many there are."""
+    monkeypatch.setattr(parting, "ENTRIES_A_BUCKET", 40)
+    monkeypatch.setattr(parting, "_MOST_BYTES", 0)
+    seen = sizes_of_parts(monkeypatch)
     index = indexed(tmp_path, *(range(n, 400, 4) for n in range(4)), buckets=16)
     for method in (index.build, index.verify, lambda: index.rebuild(32)):
         seen.clear()
@@ -788,14 +793,7 @@ def test_an_index_catches_up_in_parts(tmp_path, monkeypatch):
     index = indexed(tmp_path, [-1], buckets=16)
     for first in range(4):
         make(tmp_path, rows(*range(first, 400, 4)), mode="append")
-    seen = []
-    part = parting.Parts.part
-
-    def sized(self, number):
-        seen.append(len(part(self, number)))
-        return part(self, number)
-
-    monkeypatch.setattr(parting.Parts, "part", sized)
+    seen = sizes_of_parts(monkeypatch)
     version = DeltaTable(str(tmp_path / "i")).version()
     assert index.lookup([-1, 0, 399, 400]).column("k").to_pylist() == [-1, 0, 399]
     assert index.stats().records == 401
