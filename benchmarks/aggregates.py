@@ -2,8 +2,8 @@
 
 Measures a step that changes one row of a group of ten million, and a step that changes a thousand
 rows in as many groups, against the same tables recomputed and merged by hand; and a first load
-against a `GROUP BY` of the same functions, written to Delta. All tables are checked, and the last
-output is Markdown.
+against a `GROUP BY` of the same functions, written to Delta. All tables are checked. The figures of
+each case follow it as Markdown, so an interrupted run leaves those before.
 """
 
 from __future__ import annotations
@@ -41,18 +41,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--directory", help="where to work; a temporary one if none")
     given = parser.parse_args(arguments)
     effort, peers = Effort(policy.MAIN.warm_up, given.steps), given.peers.split(",")
-    lines: list[str] = []
     wrong = False
     with opened(given.directory, given.memory) as bench:
         for stage in given.stages.split(","):
             for many, changed in ((False, 1), (True, given.changed)):
                 workload = grouped(stage, many=many)
                 found = steps(bench, workload, given.rows, changed, peers, effort)
-                lines += markdown(workload, found)
+                say("\n".join(["", *markdown(workload, found)]))
                 loads = first_load(bench, given.rows, beside_group_by(workload))
-                lines += tables.first_load(loads)
+                say("\n".join(["", *tables.first_load(loads)]))
                 wrong |= report.failed(found) or report.failed(loads)
-    say("\n".join(["", *lines]))
     return int(wrong)
 
 

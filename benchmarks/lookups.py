@@ -3,8 +3,8 @@
 A source of members by id, with an index by email, is stored once, in a store without runs. Then the
 rows of random keys are looked up: by this library with a seek, with a scan, with its own choice,
 and through the index; by a join in Spark with the same Delta table; and by DuckDB over its files.
-Each returns an Arrow table, whose rows are checked. The last output is Markdown, with the seconds
-of a seek and a scan for more and more keys, which shows where they cross.
+Each returns an Arrow table, whose rows are checked. The figures of each size follow it as Markdown,
+with the seconds of a seek and a scan for more and more keys, which shows where they cross.
 """
 
 from __future__ import annotations
@@ -74,14 +74,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--memory", default="8g", help="of the Java process")
     parser.add_argument("--directory", help="where to work; a temporary one if none")
     given = parser.parse_args(arguments)
-    lines, right = list[str](), True
+    right = True
     with opened(given.directory, given.memory) as bench:
         for rows in (*given.rows, *([LARGE] if given.large else [])):
             with stored(bench, rows) as store:
                 found = dict(looked_up(store, bench.spark, rows, given.steps))
                 right &= all(figure.right for figure in found.values())
-                lines += markdown(rows, found)
-    say("\n".join(["", *lines]))
+                say("\n".join(["", *markdown(rows, found)]))
     return int(not right)
 
 
