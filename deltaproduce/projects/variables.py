@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import date, datetime
 from difflib import get_close_matches
 from math import isfinite
@@ -73,10 +74,21 @@ def _alike(name: str, value: object, said: object) -> object:
         except tomllib.TOMLDecodeError:
             _refuse(f"{name} is {shown(value)}, and {shown(said)} in the file; give such a value")
     found = list(found) if isinstance(found, tuple) else found
+    if isinstance(said, list) and isinstance(found, list):
+        found = [_as_float(item, said[0]) for item in found]
+    found = _as_float(found, said)
     _check(name, found)
     if _kinds(found) != _kinds(said):
         _refuse(f"{name} is {shown(found)}, and {shown(said)} in the file; give such a value")
     return found
+
+
+def _as_float(value: object, said: object) -> object:
+    """Return a whole number as a float if it replaces a float, and is one exactly."""
+    if isinstance(said, float) and type(value) is int:
+        with suppress(OverflowError):
+            return float(value) if float(value) == value else value
+    return value
 
 
 def _check(name: str, value: object) -> None:

@@ -11,6 +11,7 @@ import deltaproduce as dp
 from deltaproduce import DefinitionError, Project
 from deltaproduce.projects.inference import inferred
 from deltaproduce.projects.statements import SqlFile
+from deltaproduce.projects.variables import variables
 
 FILES = {
     "deltaproduce.toml": '[project]\nname = "shop"\nlocation = "./lake"\n',
@@ -272,6 +273,10 @@ def test_variables_are_lists_tables_and_names_in_plain_queries(folder: Path) -> 
         ("least = 2", {"least": "two"}),
         ("least = 2", {"least": 2.5}),
         ("least = 2", {"least": True}),
+        ("least = 2", {"least": "2.0"}),
+        ("least = 1.5", {"least": True}),
+        ("least = 1.5", {"least": str(2**53 + 1)}),
+        ("least = 1.5", {"least": 10**400}),
         ("least = []", {}),
         ('least = [1, "a"]', {}),
         ("least = [[1]]", {}),
@@ -288,6 +293,21 @@ def test_variables_that_are_refused(folder: Path, text: str, given: dict[str, ob
     write(folder, {"deltaproduce.toml": f"{FILES['deltaproduce.toml']}[vars]\n{text}\n"})
     with pytest.raises(DefinitionError, match=r"deltaproduce.toml: \[vars\] "):
         Project(folder, vars=given)
+
+
+@pytest.mark.parametrize(
+    ("given", "rate", "rates"),
+    [
+        ({"rate": "2", "rates": "[1, 2.5]"}, 2.0, [1.0, 2.5]),
+        ({"rate": 2, "rates": (1, 2)}, 2.0, [1.0, 2.0]),
+    ],
+)
+def test_a_whole_number_may_replace_a_float(
+    given: dict[str, object], rate: float, rates: list[float]
+) -> None:
+    found = variables({"rate": 1.5, "rates": [0.5]}, given)
+    assert found == {"rate": rate, "rates": rates}
+    assert {type(value) for value in (found["rate"], *found["rates"])} == {float}
 
 
 def test_what_reads_a_file_that_is_wrong_is_no_problem_of_its_own(folder: Path) -> None:
