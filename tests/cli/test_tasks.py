@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from deltaproduce.cli.answers.values import partitions_of
+
 SCOPES = "scopes FOR t IN timeseries('1 day', 2), LET d = date_format(t, 'yyyy-MM-dd')"
 FILES = {
     "deltaproduce.toml": (
@@ -68,6 +70,10 @@ def test_a_day_is_run_shown_and_made_again(
     call("backfill", "days", "day", code=2)
     call("show", "days", "day=1999-01-01", code=2)
     assert asked("run", "--as-of", "2022-03-31", "--exit-code", code=3)["made"] is False
+
+
+def test_a_null_partition_is_written_as_in_keys() -> None:
+    assert partitions_of([r"day=\N", "day=null"]) == {"day": [None, "null"]}
 
 
 def test_a_check_lists_what_is_wrong_in_each_file(

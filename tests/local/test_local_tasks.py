@@ -200,6 +200,37 @@ def test_a_backfill_makes_what_is_marked_and_what_is_named(store: Store) -> None
         store.backfill("stores", {"day": "1999-01-01"})
 
 
+NULLS = "CASE WHEN name = 'nothing' THEN NULL ELSE name END"
+
+
+@pytest.mark.parametrize("names", [("nothing", "null"), ("nothing",)])
+def test_a_null_partition_is_not_the_text_that_its_name_shows(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    pipeline = Pipeline("shop")
+    pipeline.source("sales", key="n bigint", value="sold bigint")
+    texts = ", ".join(f"'{name}'" for name in names)
+    scopes = f"FOR name IN array({texts}), LET place = {NULLS}"
+    pipeline.partitioned(
+        "by_place", "SELECT n, sold FROM sales", key="n", partition="place", scopes=scopes
+    )
+    with Store(None, tmp_path / "shop", pipeline) as store:
+        store.update({"sales": [{"n": 1, "sold": 2}]})
+        store.run(as_of="2022-03-31")
+
+        def made(place: object) -> list[object]:
+            found = store.backfill("by_place", {"place": place}, dry_run=True)
+            return sorted((task.partition["place"] for task in found), key=repr)
+
+        assert made(None) == [None]
+        if len(names) > 1:
+            assert made("null") == ["null"]
+            assert made(["null", None]) == ["null", None]
+            return
+        with pytest.raises(InvalidArgumentError, match="a null is None"):
+            made("null")
+
+
 def test_what_cannot_be_asked(store: Store, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         store.backfill("stores", {"day": "2022-03-31"})

@@ -111,20 +111,20 @@ def _check_once(name: str, found: Collection[str]) -> None:
         raise InvalidArgumentError(f"column {name!r} has two values; give one", argument="key")
 
 
-def partitions_of(texts: Iterable[str]) -> dict[str, list[str]]:
-    """Return column -> values, from ``column=value``; a column may have several.
+def partitions_of(texts: Iterable[str]) -> dict[str, list[str | None]]:
+    r"""Return column -> values, from ``column=value``; a column may have several; ``\N`` is null.
 
     Raises:
         InvalidArgumentError: a text does not have this form.
     """
-    found = dict[str, list[str]]()
+    found = dict[str, list[str | None]]()
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise InvalidArgumentError(
                 f"{shown(text)} is no partition; write column=value", argument="where"
             )
-        found.setdefault(name, []).append(value)
+        found.setdefault(name, []).append(None if value == _NULL else value)
     return found
 
 

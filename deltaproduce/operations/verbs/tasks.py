@@ -214,7 +214,7 @@ def _marked(
     store: Opened,
     head: Version,
     stage: Stage,
-    where: Mapping[str, set[str]],
+    where: Mapping[str, set[str | None]],
     named: Collection[str],
 ) -> tuple[dict[str, pa.Table], Backfill]:
     """Return the tasks to make again, by stage; only the named stages propagate them."""
@@ -230,8 +230,9 @@ def _marked(
         else:
             continue
         if name == stage.name and not marks.any():
+            null = "; a null is None, on a command line \\N" if _has_null_as_text(where) else ""
             raise InvalidArgumentError(
-                f"no task of {stage.name!r} meets `where`, so there is none to be made again",
+                f"no task of {stage.name!r} meets `where`, so there is none to be made again{null}",
                 argument="where",
             )
         found[name] = listed.partitions.filter(pa.array(marks))
@@ -245,14 +246,25 @@ def _marked(
     return found, result
 
 
-def _meeting(partitions: pa.Table, where: Mapping[str, set[str]]) -> Marks:
-    """Mark the partitions whose value, as text, is wanted in each of the columns."""
+def _meeting(partitions: pa.Table, where: Mapping[str, set[str | None]]) -> Marks:
+    """Mark the partitions whose value, as `_wanted` returns it, is wanted in each column."""
     found = np.ones(len(partitions), bool)
     for name, wanted in where.items():
         column = partitions.column(name).combine_chunks().dictionary_encode("encode")
-        marks = np.array([told(value) in wanted for value in column.dictionary.to_pylist()], bool)
+        values = map(_wanted, column.dictionary.to_pylist())
+        marks = np.array([value in wanted for value in values], bool)
         found &= marks[np.asarray(column.indices)]
     return found
+
+
+def _wanted(value: object) -> str | None:
+    """Return a value as text, so that dates may be given as dates or as text; null stays null."""
+    return None if value is None else told(value)
+
+
+def _has_null_as_text(where: Mapping[str, set[str | None]]) -> bool:
+    """Return whether a value is spelled as names of tasks spell null."""
+    return any(told(None) in wanted for wanted in where.values())
 
 
 def _newest(store: Opened, head: Version) -> datetime:
@@ -321,8 +333,8 @@ def _mapping(where: object) -> Mapping[str, object]:
     return where
 
 
-def _chosen(stage: Stage, where: Mapping[str, object]) -> dict[str, set[str]]:
-    """Return the wanted values of partition columns as text, so that dates may be given as dates.
+def _chosen(stage: Stage, where: Mapping[str, object]) -> dict[str, set[str | None]]:
+    """Return the wanted values of partition columns, as `_wanted` returns them.
 
     Raises:
         InvalidArgumentError: a name is not a partition column.
@@ -336,7 +348,7 @@ def _chosen(stage: Stage, where: Mapping[str, object]) -> dict[str, set[str]]:
                 argument="where",
             )
     return {
-        name: {told(v) for v in (value if isinstance(value, list | tuple | set) else [value])}
+        name: set(map(_wanted, value if isinstance(value, list | tuple | set) else [value]))
         for name, value in where.items()
     }
 
