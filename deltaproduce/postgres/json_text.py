@@ -59,6 +59,11 @@ def json_text(array: pa.Array, data_type: DataType) -> pa.Array:
     return array.cast(pa.string())
 
 
+def float_text(array: pa.Array) -> pa.Array:
+    """Return floats as text, -0.0 as the 0.0 that it equals."""
+    return pc.add(array, pa.scalar(0.0, array.type)).cast(pa.string())
+
+
 def hexadecimal(array: pa.Array) -> pa.Array:
     """Return bytes as text of two hexadecimal digits each."""
     _, offsets, data = array.buffers()
@@ -94,7 +99,7 @@ def _structs(array: pa.Array, struct: StructType) -> pa.Array:
 
 
 def _floats(array: pa.Array) -> pa.Array:
-    texts = array.cast(pa.string())
+    texts = float_text(array)
     if pc.all(pc.is_finite(array)).as_py() is not False:
         return texts
     named = (pc.equal(texts, found) for found in _BEYOND)

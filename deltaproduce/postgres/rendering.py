@@ -2,7 +2,7 @@ r"""Rendering: rows as the text that PostgreSQL's ``COPY … FROM STDIN`` reads.
 
 Text rather than the binary format: Arrow writes text for whole columns, of all types, while the
 binary form of ``numeric`` would need a loop over digits. The invariant: a value that is not refused
-reads back equal. Refused are a NUL in text, which PostgreSQL cannot store, and dates outside the
+reads back equal, and values that are equal in a store have the same text. Refused are a NUL in text, which PostgreSQL cannot store, and dates outside the
 years 1 to 9999, which PostgreSQL spells differently.
 """
 
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, DataType, StringType
 
 from deltaproduce.errors import SyncError
-from deltaproduce.postgres.json_text import hexadecimal, json_text
+from deltaproduce.postgres.json_text import float_text, hexadecimal, json_text
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import shown
@@ -69,7 +69,7 @@ def _text(array: pa.Array, data_type: DataType) -> pa.Array:
         return array
     if isinstance(data_type, BinaryType):
         return pc.binary_join_element_wise("\\x", hexadecimal(array), "")
-    return array.cast(pa.string())
+    return float_text(array) if pa.types.is_floating(array.type) else array.cast(pa.string())
 
 
 def _escaped(texts: pa.Array) -> pa.Array:
