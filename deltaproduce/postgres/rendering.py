@@ -2,8 +2,9 @@ r"""Rendering: rows as the text that PostgreSQL's ``COPY … FROM STDIN`` reads.
 
 Text rather than the binary format: Arrow writes text for whole columns, of all types, while the
 binary form of ``numeric`` would need a loop over digits. The invariant: a value that is not refused
-reads back equal, and values that are equal in a store have the same text. Refused are a NUL in text, which PostgreSQL cannot store, and dates outside the
-years 1 to 9999, which PostgreSQL spells differently.
+reads back equal, and values that are equal in a store have the same text. Refused are a NUL in
+text, which PostgreSQL cannot store, and dates outside the years 1 to 9999, which PostgreSQL spells
+differently.
 """
 
 from __future__ import annotations
