@@ -9,7 +9,7 @@ in worker processes on the driver, or in Spark's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -140,8 +140,24 @@ class Engines:
         """
         if self.holds(*tables):
             return function(*tables)
-        ranges = parting.by_ranges(tables, key, self.limits, names)
+        ranges = self.ranges(tables, key, names=names)
         return parting.gathered((function(*parts) for parts in ranges), self.limits)
+
+    def ranges(
+        self,
+        tables: Sequence[pa.Table],
+        key: Sequence[Column],
+        *,
+        names: Sequence[Sequence[str]] | None = None,
+    ) -> Iterator[tuple[pa.Table, ...]]:
+        """Yield rows on the driver by key ranges that fit in memory, in key order.
+
+        Args:
+            names: see `by_ranges`.
+        """
+        if self.holds(*tables):
+            return iter([tuple(tables)])
+        return parting.by_ranges(tables, key, self.limits, names)
 
     @property
     def distributed(self) -> SparkEngine:

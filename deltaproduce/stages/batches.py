@@ -129,9 +129,12 @@ class Batch:
 
     def _digest_here(self) -> str:
         """Return the digest of all columns but the ordinal, which orders the rows of a key."""
+        assert isinstance(self.rows, pa.Table)
         layout = Layout.of(self.source)
-        rows = in_order(self.rows, (*layout.key, ORDINAL_COLUMN))
-        return digest(rows.select([c.name for c in (*layout.key, *layout.value, IS_DELETE)]))
+        names = [c.name for c in (*layout.key, *layout.value, IS_DELETE)]
+        parts = self.engines.ranges([self.rows], layout.key)
+        in_place = (in_order(rows, (*layout.key, ORDINAL_COLUMN)) for (rows,) in parts)
+        return digest(rows.select(names) for rows in in_place)
 
     def _digest_there(self) -> str:
         columns = Batch.columns(self.source)

@@ -4,7 +4,7 @@ import datetime as dt
 import math
 import time
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -22,6 +22,7 @@ from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.digests import digest
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.layouts import Layout
+from deltaproduce.stages import batches as batches_module
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.given.contents import DELETES, IGNORED, UPSERTS
 from deltaproduce.stages.given.kind import Given
@@ -230,18 +231,19 @@ DIFFERENT = [
 @pytest.mark.parametrize(("arrow", "made"), DIFFERENT, ids=lambda value: str(value)[:30])
 def test_different_values_have_different_digests(arrow, made):
     tables = [pa.table({"v": pa.array(values, arrow)}) for values in made]
-    assert len({digest(table) for table in tables}) == len(made)
+    assert len({digest([table]) for table in tables}) == len(made)
     for table in tables:
         cut = pa.concat_tables([table, table, table]).slice(len(table), len(table))
-        chunks = pa.concat_tables([cut.slice(0, 1), cut.slice(1, 0), cut.slice(1)])
-        assert digest(cut) == digest(chunks) == digest(table)
+        parts = [cut.slice(0, 1), cut.slice(1, 0), cut.slice(1)]
+        chunks = pa.concat_tables(parts)
+        assert digest([cut]) == digest([chunks]) == digest(parts) == digest([table])
 
 
 def test_equal_values_have_equal_digests():
     bits = np.array([0x7FF8000000000000, 0x7FF8000000000001, -0x8000000000000000, 0], np.int64)
     floats = pa.array(bits.view(np.float64))
     one, other = floats.take(pa.array([0, 2])), floats.take(pa.array([1, 3]))
-    assert digest(pa.table({"v": one})) == digest(pa.table({"v": other}))
+    assert digest([pa.table({"v": one})]) == digest([pa.table({"v": other})])
     key = pa.struct([("f", pa.float64()), ("l", pa.list_(pa.int8()))])
     arrow = pa.map_(key, pa.list_(pa.map_(pa.int8(), pa.float32())))
     zero = ({"f": 0.0, "l": [2, None]}, [[(1, 0.0), (2, math.nan)], None])
@@ -251,14 +253,31 @@ def test_equal_values_have_equal_digests():
         pa.table({"v": pa.array([None, [], entries], arrow)})
         for entries in ([zero, *rest], [*rest, negative], [rest[1], negative, rest[0]])
     ]
-    assert len({digest(table) for table in tables}) == 1
+    assert len({digest([table]) for table in tables}) == 1
 
 
 def test_what_is_kept_under_a_null_does_not_count():
     hidden = pa.ListArray.from_arrays(
         pa.array([0, 2, 3], pa.int32()), pa.array([1, 2, 3]), mask=pa.array([True, False])
     )
-    assert digest(pa.table({"v": hidden})) == digest(pa.table({"v": pa.array([None, [3]])}))
+    assert digest([pa.table({"v": hidden})]) == digest([pa.table({"v": pa.array([None, [3]])})])
+
+
+def test_a_batch_is_digested_in_parts_that_fit_in_memory(monkeypatch):
+    """So no array has all of its text, which may be more than one holds."""
+    numbers = np.random.default_rng(0).integers(0, 80, 400)
+    texts = pa.array([str(n) * (n % 5) for n in numbers.tolist()])
+    batch = taken(pa.table({"id": numbers, "t": texts}), source(value="t string"))
+    whole, sorted_rows, in_order = batch.digest(), list[int](), batches_module.in_order
+
+    def counted(rows, columns):
+        sorted_rows.append(len(rows))
+        return in_order(rows, columns)
+
+    monkeypatch.setattr(batches_module, "in_order", counted)
+    assert replace(batch, engines=Here(None, Limits(local_rows=50))).digest() == whole
+    assert sum(sorted_rows) == 400
+    assert max(sorted_rows) < 200
 
 
 def test_a_hundred_thousand_rows_are_told_in_no_time():

@@ -1,18 +1,18 @@
 """Digests of rows on the driver: equal rows have equal digests, different rows almost never.
 
 Equality is that of `arrays`: NaN equals NaN, 0.0 equals -0.0, and a map is the set of its entries.
-The invariant: a digest depends on the values alone, never on their layout in Arrow: chunks, slices,
-and the bytes under a null.
+The invariant: a digest depends on the values alone, never on their layout in Arrow: parts, chunks,
+slices, and the bytes under a null.
 
-Each column is hashed as a whole, from Arrow's buffers: first its null marks, then the content of
-the other values.
+Each column is told to several hashes, by Arrow's buffers: null marks, lengths and values apart. So
+rows may come in parts, of which none has all of a column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from hashlib import sha256
-from typing import Final, TypeAlias
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -25,25 +25,41 @@ _Tell: TypeAlias = Callable[[bytes], None]
 _OFFSET: Final = np.dtype(np.int32)
 
 
-def digest(rows: pa.Table) -> str:
-    """Return the digest of rows in their order; their columns' names do not count."""
-    told = sha256()
+def digest(parts: Iterable[pa.Table]) -> str:
+    """Return the digest of rows in their order; their columns' names do not count.
 
-    def tell(part: bytes) -> None:
-        told.update(len(part).to_bytes(8, "big"))  # so that no part runs into the next
-        told.update(part)
+    Args:
+        parts: tables of the same columns, at least one.
+    """
+    told: list[_Hashes] = []
+    for rows in parts:
+        told = told or [_Hashes(column.type) for column in rows.columns]
+        for hashes, column in zip(told, rows.columns, strict=True):
+            for chunk in column.chunks:
+                hashes.tell(chunk)
+    return hashlib.sha256(b"".join(hashes.bytes for hashes in told)).hexdigest()
 
-    for column in rows.columns:
-        _tell(_whole(column), tell)
-    return told.hexdigest()
 
+class _Hashes:
+    """The hashes of a column, of which its type says how many there are, and what each is of."""
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """Return all of a column as one array; Arrow cannot join zero chunks of nested columns."""
-    return column.combine_chunks() if len(column) else pa.array([], column.type)
+    def __init__(self, column_type: pa.DataType) -> None:
+        self._hashes: list[Any] = []
+        _tell(pa.array([], column_type), lambda _: self._hashes.append(hashlib.sha256()))
+
+    def tell(self, values: pa.Array) -> None:
+        """Tell the next values."""
+        hashes = iter(self._hashes)
+        _tell(values, lambda part: next(hashes).update(part))
+
+    @property
+    def bytes(self) -> bytes:
+        """The hashes of all values."""
+        return b"".join(one.digest() for one in self._hashes)
 
 
 def _tell(array: pa.Array, tell: _Tell) -> None:
+    """Tell values: as many parts for each array of a type."""
     nulls = np.asarray(array.is_null())
     tell(nulls.tobytes())
     there = array.take(pa.array(np.flatnonzero(~nulls)))
