@@ -12,7 +12,7 @@
     ├── AlreadyExistsError    something exists where a data set or an index should be created
     ├── DescriptorMismatchError  the existing data set or index has another descriptor
     ├── CorruptStoreError     tables do not agree with the version log
-    ├── CommitUnknownError    it is unknown whether a version was published
+    ├── CommitUnknownError    it is unknown whether a commit took effect
     ├── ClosedError           a closed store should publish something
     ├── SyncError             a copy elsewhere cannot be updated as it is
     ├── ViewError             a version is published, and a view does not show it yet
@@ -243,7 +243,7 @@ class CorruptStoreError(DeltaProduceError):
 
 
 class CommitUnknownError(DeltaProduceError):
-    """The commit of a version failed, and its outcome could not be read back either."""
+    """A commit failed, and its outcome could not be read back either."""
 
 
 class ClosedError(DeltaProduceError):

@@ -38,7 +38,7 @@ from deltaproduce.described.descriptor import (
     Description,
     arrow_fields,
 )
-from deltaproduce.engines.delta_log import commit_file
+from deltaproduce.engines.delta_log import commit_file, is_committed
 from deltaproduce.engines.delta_tables import MARKS_ROWS, RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
@@ -232,6 +232,7 @@ class DataTable:
         Raises:
             ConflictError: other writers were faster each time.
             StorageError: it cannot be written, and is not there.
+            CommitUnknownError: it cannot be written, and whether it is there cannot be read.
             DeltaProduceError: `decide` raises it.
         """
         attempt = uuid.uuid4().hex
@@ -243,7 +244,7 @@ class DataTable:
             try:
                 self._commit(snapshot, change, attempt)
             except (RefusedError, StorageError) as error:
-                if self._is_there(attempt, snapshot.delta_version):
+                if is_committed(self.directory, snapshot.delta_version, attempt):
                     return
                 if isinstance(error, StorageError):
                     raise
@@ -271,16 +272,6 @@ class DataTable:
                 commit_properties=said,
                 post_commithook_properties=_CHECKPOINTS,
             )
-
-    def _is_there(self, attempt: str, since: int) -> bool:
-        """Return whether our own commit is there, although delta-rs reports that it failed.
-
-        It may seem refused by itself; or what follows it failed, as a checkpoint on a full disk.
-        """
-        try:
-            return attempt in self.directory.read(commit_file(since + 1)).text
-        except OSError:
-            return False
 
     def check_commits(self) -> None:
         """Refuse a place where two writers could overwrite each other's commits.

@@ -24,6 +24,7 @@ from pyspark.sql.types import DataType, DecimalType
 
 from deltaproduce.engines.delta_tables import UNTOLD, LoggedCommit
 from deltaproduce.engines.file_systems.directory import Directory, Entry
+from deltaproduce.errors import CommitUnknownError
 
 LOG: Final = "_delta_log"
 """The directory of a table's log, below the table's own."""
@@ -215,6 +216,36 @@ def newest_commits(table: Directory, since: int | None = None) -> tuple[LoggedCo
         return tuple(_commit(table, number) for number in range(newest, first - 1, -1))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def next_commit(table: Directory, delta_version: int) -> str:
+    """Return the text of the commit after a delta version; empty if there is none.
+
+    Raises:
+        OSError: it is unknown.
+    """
+    try:
+        return table.read(commit_file(delta_version + 1)).text
+    except FileNotFoundError:
+        return ""
+
+
+def is_committed(table: Directory, delta_version: int, attempt: str) -> bool:
+    """Return whether the commit after a delta version is an attempt's, whose id its text has.
+
+    A commit may seem to have failed and be there: it seems refused by itself, or what follows it
+    failed, as a checkpoint on a full disk.
+
+    Raises:
+        CommitUnknownError: the commit cannot be read.
+    """
+    try:
+        return attempt in next_commit(table, delta_version)
+    except OSError as error:
+        raise CommitUnknownError(
+            f"whether the commit to the table at {table.path!r} took effect is unknown: its log "
+            f"cannot be read ({error}); read the table before you repeat it"
+        ) from error
 
 
 def _commits(names: Iterable[str]) -> set[int]:

@@ -163,6 +163,7 @@ class RecordIndex:
             ConflictError: someone else committed to the table meanwhile; nothing is changed.
             SessionError: this needs Spark's ``MERGE``, and there is no session.
             StorageError: the table cannot be written; it is unchanged.
+            CommitUnknownError: a commit failed, and so did reading back whether it took effect.
             NotFoundError, CorruptStoreError: as for `lookup`.
         """
         view = self._view(writes=True)
@@ -183,8 +184,8 @@ class RecordIndex:
 
         Raises:
             InvalidArgumentError: the keys do not fit the key columns.
-            ConflictError, SessionError, StorageError, NotFoundError, CorruptStoreError: as for
-                `upsert`.
+            ConflictError, SessionError, StorageError, CommitUnknownError, NotFoundError,
+                CorruptStoreError: as for `upsert`.
         """
         view = self._view(writes=True)
         given = keys_given(self._spark, keys, view.keying.columns)

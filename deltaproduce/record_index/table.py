@@ -23,7 +23,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql.types import BinaryType, StructType
 
-from deltaproduce.engines.delta_log import commit_file, folder_of
+from deltaproduce.engines.delta_log import commit_file, folder_of, is_committed, next_commit
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.arrays import Marks
@@ -186,6 +186,7 @@ class Snapshot:
 
         Raises:
             ConflictError: another process committed meanwhile; nothing of this change is visible.
+            CommitUnknownError: the commit failed, and whether it is there cannot be read.
         """
         now, attempt = int(time.time() * 1000), uuid.uuid4().hex
         removes = [self._removal(self.files[path], now) for path in removed]
@@ -202,7 +203,7 @@ class Snapshot:
                     post_commithook_properties=PostCommitHookProperties(True, False),
                 )
             except DeltaError as error:
-                if attempt not in self._next_commit():  # what follows a commit may fail, too
+                if not is_committed(self.directory, self.delta_version, attempt):
                     self.discard(added)
                     if isinstance(error, CommitFailedError):
                         raise overtaken(self.directory) from error
@@ -221,17 +222,10 @@ class Snapshot:
     def discard(self, added: Iterable[AddAction]) -> None:
         """Delete files that were written for a commit that is not there."""
         with effect("discard", self.directory.path), suppress(OSError):  # else a vacuum does it
-            other = self._next_commit()
+            other = next_commit(self.directory, self.delta_version)
             for add in added:
                 if add.path.rpartition("/")[2] not in other:
                     self.directory.remove_file(add.path)
-
-    def _next_commit(self) -> str:
-        """Return the text of the commit after this snapshot; empty if there is none."""
-        try:
-            return self.directory.read(commit_file(self.delta_version + 1)).text
-        except FileNotFoundError:
-            return ""
 
     def _removal(self, file: TableFile, now: int) -> RemoveAction:
         texts = {name: as_text(value) for name, value in file.partition.items()}

@@ -433,6 +433,22 @@ def test_rows_are_there_although_what_follows_their_commit_fails(tmp_path: Path,
     assert not left_over(dataset)
 
 
+def test_a_commit_that_fails_and_cannot_be_read_back_is_unknown(tmp_path: Path):
+    """It is not said that nothing is visible, and no file is deleted: a commit may name it."""
+    dataset, rows = made(tmp_path / "d"), rows_from(0, 8)
+    commit = Path(dataset.location) / "_delta_log" / f"{1:020}.json"
+
+    def unreadable(when: str, name: str, table: str) -> None:
+        if (when, name) == ("before", "commit"):
+            commit.mkdir()
+
+    writer = dataset.writer()
+    with failpoints.armed(unreadable), pytest.raises(dp.CommitUnknownError), writer:
+        writer.write(rows)
+    commit.rmdir()
+    assert left_over(dataset)
+
+
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_a_writer_that_failed_does_not_go_on(tmp_path: Path, checkpoint: bool):
     """Who catches its error inside of the block gets none of the rows that were lost with it."""

@@ -699,6 +699,24 @@ def test_a_change_is_done_although_what_follows_its_commit_fails(tmp_path):
     assert index.verify() == ()
 
 
+def test_a_commit_that_fails_and_cannot_be_read_back_is_unknown(tmp_path):
+    """It is not said that the table is unchanged, and no file is deleted: a commit may name it."""
+    index = indexed(tmp_path, [1, 2])
+    version = DeltaTable(str(tmp_path / "t")).version() + 1
+    commit = tmp_path / "t" / "_delta_log" / f"{version:020}.json"
+
+    def unreadable(when, name, table):
+        if (when, name) == ("before", "commit"):
+            commit.mkdir()
+
+    files = {*(tmp_path / "t").glob("*.parquet")}
+    with failpoints.armed(unreadable), pytest.raises(dp.CommitUnknownError):
+        index.upsert(rows(1, v="new"))
+    commit.rmdir()
+    assert {*(tmp_path / "t").glob("*.parquet")} > files
+    assert found(tmp_path) == {1: "old", 2: "old"}
+
+
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_a_change_that_cannot_be_written_leaves_nothing(tmp_path, at):
     """Whichever of its files fails: those that replace others, and those of new rows."""

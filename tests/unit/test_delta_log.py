@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deltaproduce.engines.delta_log import commit_file, newest_commits
+from deltaproduce import CommitUnknownError
+from deltaproduce.engines.delta_log import commit_file, is_committed, newest_commits
 from deltaproduce.engines.delta_tables import UNTOLD, LoggedCommit
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
@@ -42,6 +43,19 @@ def test_commits_are_told_newest_first(tmp_path: Path) -> None:
     assert newest_commits(Directory(ThisMachine(), str(tmp_path))) == found[:3]
     assert newest_commits(Directory(ThisMachine(), str(tmp_path)), 6) == found[:3]
     assert len(newest_commits(Directory(ThisMachine(), str(tmp_path)), 0) or ()) == 7
+
+
+def test_whether_an_attempts_commit_is_there_is_read_or_unknown(tmp_path: Path) -> None:
+    """No error of reading counts as a commit that is not there."""
+    here = Directory(ThisMachine(), str(tmp_path))
+    for number in range(2):
+        write(tmp_path, number, US)
+    (tmp_path / commit_file(2)).mkdir()
+    assert is_committed(here, 0, US.id)
+    assert not is_committed(here, 0, OTHER.id)
+    assert not is_committed(here, 2, US.id)
+    with pytest.raises(CommitUnknownError):
+        is_committed(here, 1, US.id)
 
 
 def test_a_log_that_begins_with_a_checkpoint_has_the_commits_since(tmp_path: Path) -> None:
