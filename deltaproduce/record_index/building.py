@@ -52,28 +52,27 @@ def build(place: Directory, snapshot: table.Snapshot, keying: Keying, wanted: De
         return files if not any(rows) else {}
 
     adds = stored.written(place, groups, _each(made, parts), 0)
-    if any(rows):
-        stored.discard(place, adds)
-        refuse_doubled(together(twice), sum(rows), snapshot)
-    version = snapshot.delta_version
-    state = stored.State(
-        descriptor=replace(wanted, buckets=buckets),
-        table_id=snapshot.table_id,
-        delta_version=version,
-        mark=table.mark(snapshot.directory, version),
-        records=sum(records),
-        next_group=len(groups),
-        next_run=1,
-    )
-    try:
-        found = stored.opened(place)
-        if found is None:
-            stored.create(place, state, keying.columns, adds)
-        else:
-            found.replace(state, keying.columns, adds)
-    except RefusedError as error:
-        stored.discard(place, adds)
-        raise _overtaken(place) from error
+    with stored.discarding(place, adds):
+        if any(rows):
+            refuse_doubled(together(twice), sum(rows), snapshot)
+        version = snapshot.delta_version
+        state = stored.State(
+            descriptor=replace(wanted, buckets=buckets),
+            table_id=snapshot.table_id,
+            delta_version=version,
+            mark=table.mark(snapshot.directory, version),
+            records=sum(records),
+            next_group=len(groups),
+            next_run=1,
+        )
+        try:
+            found = stored.opened(place)
+            if found is None:
+                stored.create(place, state, keying.columns, adds)
+            else:
+                found.replace(state, keying.columns, adds)
+        except RefusedError as error:
+            raise _overtaken(place) from error
 
 
 def refold(view: View, buckets: int) -> None:
@@ -92,11 +91,11 @@ def refold(view: View, buckets: int) -> None:
     adds = stored.written(view.runs.place, view.groups, _each(made, parts), 0)
     descriptor = replace(view.state.descriptor, buckets=buckets)
     state = replace(view.state, descriptor=descriptor, records=sum(records))
-    try:
-        view.runs.replace(state, view.keying.columns, adds)
-    except RefusedError as error:
-        stored.discard(view.runs.place, adds)
-        raise _overtaken(view.runs.place) from error
+    with stored.discarding(view.runs.place, adds):
+        try:
+            view.runs.replace(state, view.keying.columns, adds)
+        except RefusedError as error:
+            raise _overtaken(view.runs.place) from error
     view.runs.clean()
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Any, Final, TypeAlias
@@ -159,11 +159,8 @@ class Runs:
         """
         state = replace(state, next_run=self.state.next_run + 1)
         adds = written(self.place, groups, parts, self.state.next_run, waiting)
-        try:
+        with discarding(self.place, adds):
             self._commit([self.directory_file, *adds], "append", self.handle.schema(), state)
-        except RefusedError:
-            discard(self.place, adds)
-            raise
 
     def replace(self, state: State, key: Sequence[Column], adds: list[AddAction]) -> None:
         """Replace the whole index.
@@ -265,7 +262,7 @@ def written(
     run: int,
     waiting: Collection[str] = (),
 ) -> list[AddAction]:
-    """Write the directory and the files of a run, which nobody sees yet; on failure delete both.
+    """Write the directory and the files of a run, which nobody sees before they are committed.
 
     Args:
         groups: the path of each file group.
@@ -292,25 +289,44 @@ def written(
             for add, bucket in zip(adds, there, strict=True)
         )
 
-    with effect("write", place.path):
+    with discarding(place, found), effect("write", place.path):
         (directory,) = data_files.written(place, paths, [len(paths)], 1 << 20, [GROUP_COLUMN], ())
         found.append(replace(directory, partition_values={_RUN: None, _BUCKET: None}))
-        try:
-            with ThreadPoolExecutor(cores()) as threads:
-                for _ in threads.map(write, parts):
-                    pass
-        except Exception:
-            discard(place, found)
-            raise
+        with ThreadPoolExecutor(cores()) as threads:
+            for _ in threads.map(write, parts):
+                pass
     return found
 
 
-def discard(place: Directory, adds: Iterable[AddAction]) -> None:
-    """Delete `written` files that will not be in an index."""
-    with effect("discard", place.path), suppress(OSError):
-        for add in adds:
-            place.remove_file(add.path)
-        place.remove_if_empty()
+@contextmanager
+def discarding(place: Directory, adds: Iterable[AddAction]) -> Iterator[None]:
+    """Delete `written` files if the block fails or is interrupted, and the index has none of them.
+
+    What follows a commit may fail, too; then the files stay.
+    """
+    try:
+        yield
+    except BaseException:
+        with effect("discard", place.path), suppress(OSError, DeltaError):
+            there = _paths(place)
+            for add in adds:
+                if add.path not in there:
+                    place.remove_file(add.path)
+            place.remove_if_empty()
+        raise
+
+
+def _paths(place: Directory) -> frozenset[str]:
+    """Return the paths of an index's files; none if there is no index.
+
+    Raises:
+        DeltaError, OSError: they are unknown.
+    """
+    try:
+        told = pa.table(opened_at(place).get_add_actions())
+    except TableNotFoundError:
+        return frozenset()
+    return frozenset(told.column("path").to_pylist())
 
 
 def _text(number: int | None) -> str | None:

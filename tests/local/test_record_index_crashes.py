@@ -11,6 +11,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from records import KEY, Records
@@ -158,6 +159,40 @@ def test_an_index_whose_build_crashes_is_not_there(tmp_path):
     with failpoints.armed(crash), pytest.raises(CrashError):
         records.index.build()
     assert len([*log.iterdir()]) == versions
+
+
+@pytest.mark.parametrize("at", [("after", "write"), ("before", "index"), ("after", "index")])
+@pytest.mark.parametrize("operation", ["build", "compact", "rebuild"])
+def test_an_interrupt_leaves_no_files_that_the_index_does_not_have(tmp_path, operation, at):
+    """And deletes none that it has: it may come when the commit is there."""
+    records, batch = prepared(tmp_path)
+
+    def interrupt(when, name, table):
+        if (when, name) == at and table == records.location:
+            raise KeyboardInterrupt
+
+    before = {path.name for path in Path(records.location).glob("*.parquet")}
+    with failpoints.armed(interrupt), pytest.raises(KeyboardInterrupt):
+        OPERATIONS[operation](records, batch)
+    there = {path.name for path in Path(records.location).glob("*.parquet")}
+    assert (there == before) == (at != ("after", "index"))
+    named = pa.table(DeltaTable(records.location).get_add_actions()).column("path").to_pylist()
+    assert there - before <= {*named}
+    records.index = records.opened(buckets=None)
+    records.check()
+
+
+def test_a_first_build_that_is_interrupted_leaves_nothing(tmp_path):
+    records = Records(tmp_path)
+    records.location = str(tmp_path / "other")
+
+    def interrupt(when, name, table):
+        if (when, name) == ("before", "index"):
+            raise KeyboardInterrupt
+
+    with failpoints.armed(interrupt), pytest.raises(KeyboardInterrupt):
+        records.opened().build()
+    assert not Path(records.location).exists()
 
 
 def test_a_table_that_moved_on_without_its_index_is_caught_up_with(tmp_path):
