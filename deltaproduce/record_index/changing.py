@@ -85,11 +85,12 @@ def change(
     counts = _counts(given, groups, found)
     version, then = view.snapshot.delta_version, view
     if counts.inserted or counts.updated or counts.deleted:
+        told = {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}
         if why is None:
-            then = _replaced(view, given, groups, found, counts)
+            then = _replaced(view, given, groups, found, counts, {"record_index": told})
             version = then.state.delta_version
         else:
-            version = _merged(view, given, groups, found, why, spark)
+            version = _merged(view, given, groups, found, why, spark, {"record_index": told})
     if not then.is_written:
         _say(then, version)
     return replace(counts, delta_version=version, strategy="files" if why is None else "merge")
@@ -186,7 +187,12 @@ def _obstacle(view: View, groups: Iterable[int]) -> str | None:
 
 
 def _replaced(
-    view: View, given: Given, groups: Numbers, found: Sequence[_InFile], counts: Changed
+    view: View,
+    given: Given,
+    groups: Numbers,
+    found: Sequence[_InFile],
+    counts: Changed,
+    metadata: Mapping[str, object],
 ) -> View:
     """Replace files in the table; return the view that the index should then store."""
     snapshot, state = view.snapshot, view.state
@@ -202,8 +208,7 @@ def _replaced(
         for file in files:
             adds.append(snapshot.written(file))
     removed = [view.groups[one.group] for one in changed]
-    told = {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}
-    version = snapshot.commit(removed, [*rewritten, *adds], {"record_index": told})
+    version = snapshot.commit(removed, [*rewritten, *adds], metadata)
     new = dict(enumerate((add.path for add in adds), state.next_group))
     ended = {one.group for one in changed if one.add is None}
     kept = {group: path for group, path in view.groups.items() if group not in ended}
@@ -235,20 +240,17 @@ def _merged(
     found: Sequence[_InFile],
     why: str,
     spark: SparkSession | None,
+    metadata: Mapping[str, object],
 ) -> int:
     """Change the table by ``MERGE``; return the resulting Delta version."""
-    snapshot, directory = view.snapshot, view.snapshot.directory
-    if table.newest(directory).delta_version != snapshot.delta_version:
-        raise table.overtaken(directory)
-    columns, keys = snapshot.columns, given.rows.select(view.keying.names)
+    columns, keys = view.snapshot.columns, given.rows.select(view.keying.names)
     counts = _marks(given, found, "changes")
     if given.deletes:
         upserts, deletes = empty(columns), keys.filter(pa.array(counts))
     else:
         upserts = given.rows.filter(pa.array(counts | (groups == NOWHERE)))
         deletes = keys.slice(0, 0)
-    merge(spark, directory.path, why, upserts, deletes, columns)
-    return table.newest(directory).delta_version
+    return merge(spark, view.snapshot, why, upserts, deletes, metadata)
 
 
 def _by_partition(rows: pa.Table, view: View) -> Iterable[table.NewFile]:

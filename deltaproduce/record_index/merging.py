@@ -1,78 +1,122 @@
 """Merging: changes by Spark's ``MERGE``, for tables with features that our commits do not keep.
 
 The invariant: the statement changes the rows of the given keys to the given rows, however Delta
-writes that.
+writes that; and its commit directly follows the Delta version that was read, or nothing is changed.
+
+Spark takes no version to merge into: a statement reads the newest one. But it reads the table
+before its source, so the source looks for a later commit; and Delta may not try again if one comes
+after that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType
 
+from deltaproduce.engines.delta_log import is_committed, next_commit
 from deltaproduce.engines.delta_tables import Place
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.spark.delta import SparkDelta
 from deltaproduce.engines.spark.frames import frame
 from deltaproduce.errors import SessionError
+from deltaproduce.record_index.table import Snapshot, overtaken
 from deltaproduce.storage.failpoints import effect
 from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier
 
 _DELETED = Column("_deleted", BooleanType())
+_Batches = Iterator[pa.RecordBatch]
 
 
 def merge(
     spark: SparkSession | None,
-    path: str,
+    snapshot: Snapshot,
     why: str,
     upserts: pa.Table,
     deletes: pa.Table,
-    columns: Sequence[Column],
-) -> None:
-    """Upsert rows and delete keys of a table at a path, in one commit.
+    metadata: Mapping[str, object],
+) -> int:
+    """Upsert rows and delete keys of a table, in one commit.
 
     Args:
         why: the reason why files cannot be replaced, for messages.
         upserts: rows in all columns.
         deletes: keys, in the key columns.
+        metadata: the commit's metadata.
+
+    Returns:
+        The delta version of the commit.
 
     Raises:
         SessionError: there is no session.
+        ConflictError: another process committed meanwhile; nothing of this change is visible.
+        CommitUnknownError: the commit failed, and whether it is there cannot be read.
     """
+    directory, columns = snapshot.directory, snapshot.columns
     if spark is None:
         raise SessionError(
-            f"table {path!r} can only be changed by Spark's MERGE, as {why}: give the record index "
-            "a session, such as dp.local_session()"
+            f"table {directory.path!r} can only be changed by Spark's MERGE, as {why}: give the "
+            "record index a session, such as dp.local_session()"
         )
     rows = pa.concat_tables(
         [_marked(upserts, False), _marked(deletes, True)], promote_options="default"
-    )
-    changes = frame(
-        rows.select([*(c.name for c in columns), _DELETED.name]), spark, (*columns, _DELETED)
-    )
-    target = Place(path, in_catalog=False).sql.replace("{", "{{").replace("}", "}}")
-    names = [_escaped(c.name) for c in columns]
-    matches = " AND ".join(
-        f"t.{_escaped(name)} <=> c.{_escaped(name)}" for name in deletes.column_names
-    )
+    ).select([*(c.name for c in columns), _DELETED.name])
+    changes = _unless_moved(frame(rows, spark, (*columns, _DELETED)), snapshot)
+    attempt = uuid.uuid4().hex
+    told = json.dumps({**metadata, "attempt": attempt})
+    with effect("commit", directory.path):
+        try:
+            SparkDelta(spark).merge(_statement(directory.path, columns, deletes), changes, told)
+        except Exception as error:
+            if not is_committed(directory, snapshot.delta_version, attempt):
+                if next_commit(directory, snapshot.delta_version):
+                    raise overtaken(directory) from error
+                raise
+    return snapshot.delta_version + 1
+
+
+def _statement(path: str, columns: Sequence[Column], deletes: pa.Table) -> str:
+    target = _escaped(Place(path, in_catalog=False).sql)
+    names = [_escaped(identifier(c.name)) for c in columns]
+    keys = [_escaped(identifier(name)) for name in deletes.column_names]
+    matches = " AND ".join(f"t.{name} <=> c.{name}" for name in keys)
     sets = ", ".join(f"t.{name} = c.{name}" for name in names)
     values = ", ".join(f"c.{name}" for name in names)
-    with effect("commit", path):
-        spark.sql(
-            f"MERGE INTO {target} t USING {{changes}} c ON {matches} "
-            f"WHEN MATCHED AND c.{_DELETED.name} THEN DELETE "
-            f"WHEN MATCHED THEN UPDATE SET {sets} "
-            f"WHEN NOT MATCHED AND NOT c.{_DELETED.name} THEN INSERT ({', '.join(names)}) "
-            f"VALUES ({values})",
-            changes=changes,
-        )
+    return (
+        f"MERGE INTO {target} t USING {{changes}} c ON {matches} "
+        f"WHEN MATCHED AND c.{_DELETED.name} THEN DELETE "
+        f"WHEN MATCHED THEN UPDATE SET {sets} "
+        f"WHEN NOT MATCHED AND NOT c.{_DELETED.name} THEN INSERT ({', '.join(names)}) "
+        f"VALUES ({values})"
+    )
+
+
+def _unless_moved(rows: DataFrame, snapshot: Snapshot) -> DataFrame:
+    """Return rows that cannot be read once the table has moved on."""
+    numbered = rows.toDF(*map(str, range(len(rows.columns))))  # Spark misreads names with dots
+    return numbered.mapInArrow(_check(snapshot.directory, snapshot.delta_version), rows.schema)
+
+
+def _check(directory: Directory, delta_version: int) -> Callable[[_Batches], _Batches]:
+    """Return a task's work, as a function that can be pickled."""
+
+    def run(batches: _Batches) -> _Batches:
+        if next_commit(directory, delta_version):
+            raise RuntimeError(f"the table has moved on from its delta version {delta_version}")
+        yield from batches
+
+    return run
 
 
 def _marked(rows: pa.Table, deleted: bool) -> pa.Table:
     return rows.append_column(_DELETED.name, pa.array(np.full(len(rows), deleted)))
 
 
-def _escaped(name: str) -> str:
-    return identifier(name).replace("{", "{{").replace("}", "}}")
+def _escaped(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")

@@ -1,15 +1,18 @@
 """A record index with Spark: its DataFrames, tables that Spark writes, ``MERGE`` changes."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 import deltaproduce as dp
+from deltaproduce.record_index import merging
 from deltaproduce.record_index.decisions.xxhash64 import xxhash64
+from deltaproduce.storage import failpoints
 
 
 def content(spark: SparkSession, table: str) -> dict[int, tuple[str, str]]:
@@ -86,6 +89,45 @@ def test_changes_of_tables_that_spark_writes(
     spark.sql(f"RESTORE delta.`{table}` TO VERSION AS OF 1")
     assert alone.verify() == ()
     assert alone.stats().records == 18
+
+
+@pytest.mark.parametrize("moment", ["before it reads", "after it has read"])
+def test_a_commit_before_that_of_a_merge_is_a_conflict(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    table = str(tmp_path / "t")
+    write_deltalake(table, pa.table({"id": [1, 2], "v": ["old", "old"]}))
+    DeltaTable(table).alter.add_constraint({"named": "v <> 'wrong'"})
+    index = dp.RecordIndex(spark, table, "id", str(tmp_path / "i"))
+    index.build()
+    before = DeltaTable(table).version()
+
+    def append(version: int) -> None:
+        if DeltaTable(table).version() == version:
+            write_deltalake(table, pa.table({"id": [3], "v": ["theirs"]}), mode="append")
+
+    def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        append(before)
+        yield from batches
+
+    def overtaking(when: str, name: str, place: str) -> None:
+        if (when, name, place) == ("before", "commit", table):
+            append(before)
+
+    def nothing(when: str, name: str, place: str) -> None:
+        pass
+
+    is_late = moment == "after it has read"
+    if is_late:
+        monkeypatch.setattr(merging, "_check", lambda *_: slow)
+    with failpoints.armed(nothing if is_late else overtaking), pytest.raises(dp.ConflictError):
+        index.upsert([{"id": 1, "v": "new"}])
+    assert DeltaTable(table).version() == before + 1
+    monkeypatch.undo()
+    changed = index.upsert([{"id": 1, "v": "new"}])
+    assert (changed.updated, changed.strategy, changed.delta_version) == (1, "merge", before + 2)
+    rows = DeltaTable(table).to_pyarrow_table().to_pylist()
+    assert {row["id"]: row["v"] for row in rows} == {1: "new", 2: "old", 3: "theirs"}
 
 
 def test_hashes_are_those_of_spark(spark: SparkSession) -> None:

@@ -49,6 +49,7 @@ PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./:=@+~-]+")
 """Paths that Spark neither reads as patterns nor encodes."""
 
 _USER_METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"  # for statements
+_MOST_RETRIES: Final = "spark.databricks.delta.maxCommitAttempts"
 _MARKED_ROWS: Final = "spark.databricks.delta.delete.deletionVectors.persistent"
 # Delta passes these to Parquet only from settings, not from options of a write.
 _GROUP_ROWS: Final = "parquet.block.row.count.limit"
@@ -270,6 +271,23 @@ class SparkDelta(DeltaTables):
         """Delete rows by rewriting the files that contain them; no commit if there are none."""
         statement = f"DELETE FROM {place.sql} WHERE {predicate}"
         self._run(statement, {_USER_METADATA: metadata, _MARKED_ROWS: "false"})
+
+    def merge(self, statement: str, changes: DataFrame, metadata: str) -> None:
+        """Run a ``MERGE``, whose commit directly follows the delta version that it has read.
+
+        Args:
+            statement: the statement, in which ``{changes}`` are the changes.
+
+        Raises:
+            RefusedError: another commit came between, and changed the same rows.
+        """
+        told = {_USER_METADATA: metadata, _MOST_RETRIES: "0"}
+        with (
+            self._session() as session,
+            settings.temporary(session, told),
+            settings.handed_over(changes, session) as rows,
+        ):
+            session.sql(statement, changes=rows)
 
     def restore(self, place: Place, delta_version: int, metadata: str) -> None:
         """Restore the rows of an earlier delta version; no commit if they are the current ones."""
