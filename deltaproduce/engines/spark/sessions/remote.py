@@ -7,6 +7,7 @@ to the same result; an operation with only one way is refused by name.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
 
@@ -34,6 +35,18 @@ def beside(spark: SparkSession) -> SparkSession:
     if is_remote(spark):
         return spark.cloneSession()  # type: ignore[attr-defined, no-any-return]
     return spark.newSession()
+
+
+def release(session: SparkSession) -> None:
+    """Release a session from `beside` that is not used again.
+
+    What it was doing is cancelled. Otherwise its server would keep both for an hour; a session of
+    this process is freed with its last reference.
+    """
+    if is_remote(session):
+        client: Any = session.client
+        with suppress(Exception):  # the server may be why it is not used again
+            client.release_session()
 
 
 def kept(rows: DataFrame, *, eager: bool) -> DataFrame:

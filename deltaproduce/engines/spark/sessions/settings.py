@@ -18,7 +18,7 @@ from weakref import WeakSet
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from deltaproduce.engines.spark.sessions.remote import beside, is_remote
+from deltaproduce.engines.spark.sessions.remote import beside, is_remote, release
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _GLOBAL_VIEWS: Final = "spark.sql.globalTempDatabase"
@@ -77,9 +77,13 @@ class Sessions:
             session, has = self._idle.pop()
         except IndexError:
             session, has = self._new()
-        _follow(session, has, wanted)
-        with self._active_as_before():
-            yield session
+        try:
+            _follow(session, has, wanted)
+            with self._active_as_before():
+                yield session
+        except BaseException:
+            release(session)
+            raise
         self._idle.append((session, wanted))
 
     @contextmanager
