@@ -3,18 +3,21 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
-from forcing import setting
+from forcing import WAYS, forced, setting
 from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 
+from deltaproduce import Pipeline, SessionError, Store
 from deltaproduce.engines.spark.sessions import settings
 from deltaproduce.engines.spark.sessions.settings import Sessions
 
 THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
 ZONE = "spark.sql.session.timeZone"
 OWN = "fs.someone.elses"
+PATTERNS = "spark.sql.parser.quotedRegexColumnNames"
 
 
 def test_settings_are_restored_whatever_happens(spark: SparkSession) -> None:
@@ -64,6 +67,67 @@ def test_rows_are_handed_over_to_another_session(spark: SparkSession) -> None:
         assert [row.id for row in found.collect()] == [3, 4]
     assert [row.id for row in found.collect()] == [3, 4]
     assert not spark.sql("SHOW VIEWS IN global_temp").where("viewName LIKE 'deltaproduce%'").count()
+
+
+def numbered(values: str) -> Pipeline:
+    """Stages whose steps in Spark join frames, replace rows by their keys, and run a query."""
+    pipeline = Pipeline("shop")
+    orders = pipeline.source("orders", key="id int", value=values)
+
+    @pipeline.producer(orders, key="customer int", value="no bigint", surrogate="no")
+    def customers(_: int, values: Any) -> Iterator[tuple[int, None]]:
+        for value in values:
+            yield value[0], None
+
+    @pipeline.producer(
+        orders, key="id int", value="n int", preserve=lambda value, old: min(value, old or value)
+    )
+    def least(key: int, values: Any) -> Iterator[tuple[int, int]]:
+        for value in values:
+            yield key, value[1]
+
+    pipeline.sql("more", "SELECT id, `customer` + 1 AS `next` FROM orders", key="id")
+    return pipeline
+
+
+def test_quoted_names_are_names_whatever_a_session_takes_them_for(
+    spark: SparkSession, location: str
+) -> None:
+    (way,) = [way for way in WAYS if way.name == "in Spark, joined"]
+    pipeline = numbered("customer int, n int")
+    with setting(spark, PATTERNS, "true"), forced(way):
+        store = Store(spark, location, pipeline)
+        for n in (5, 7):
+            rows = [(i, i % 3, n + i) for i in range(6)]
+            store.update({"orders": spark.createDataFrame(rows, "id int, customer int, n int")})
+        found = {
+            name: sorted(map(tuple, store.content(name).select(*columns).collect()))
+            for name, columns in {
+                "customers": ("customer", "no"),
+                "least": ("id", "n"),
+                "more": ("id", "next"),
+            }.items()
+        }
+        assert store.verify() == ()
+    assert {customer for customer, _ in found["customers"]} == {0, 1, 2}
+    assert {number for _, number in found["customers"]} == {1, 2, 3}
+    assert found["least"] == [(i, 5 + i) for i in range(6)]
+    assert found["more"] == [(i, i % 3 + 1) for i in range(6)]
+
+
+def test_names_that_a_session_takes_for_patterns_are_told(
+    spark: SparkSession, location: str
+) -> None:
+    pipeline = Pipeline("shop")
+    pipeline.source("orders", key="id int", value="`a-b` int")
+    with setting(spark, PATTERNS, "true"):
+        store = Store(spark, location, pipeline)
+        frame = spark.sql("SELECT 1 AS id, 2 AS b").toDF("id", "a-b")
+        with pytest.raises(SessionError, match=f"spark.conf.unset.'{PATTERNS}'"):
+            store.update({"orders": frame})
+        store.update({"orders": [{"id": 1, "a-b": 2}]})
+    store.update({"orders": frame})
+    assert store.head.number == 1
 
 
 def test_what_cannot_be_set_is_left(spark: SparkSession) -> None:

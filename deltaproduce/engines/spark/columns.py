@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
+from typing import Final
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
@@ -14,6 +15,9 @@ from deltaproduce.types.columns import (
     Column,
 )
 from deltaproduce.types.ddl import identifier
+
+_QUOTED: Final = frozenset("`.*")
+"""Characters that mean something in a name that is not quoted."""
 
 
 def col(name: str) -> Expression:
@@ -26,6 +30,14 @@ def cols(columns: Iterable[Column]) -> list[Expression]:
     return [col(column.name) for column in columns]
 
 
+def of(rows: DataFrame, name: str) -> Expression:
+    """Return the column of these rows, of exactly that name.
+
+    A session may take a quoted name for a pattern, so a name is quoted only where it must be.
+    """
+    return rows[identifier(name) if _QUOTED & {*name} else name]
+
+
 def order(columns: Iterable[Column]) -> list[Expression]:
     """Return sort expressions in the columns' directions; nulls as in Spark (S13)."""
     return [col(c.name).desc() if c.descending else col(c.name).asc() for c in columns]
@@ -33,8 +45,8 @@ def order(columns: Iterable[Column]) -> list[Expression]:
 
 def same(left: DataFrame, right: DataFrame, columns: Iterable[Column]) -> Expression:
     """Return the join condition that both rows are equal there; null equals null (S13)."""
-    names = [identifier(column.name) for column in columns]
-    return reduce(lambda a, b: a & b, (left[n].eqNullSafe(right[n]) for n in names))
+    pairs = ((of(left, column.name), of(right, column.name)) for column in columns)
+    return reduce(lambda a, b: a & b, (one.eqNullSafe(other) for one, other in pairs))
 
 
 def comparable(value: Expression, data_type: t.DataType) -> Expression:

@@ -67,6 +67,8 @@ _UNWRITABLE: Final = re.compile(
 )
 
 _SETTINGS: Final = {
+    # Quoted names are names, whatever the user's session takes them for.
+    "spark.sql.parser.quotedRegexColumnNames": "false",
     # Delta would re-check each written row against the predicate: quadratic in a list of literals.
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
     # Commit metrics that nobody here reads, for several Spark jobs (delta-io/delta#2718).

@@ -18,7 +18,7 @@ from deltaproduce.engines.change_feed import COMMIT_VERSION, TIMES, FeedMode, fe
 from deltaproduce.engines.engine import Compared, Engine, Filling, Part, Rows
 from deltaproduce.engines.marks import AFTER, BEFORE, COUNTED, SIDE, Counts, Which
 from deltaproduce.engines.spark.checkpoints import checkpoint
-from deltaproduce.engines.spark.columns import col, cols, order, same
+from deltaproduce.engines.spark.columns import col, cols, of, order, same
 from deltaproduce.engines.spark.frames import frame, row_bytes
 from deltaproduce.engines.spark.kernels import checks, comparing, feeds, in_tasks, surrogates
 from deltaproduce.engines.spark.kernels.clustered import FILE, apart, clustered
@@ -26,7 +26,6 @@ from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.layouts import Layout
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, POSITION, Column
-from deltaproduce.types.ddl import identifier
 
 _FEEDER: Final = Column("_feeder", IntegerType())
 """The feeder that a row is from, while the rows of several feeders are sorted."""
@@ -322,7 +321,7 @@ def _both_sides(rows: DataFrame, gone: DataFrame, by: Sequence[Column]) -> DataF
     marks = gone.withColumn(_GONE, f.lit(True))
     marked = rows.join(marks, same(rows, marks, by), "left_outer")
     side = f.when(marks[_GONE], f.lit(BEFORE)).otherwise(f.lit(in_tasks.BOTH))
-    return marked.select(*(rows[identifier(name)] for name in rows.columns), side.alias(SIDE))
+    return marked.select(*(of(rows, name) for name in rows.columns), side.alias(SIDE))
 
 
 def _size(rows: Expression) -> Expression:

@@ -24,14 +24,13 @@ from pyspark.sql.types import StructField, StructType
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.failures import BatchFunction, in_worker
 from deltaproduce.engines.local.arrays import factorize, in_order
-from deltaproduce.engines.spark.columns import cols, order, same
+from deltaproduce.engines.spark.columns import cols, of, order, same
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, Layout
 from deltaproduce.stages.functions.key_groups import key_changes, same_key
 from deltaproduce.stages.productions import Production
 from deltaproduce.types.atoms import Misfit
-from deltaproduce.types.ddl import identifier
 from deltaproduce.types.excerpts import described, shown
 from deltaproduce.types.row_readers import RowReader, UnreadableError, row_reader, zone_of
 from deltaproduce.types.row_writers import RowsWriter, rows_writer, settled
@@ -110,7 +109,7 @@ def _in_tasks(
     known = first.select(*cols(key), example, f.lit(True).alias(_HAS_EXAMPLE))
     joined = new.join(known, same(new, known, key), "left_outer")
     rows = joined.select(
-        *(new[identifier(c.name)] for c in columns),
+        *(of(new, c.name) for c in columns),
         known[_EXAMPLE],
         f.coalesce(known[_HAS_EXAMPLE], f.lit(False)).alias(_HAS_EXAMPLE),
     )

@@ -19,10 +19,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from deltaproduce.engines.spark.checkpoints import checkpoint
-from deltaproduce.engines.spark.columns import col, cols, order, same
+from deltaproduce.engines.spark.columns import col, cols, of, order, same
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import Column
-from deltaproduce.types.ddl import identifier
 
 _NUMBER: Final = "_number"
 _RANGE: Final = "_range"
@@ -45,7 +44,7 @@ def numbered(
         *(
             numbers[_NUMBER].cast(field.dataType).alias(surrogate)
             if field.name == surrogate
-            else new[identifier(field.name)]
+            else of(new, field.name)
             for field in new.schema
         )
     ), last

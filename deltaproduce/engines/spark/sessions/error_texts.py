@@ -20,6 +20,7 @@ EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _EXTENSIONS_KEY: Final = "spark.sql.extensions"
 _CATALOG_KEY: Final = "spark.sql.catalog.spark_catalog"
+_PATTERNS_KEY: Final = "spark.sql.parser.quotedRegexColumnNames"
 
 
 def explained(error: BaseException) -> SessionError | None:
@@ -139,6 +140,14 @@ def _session_stopped(text: str) -> str | None:
         DataFrames anew"""
 
 
+def _names_are_patterns(text: str) -> str | None:
+    if "INVALID_USAGE_OF_STAR_OR_REGEX" not in text or "regular expression" not in text:
+        return None
+    return f"""the Spark session has {_PATTERNS_KEY}=true, so that a quoted name which has more than
+        letters, digits and underscores is a pattern: unset it, spark.conf.unset({_PATTERNS_KEY!r}),
+        or rename the columns"""
+
+
 _EXPLANATIONS: Final[tuple[Callable[[str], str | None], ...]] = (
     _java_missing,
     _java_too_old,
@@ -148,6 +157,7 @@ _EXPLANATIONS: Final[tuple[Callable[[str], str | None], ...]] = (
     _delta_not_configured,
     _delta_missing,
     _session_stopped,
+    _names_are_patterns,
 )
 
 
