@@ -16,17 +16,22 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
-    DataType,
     FractionalType,
     MapType,
-    StructField,
     StructType,
 )
 
 from deltaproduce.described.partitions import Partition, partitions
 from deltaproduce.errors import DefinitionError
 from deltaproduce.types.atoms import arrow_type
-from deltaproduce.types.columns import Column, Columns, SchemaLike, named_columns, plain_columns
+from deltaproduce.types.columns import (
+    Column,
+    Columns,
+    SchemaLike,
+    named_columns,
+    plain_columns,
+    with_nulls,
+)
 from deltaproduce.types.ddl import quoted
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.json_fields import (
@@ -182,7 +187,7 @@ class Description:
     def stored(self) -> tuple[Column, ...]:
         """The columns of rows in the types in which files store them."""
         return tuple(
-            replace(column, data_type=_with_nulls(column.data_type)) for column in self.columns
+            replace(column, data_type=with_nulls(column.data_type)) for column in self.columns
         )
 
     @property
@@ -212,19 +217,6 @@ class Description:
 def arrow_fields(columns: tuple[Column, ...]) -> pa.Schema:
     """Return the Arrow schema of columns in files and in the Delta table, with NOT NULL."""
     return pa.schema([pa.field(c.name, arrow_type(c.data_type), c.nullable) for c in columns])
-
-
-def _with_nulls(data_type: DataType) -> DataType:
-    """Return a type whose fields are nullable: pyarrow cannot write a null struct otherwise."""
-    match data_type:
-        case ArrayType():
-            return ArrayType(_with_nulls(data_type.elementType))
-        case MapType():
-            return MapType(data_type.keyType, _with_nulls(data_type.valueType))
-        case StructType():
-            fields = [StructField(f.name, _with_nulls(f.dataType)) for f in data_type]
-            return StructType(fields)
-    return data_type
 
 
 def _check_files(by: tuple[Partition, ...], columns: Columns) -> None:

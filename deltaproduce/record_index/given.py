@@ -25,6 +25,7 @@ from deltaproduce.record_index.decisions.entries import doubled
 from deltaproduce.record_index.view import keys_as_given
 from deltaproduce.stages.given.formats import check, frame_faults, refuse, table_of
 from deltaproduce.stages.given.kind import Given
+from deltaproduce.stages.given.required import checked, required, unchecked
 from deltaproduce.types.columns import Column, Columns, RowSchema
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.row_readers import zone_of, zone_of_machine
@@ -51,10 +52,11 @@ def rows_given(
     values = tuple(column for column in every if column.name not in names)
     source = Source(table, RowSchema(Columns(keys), Columns(values)), Given())
     rows = _taken(spark, given, source).select([column.name for column in every])
+    for one in required(source):
+        nulls = pa.array(one.nulls(rows.column(one.column.name)))
+        _refuse(rows.filter(nulls), one.column, names, table, one.finding)
+    rows = checked(rows, every, np.ones(len(rows), bool))
     for column in every:
-        if not column.nullable:
-            nulls = rows.column(column.name).is_null()
-            _refuse(rows.filter(nulls), column, names, table, "is NOT NULL, and null")
         if column.name in partitioned_by and isinstance(column.data_type, StringType):
             empty = pc.equal(rows.column(column.name), "")
             said = "is a partition's, and empty, which Delta stores as null,"
@@ -123,12 +125,12 @@ def _last_of_each(numbers: Numbers, order: Numbers) -> Numbers:
 
 
 def _taken(spark: SparkSession | None, given: object, source: Source) -> pa.Table:
-    """Return the given rows in the columns of a source."""
+    """Return the given rows in the columns of a source, `unchecked`."""
     columns = (*source.schema.key, *source.schema.value)
     if isinstance(given, DataFrame):
         if given.isStreaming:
             refuse(source, "are a streaming DataFrame, which has no end: use foreachBatch")
         check(frame_faults(given.schema, source, is_snapshot=True), source)
-        return fetched(given, columns)
+        return fetched(given, unchecked(columns))
     zone = zone_of_machine() if spark is None else spark.conf.get("spark.sql.session.timeZone")
     return table_of(given, source, zone_of(str(zone)), is_snapshot=True)

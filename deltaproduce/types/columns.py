@@ -417,6 +417,18 @@ def _storable(data_type: DataType, *, column: str, in_map_key: bool = False) -> 
     raise _refused_type(data_type, column=column)
 
 
+def with_nulls(data_type: DataType) -> DataType:
+    """Return a type whose parts may be null."""
+    match data_type:
+        case ArrayType():
+            return ArrayType(with_nulls(data_type.elementType))
+        case MapType():
+            return MapType(with_nulls(data_type.keyType), with_nulls(data_type.valueType))
+        case StructType():
+            return StructType([StructField(f.name, with_nulls(f.dataType)) for f in data_type])
+    return data_type
+
+
 def _refused_type(data_type: DataType, *, column: str) -> DefinitionError:
     found = data_type.simpleString()
     match data_type:

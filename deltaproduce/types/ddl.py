@@ -57,28 +57,31 @@ def struct_from_ddl(ddl: str) -> StructType:
 
 def ddl_of(data_type: DataType) -> str:
     """Return a type as text that `struct_from_ddl` reads back."""
-    return _text_of(data_type, "timestamp")
+    return _text_of(data_type, "timestamp", not_null=" NOT NULL")
 
 
 def sql_of(data_type: DataType) -> str:
-    """Return a type as text for a statement.
+    """Return a type as text for a statement, whose parts may be null.
 
-    A session may take the word ``timestamp`` for one without a time zone.
+    A session may take the word ``timestamp`` for one without a time zone. And Spark casts nothing
+    to a type with a part that is NOT NULL, unless the value's own type says so.
     """
-    return _text_of(data_type, "timestamp_ltz")
+    return _text_of(data_type, "timestamp_ltz", not_null="")
 
 
-def _text_of(data_type: DataType, timestamp: str) -> str:
+def _text_of(data_type: DataType, timestamp: str, *, not_null: str) -> str:
+    def text_of(part: DataType) -> str:
+        return _text_of(part, timestamp, not_null=not_null)
+
     match data_type:
         case ArrayType():
-            return f"array<{_text_of(data_type.elementType, timestamp)}>"
+            return f"array<{text_of(data_type.elementType)}>"
         case MapType():
-            key, value = (_text_of(t, timestamp) for t in (data_type.keyType, data_type.valueType))
-            return f"map<{key}, {value}>"
+            return f"map<{text_of(data_type.keyType)}, {text_of(data_type.valueType)}>"
         case StructType():
             fields = (
-                f"{quoted(field.name)}: {_text_of(field.dataType, timestamp)}"
-                + ("" if field.nullable else " NOT NULL")
+                f"{quoted(field.name)}: {text_of(field.dataType)}"
+                + ("" if field.nullable else not_null)
                 for field in data_type.fields
             )
             return f"struct<{', '.join(fields)}>"

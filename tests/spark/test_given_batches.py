@@ -282,31 +282,42 @@ def taken(array: pa.Array, declared: str) -> pa.Table | None:
 
 
 STRUCT = "struct<n: int NOT NULL, t: string>"
+LOOSE = "struct<n: int, t: string>"
 
 
 @pytest.mark.parametrize(
-    ("limits", "table_type"), [({}, "copy_on_write"), ({"small_table_rows": 0}, "merge_on_read")]
+    ("limits", "table_type"),
+    [
+        ({}, "copy_on_write"),
+        ({"small_table_rows": 0}, "merge_on_read"),
+        ({"small_table_rows": 0, "local_rows": 0}, "merge_on_read"),
+    ],
 )
 def test_a_struct_may_be_null_whose_fields_may_not(
     spark: SparkSession, tmp_path: Path, limits: dict[str, int], table_type: Any
 ) -> None:
     pipeline = Pipeline("structs")
-    given = pipeline.source("given", key="id int", value=f"s {STRUCT}")
+    value = f"s {STRUCT}, a array<{STRUCT}>"
+    given = pipeline.source("given", key="id int", value=value)
 
-    @pipeline.producer(given, key="id int", value=f"s {STRUCT}")
+    @pipeline.producer(given, key="id int", value=value)
     def copied(key, values):
-        for s in values:
-            yield key, s
+        for each in values:
+            yield key, each
 
-    rows = [{"id": 1, "s": None}, {"id": 2, "s": {"n": 3, "t": None}}]
+    three = {"n": 3, "t": None}
+    rows = [{"id": 1, "s": None, "a": [None]}, {"id": 2, "s": three, "a": [three]}]
     store = Store(
         spark, tmp_path / "store", pipeline, limits=Limits(**limits), table_type=table_type
     )
     store.update({"given": rows})
-    frame = spark.sql(f"SELECT 2 AS id, CAST(NULL AS {STRUCT}) AS s")
+    frame = spark.createDataFrame([(2, None, [(4, "t")])], f"id int, s {LOOSE}, a array<{LOOSE}>")
     store.update({"given": frame})
-    found = store.content("copied").orderBy("id").select("id", "s").collect()
-    assert [tuple(row) for row in found] == [(1, None), (2, None)]
+    found = store.content("copied").orderBy("id").select("id", "s", "a").collect()
+    assert [tuple(row) for row in found] == [(1, None, [None]), (2, None, [(4, "t")])]
+    null = spark.createDataFrame([(5, None, [(None, "t")])], frame.schema)
+    with pytest.raises(InvalidChangesError, match=r"'a' is NOT NULL in 'element\.n'.* keys \(5,"):
+        store.update({"given": null})
     found = store.content("given", 1).orderBy("id").collect()
     assert [row.s and tuple(row.s) for row in found] == [None, (3, None)]
     assert store.verify() == ()

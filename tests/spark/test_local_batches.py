@@ -15,6 +15,7 @@ from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.given.contents import DELETES, IGNORED, UPSERTS
 from deltaproduce.stages.given.in_spark import batch_of_frame
 from deltaproduce.stages.given.kind import Given
+from deltaproduce.stages.given.required import unchecked
 from deltaproduce.testing import plain_rows
 from deltaproduce.testing.strategies import keys, values
 from deltaproduce.types.atoms import arrow_type
@@ -26,7 +27,12 @@ from deltaproduce.types.row_writers import rows_writer
 KEY = "d date desc, b binary, n bigint, moment timestamp"
 VALUE = (
     "x double, y float, a decimal(38,10), t string, f boolean, at timestamp, raw binary, "
-    "tags map<string,array<string>>, s struct<i:int,t:string>, p array<struct<x:double>>"
+    "tags map<string,array<string>>, s struct<i:int NOT NULL,t:string>, "
+    "p array<struct<x:double NOT NULL>>"
+)
+PARTS = (
+    "s struct<i: int NOT NULL>, p array<struct<x: struct<y: int NOT NULL>>>, "
+    "m map<string, array<struct<z: int NOT NULL>>>"
 )
 SIZE = 400
 
@@ -95,9 +101,12 @@ def test_rows_are_taken_alike(spark: SparkSession, ordered: bool) -> None:
 
 
 def test_rows_are_refused_alike(spark: SparkSession) -> None:
-    made = source("n bigint NOT NULL, moment timestamp", "v int NOT NULL, t string")
-    row: dict[str, Any] = {"n": 1, "moment": 0, "v": 1, "t": None, CHANGE_TYPE: "add", ORDINAL: 0}
+    made = source("n bigint NOT NULL, moment timestamp", f"v int NOT NULL, t string, {PARTS}")
+    row: dict[str, Any] = {"n": 1, "moment": 0, "v": 1, CHANGE_TYPE: "add", ORDINAL: 0}
+    row |= dict.fromkeys(("t", "s", "p", "m"))
     delete, null = {**row, CHANGE_TYPE: "delete"}, {**row, "v": None}
+    parts = {"s": {"i": None}, "p": [None, {"x": {"y": None}}], "m": [("a", [{"z": None}])]}
+    null_parts = [{**row, name: value} for name, value in parts.items()]
     wrong: list[list[dict[str, Any]]] = [
         [row, {**row, CHANGE_TYPE: "put"}],
         [row, {**row, CHANGE_TYPE: None}, {**null, CHANGE_TYPE: None, "n": 5, "moment": None}],
@@ -105,8 +114,10 @@ def test_rows_are_refused_alike(spark: SparkSession) -> None:
         [row, null, {**null, "n": 2, "moment": 10**15}, {**delete, "v": None, "n": 3}],
         [delete, row, {**row, "n": 2}, {**delete, "n": 3}],
         [{**r, "n": n} for n in range(4) for r in (row, delete)],
+        *([row, wrong, {**delete, **parts, "n": 5}] for wrong in null_parts),
     ]
-    types = {c.name: arrow_type(c.data_type) for c in (*made.schema.key, *made.schema.value)}
+    columns = unchecked((*made.schema.key, *made.schema.value))
+    types = {c.name: arrow_type(c.data_type) for c in columns}
     schema = pa.schema([*types.items(), (CHANGE_TYPE, pa.string()), (ORDINAL, pa.int64())])
     for rows in wrong:
         here, *others = in_all_ways(pa.Table.from_pylist(rows, schema), made, spark)

@@ -26,6 +26,8 @@ from deltaproduce.stages import batches as batches_module
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.given.contents import DELETES, IGNORED, UPSERTS
 from deltaproduce.stages.given.kind import Given
+from deltaproduce.stages.given.required import unchecked
+from deltaproduce.types.atoms import arrow_type
 
 
 class NoSession:
@@ -152,6 +154,78 @@ def test_nulls():
     deleted = {**row, "n": None, "_change_type": "delete"}
     assert taken([deleted], made).count == 1
     assert refused([deleted, {**row, "id": 2, "n": None}], made).keys[0].id == 2
+
+
+PARTS = (
+    "s struct<n: int NOT NULL, t: string>, p array<struct<x: struct<y: int NOT NULL>>>, "
+    "m map<string, array<struct<z: int NOT NULL>>>"
+)
+SOME = st.none() | st.integers(0, 1)
+
+
+def lists(item):
+    return st.none() | st.lists(st.none() | item, max_size=3)
+
+
+NESTED = {
+    "s": st.none() | st.fixed_dictionaries({"n": SOME, "t": st.none() | st.just("t")}),
+    "p": lists(st.fixed_dictionaries({"x": st.none() | st.fixed_dictionaries({"y": SOME})})),
+    "m": st.none()
+    | st.dictionaries(st.sampled_from("ab"), lists(st.fixed_dictionaries({"z": SOME}))),
+}
+
+
+def lacks(row) -> dict[str, tuple[str, bool]]:
+    """The columns that have a part that is NOT NULL -> the part, and whether it is null."""
+    s, p, m = row["s"], row["p"] or [], row["m"] or {}
+    structs = [struct for items in m.values() for struct in items or [] if struct]
+    return {
+        "s": ("n", s is not None and s["n"] is None),
+        "p": ("element.x.y", any(e and e["x"] and e["x"]["y"] is None for e in p)),
+        "m": ("value.element.z", any(struct["z"] is None for struct in structs)),
+    }
+
+
+@given(
+    rows=st.lists(st.fixed_dictionaries({**NESTED, "is_gone": st.booleans()}), max_size=4),
+    in_arrow=st.booleans(),
+)
+def test_nulls_in_parts_that_take_none(rows, in_arrow):
+    """As in a column that takes none: the first wrong column is told, with the keys."""
+    made = source(value=PARTS)
+    changes = [
+        {"id": i, **{name: row[name] for name in NESTED}, "_change_type": kind}
+        for i, row in enumerate(rows)
+        for kind in ["delete" if row["is_gone"] else "add"]
+    ]
+    changes.append({"id": -1, "s": None, "p": None, "m": None, "_change_type": "add"})
+    wrong = {
+        name: [row["id"] for row in changes if row["_change_type"] == "add" and lacks(row)[name][1]]
+        for name in NESTED
+    }
+    given_rows = changes
+    if in_arrow:
+        types = [(c.name, arrow_type(c.data_type)) for c in unchecked(made.schema.value)]
+        types = [("id", pa.int64()), *types, ("_change_type", pa.string())]
+        pairs = [{**row, "m": row["m"] and [*row["m"].items()]} for row in changes]
+        given_rows = pa.Table.from_pylist(pairs, pa.schema(types))
+    first = next((name for name, keys in wrong.items() if keys), None)
+    if first is None:
+        batch = taken(given_rows, made)
+        stored = {row["id"]: row for row in batch.rows.to_pylist()}
+        for row in changes:
+            if row["_change_type"] == "add":
+                assert stored[row["id"]]["s"] == row["s"]
+                assert stored[row["id"]]["p"] == row["p"]
+                assert dict(stored[row["id"]]["m"] or []) == (row["m"] or {})
+        assert batch.rows.schema.field("s").type == arrow_type(
+            made.schema.value.columns[0].data_type
+        )
+        return
+    error = refused(given_rows, made)
+    assert (error.columns, set(error.keys)) == ((first,), set(wrong[first]))
+    part = lacks(changes[0])[first][0]
+    assert f"is NOT NULL in '{part}', and null there in {len(wrong[first])} rows" in str(error)
 
 
 def test_deletes_and_upserts_of_a_key():

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType
 
 from deltaproduce.datasets.writing.sure import sure_of
-from deltaproduce.engines.spark.columns import col
+from deltaproduce.engines.spark.columns import col, typed
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.stages.given.formats import without_pandas
 from deltaproduce.types.atoms import Misfit, arrow_type
@@ -127,7 +127,7 @@ class RowTaker:
             if not widens(found.dataType, column.data_type):
                 given, declared = (one.simpleString() for one in (found.dataType, column.data_type))
                 raise self._wrong(f"has type {given}, not {declared}; cast it", first, column)
-            wanted.append(col(found.name).cast(column.data_type).alias(column.name))
+            wanted.append(typed(col(found.name), column))
         return rows.select(*wanted)
 
     def table(self, found: pa.Table, first: int, *, by_pandas: bool = False) -> pa.Table:

@@ -31,6 +31,7 @@ from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.spark.frames import streamed
 from deltaproduce.errors import ClosedError, ConflictError, DeltaProduceError, InvalidArgumentError
 from deltaproduce.model import arguments
+from deltaproduce.stages.given.required import unchecked
 from deltaproduce.types.row_readers import zone_of
 
 _NOWHERE: Final[Mapping[Values, int]] = MappingProxyType({})
@@ -191,7 +192,7 @@ class DatasetWriter:
         """Take the rows of a DataFrame, one of its partitions at a time."""
         self._flush()
         wanted = self._taker.frame(rows, self._next)
-        found = streamed(wanted, self._descriptor.columns.columns)
+        found = streamed(wanted, unchecked(self._descriptor.columns.columns))
         self._take_tables(self._taker.table(table, self._next) for table in found)
 
     def _take_tables(self, tables: Iterable[pa.Table]) -> None:

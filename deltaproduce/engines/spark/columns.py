@@ -11,9 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from deltaproduce.types.columns import (
-    Column,
-)
+from deltaproduce.types.columns import Column, with_nulls
 from deltaproduce.types.ddl import identifier
 
 _QUOTED: Final = frozenset("`.*")
@@ -47,6 +45,19 @@ def same(left: DataFrame, right: DataFrame, columns: Iterable[Column]) -> Expres
     """Return the join condition that both rows are equal there; null equals null (S13)."""
     pairs = ((of(left, column.name), of(right, column.name)) for column in columns)
     return reduce(lambda a, b: a & b, (one.eqNullSafe(other) for one, other in pairs))
+
+
+def typed(value: Expression, column: Column) -> Expression:
+    """Return a value in the type of a column, and with its name.
+
+    In Spark the parts of any column may be null: it casts nothing to a type that says otherwise.
+    """
+    return value.cast(with_nulls(column.data_type)).alias(column.name)
+
+
+def struct_of(columns: Iterable[Column]) -> t.StructType:
+    """Return the type of rows with these columns; see `typed`."""
+    return t.StructType([t.StructField(c.name, with_nulls(c.data_type)) for c in columns])
 
 
 def comparable(value: Expression, data_type: t.DataType) -> Expression:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from deltaproduce.engines.delta_log import LOG, commit_file
 from deltaproduce.engines.delta_tables import (
@@ -33,7 +33,7 @@ from deltaproduce.engines.delta_tables import (
     Write,
     packed,
 )
-from deltaproduce.engines.spark.columns import cols
+from deltaproduce.engines.spark.columns import cols, struct_of
 from deltaproduce.engines.spark.engine import SparkEngine
 from deltaproduce.engines.spark.file_systems import remove_table
 from deltaproduce.engines.spark.kernels.clustered import CUT, cut, in_places
@@ -243,7 +243,7 @@ class SparkDelta(DeltaTables):
     ) -> None:
         """Create an empty table if there is none, or if one was begun and has no commit."""
         with self._session() as session:
-            struct = StructType([StructField(c.name, c.data_type) for c in columns])
+            struct = struct_of(columns)
             try:
                 _create(session, place, struct, properties)
             except AnalysisException:

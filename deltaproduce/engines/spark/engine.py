@@ -18,7 +18,7 @@ from deltaproduce.engines.change_feed import COMMIT_VERSION, TIMES, FeedMode, fe
 from deltaproduce.engines.engine import Compared, Engine, Filling, Part, Rows
 from deltaproduce.engines.marks import AFTER, BEFORE, COUNTED, SIDE, Counts, Which
 from deltaproduce.engines.spark.checkpoints import checkpoint
-from deltaproduce.engines.spark.columns import col, cols, of, order, same
+from deltaproduce.engines.spark.columns import col, cols, of, order, same, typed
 from deltaproduce.engines.spark.frames import frame, row_bytes
 from deltaproduce.engines.spark.kernels import checks, comparing, feeds, in_tasks, surrogates
 from deltaproduce.engines.spark.kernels.clustered import FILE, apart, clustered
@@ -109,7 +109,7 @@ class SparkEngine(Engine[DataFrame]):
         """See `Engine.filled`."""
         found = (col(one) if isinstance(one, str) else f.lit(one) for one in fillings)
         filled = zip(columns, found, strict=True)
-        return rows.select(*(value.cast(c.data_type).alias(c.name) for c, value in filled))
+        return rows.select(*(typed(value, c) for c, value in filled))
 
     def placed(self, rows: DataFrame, layout: Layout) -> DataFrame:
         """See `Engine.placed`."""

@@ -10,14 +10,15 @@ import pyarrow as pa
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import DataType
 
+from deltaproduce.engines.spark.columns import struct_of
 from deltaproduce.engines.spark.sessions.error_texts import raise_interrupt
 from deltaproduce.engines.spark.sessions.remote import kept
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.atoms import arrow_schema, arrow_type
 from deltaproduce.types.catalogue import atom
-from deltaproduce.types.columns import Column
+from deltaproduce.types.columns import Column, with_nulls
 from deltaproduce.types.conversions import conformed
 from deltaproduce.types.ddl import identifier
 
@@ -62,29 +63,25 @@ def _plain(column: Column) -> Expression:
     value that is stored under the null.
     """
     found = f.col(identifier(column.name))
-    plain = _nullable(column.data_type)
-    return found if plain is None else found.cast(plain)
+    return found.cast(with_nulls(column.data_type)) if _is_strict(column) else found
 
 
 def _typed(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
     """Return `_plain` columns in the types of `arrow_type`."""
     arrays = [
-        array.cast(arrow_type(c.data_type))
-        if _nullable(c.data_type) is None
-        else pa.chunked_array(
+        pa.chunked_array(
             [conformed(chunk, c.data_type) for chunk in array.chunks], arrow_type(c.data_type)
         )
+        if _is_strict(c)
+        else array.cast(arrow_type(c.data_type))
         for array, c in zip(rows.columns, columns, strict=True)
     ]
     return pa.Table.from_arrays(arrays, schema=arrow_schema(columns))
 
 
-def _nullable(data_type: DataType) -> DataType | None:
-    """Return a type without NOT NULL in its parts; None if it has none."""
-    if not isinstance(data_type, StructType | ArrayType | MapType):
-        return None
-    plain = data_type.toNullable()
-    return None if arrow_type(plain) == arrow_type(data_type) else plain
+def _is_strict(column: Column) -> bool:
+    """Return whether a column has parts that are NOT NULL."""
+    return with_nulls(column.data_type) != column.data_type
 
 
 def _as_bytes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -102,14 +99,14 @@ def frame(
     columns: Sequence[Column] = (),
     plan_rows: int = Limits().plan_rows,
 ) -> DataFrame:
-    """Return an Arrow table as a DataFrame, in the declared types if there are ``columns``.
+    """Return an Arrow table as a DataFrame, in the types of `struct_of` if there are ``columns``.
 
     More than a few rows become an RDD, as a checkpoint that is made on first read: Spark would keep
     them in the query's plan, which each of its rules walks row by row, for seconds. Large tables go
     over in parts, each of which is computed before the next one comes: data from Python stays in
     the driver's heap until then, and afterwards on its disk.
     """
-    schema = StructType([StructField(c.name, c.data_type) for c in columns]) if columns else None
+    schema = struct_of(columns) if columns else None
     size = max(len(table) * _PART_BYTES // max(table.nbytes, 1), 1)
     if size >= len(table):
         rows = spark.createDataFrame(_whole(table), schema)

@@ -19,12 +19,11 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructField, StructType
 
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.failures import BatchFunction, in_worker
 from deltaproduce.engines.local.arrays import factorize, in_order
-from deltaproduce.engines.spark.columns import cols, of, order, same
+from deltaproduce.engines.spark.columns import cols, of, order, same, struct_of
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, Layout
@@ -121,8 +120,7 @@ def _in_tasks(
         _HAS_EXAMPLE,
     )
     numbered = flat.toDF(*map(str, range(len(flat.columns))))  # Spark misreads names with dots
-    struct = StructType([StructField(c.name, c.data_type) for c in columns])
-    return numbered.mapInArrow(in_worker(run), struct)
+    return numbered.mapInArrow(in_worker(run), struct_of(columns))
 
 
 def calls(stage: Stage, preserve: PreserveFunction, zone: tzinfo) -> BatchFunction:

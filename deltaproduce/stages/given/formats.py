@@ -25,6 +25,7 @@ from pyspark.sql import types as t
 from deltaproduce.engines.local.large.spilling import LARGE_BYTES, Spill
 from deltaproduce.errors import DeltaProduceError, InvalidChangesError
 from deltaproduce.model.graph import Source
+from deltaproduce.stages.given.required import unchecked
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import (
     CHANGE_TYPE,
@@ -123,6 +124,8 @@ def frame_faults(found: t.StructType, source: Source, *, is_snapshot: bool) -> l
 def table_of(changes: object, source: Source, clock: tzinfo, *, is_snapshot: bool) -> pa.Table:
     """Return given rows as an Arrow table in the source's columns, then control columns.
 
+    Nulls are checked later, by key: the columns are those of `unchecked`.
+
     Args:
         changes: anything but a DataFrame of Spark. A reader is read to its end.
         clock: the zone of times without one, where a timestamp is declared.
@@ -137,7 +140,7 @@ def table_of(changes: object, source: Source, clock: tzinfo, *, is_snapshot: boo
     faults = name_faults(found.column_names, source, is_snapshot=is_snapshot)
     arrays = {name.lower(): found.column(place) for place, name in enumerate(found.column_names)}
     made: dict[str, pa.ChunkedArray] = {}
-    for column in table_columns(source, arrays):
+    for column in unchecked(table_columns(source, arrays)):
         values = arrays[column.name.lower()]
         if by_pandas:
             values = _undone(values, column.data_type)
@@ -314,10 +317,11 @@ def _of_rows(
         for fault in name_faults([*declared, *others], source, is_snapshot=is_snapshot)
     ]
     made: dict[str, pa.Array] = {}
-    for column in table_columns(source, {*declared, *first}):
+    keys = {name.lower() for name in source.schema.key.names}
+    for column in unchecked(table_columns(source, {*declared, *first})):
         name = column.name.lower()
         lacking = next((place for place, row in enumerate(by_name) if name not in row), None)
-        if lacking is not None and column in source.schema.key.columns:
+        if lacking is not None and name in keys:
             said = f"is missing in row {lacking} (from 0); None is a null key"
             faults.append(Fault(column.name, said))
         absent = ("", "upsert" if name == CHANGE_TYPE else None)
@@ -346,8 +350,8 @@ def _by_name(row: object, place: int, source: Source) -> dict[str, tuple[str, ob
 
 
 def _written(values: Sequence[Any], column: Column, clock: tzinfo) -> pa.Array:
-    """Convert Python values to a column's type; nulls are checked later, by key."""
-    (found,) = rows_writer(Columns((replace(column, nullable=True),)), clock)(values)
+    """Convert Python values to a column's type."""
+    (found,) = rows_writer(Columns((column,)), clock)(values)
     return found
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.spark.columns import col, cols
+from deltaproduce.engines.spark.columns import cols
 from deltaproduce.engines.spark.frames import row_bytes
 from deltaproduce.model.graph import Source
 from deltaproduce.stages.batches import IS_DELETE, Batch, computing, some_keys
@@ -25,11 +25,10 @@ from deltaproduce.stages.given.contents import (
     IGNORED,
     SHOWN,
     UPSERTS,
-    not_null,
-    refuse_nulls,
     refuse_types,
 )
 from deltaproduce.stages.given.on_driver import batch_of_table
+from deltaproduce.stages.given.required import required, unchecked
 from deltaproduce.types.columns import (
     CHANGE_TYPE,
     CHANGE_TYPE_COLUMN,
@@ -61,11 +60,11 @@ def batch_of_frame(
     if not isinstance(rows, DataFrame):
         return _of_table(rows, source, engines, is_ordered=is_ordered, is_snapshot=is_snapshot)
     _check_change_types(rows, counts["unknown"], source, engines)
-    for column, types in not_null(source):
-        nulls = counts[_nulls(column)]
+    for number, one in enumerate(required(source)):
+        nulls = counts[_nulls(number)]
         if nulls:
-            wrong = rows.where(col(column.name).isNull() & f.col(CHANGE_TYPE).isin(*types))
-            refuse_nulls(column, nulls, source, some_keys(wrong, source, engines))
+            wrong = rows.where(f"{one.condition} AND {_is_one_of(one.types)}")
+            one.refuse(nulls, source, some_keys(wrong, source, engines))
     final = _final(rows, source, ordered=is_ordered)
     batch = Batch(source, final, counts["rows"], engines, is_snapshot)
     if counts["upserts"] and counts["deletes"]:
@@ -86,12 +85,15 @@ def _of_table(
 def _computed(source: Source) -> tuple[Column, ...]:
     """Return the columns of `_conformed`."""
     given = Column(_GIVEN, ORDINAL_COLUMN.data_type)
-    declared = (*source.schema.key, *source.schema.value)
+    declared = unchecked((*source.schema.key, *source.schema.value))
     return (*declared, CHANGE_TYPE_COLUMN, given, ORDINAL_COLUMN)
 
 
 def _conformed(given: DataFrame, source: Source) -> DataFrame:
-    """Return the declared columns in their types, with each row's place in the DataFrame (S6)."""
+    """Return the declared columns in their types, with each row's place in the DataFrame (S6).
+
+    In Spark the parts of any column may be null: it casts nothing to a type that says otherwise.
+    """
     spelled = {name.lower(): identifier(name) for name in given.columns}
     declared = (
         f"CAST({spelled[c.name.lower()]} AS {sql_of(c.data_type)}) AS {identifier(c.name)}"
@@ -113,8 +115,8 @@ def _counted(source: Source) -> dict[str, Expression]:
         "deletes": _is_one_of(DELETES),
         "unknown": f"NOT coalesce({_is_one_of((*UPSERTS, *DELETES))}, false)",
     }
-    for column, types in not_null(source):
-        counted[_nulls(column)] = f"{identifier(column.name)} IS NULL AND {_is_one_of(types)}"
+    for number, one in enumerate(required(source)):
+        counted[_nulls(number)] = f"{one.condition} AND {_is_one_of(one.types)}"
     counts = {name: f.expr(f"count_if({condition})") for name, condition in counted.items()}
     size = f.sum(row_bytes((*source.schema.key, *source.schema.value)))
     return {**counts, "bytes": f.coalesce(size, f.lit(0))}
@@ -125,8 +127,8 @@ def _is_one_of(types: Sequence[str]) -> str:
     return f"{CHANGE_TYPE} IN ({', '.join(map(repr, types))})"
 
 
-def _nulls(column: Column) -> str:
-    return f"nulls in {column.name}"
+def _nulls(number: int) -> str:
+    return f"nulls in {number}"
 
 
 def _check_change_types(rows: DataFrame, unknown: int, source: Source, engines: Engines) -> None:

@@ -26,10 +26,9 @@ from deltaproduce.stages.given.contents import (
     IGNORED,
     SHOWN,
     UPSERTS,
-    not_null,
-    refuse_nulls,
     refuse_types,
 )
+from deltaproduce.stages.given.required import checked, required
 from deltaproduce.types.columns import CHANGE_TYPE, CHANGE_TYPE_COLUMN, ORDINAL, ORDINAL_COLUMN
 
 
@@ -39,8 +38,8 @@ def batch_of_table(
     """Check the contents of changes, or of all rows.
 
     Args:
-        given: the source's columns in the declared types, as `formats.table_of` returns them, and
-            perhaps control columns.
+        given: the source's columns in the types of `unchecked`, as `formats.table_of` returns them,
+            and perhaps control columns.
 
     Raises:
         InvalidChangesError: see `batches`.
@@ -52,12 +51,13 @@ def batch_of_table(
     change_type = given.column(CHANGE_TYPE)
     upserts, deletes = _is_in(change_type, UPSERTS), _is_in(change_type, DELETES)
     _check_change_types(given, ~(upserts | deletes), source, engines)
-    for column, types in not_null(source):
-        nulls = np.asarray(given.column(column.name).is_null())
-        wrong = nulls & _is_in(change_type, types) if nulls.any() else nulls
+    for one in required(source):
+        nulls = one.nulls(given.column(one.column.name))
+        wrong = nulls & _is_in(change_type, one.types) if nulls.any() else nulls
         if wrong.any():
             keys = some_keys(given.filter(pa.array(wrong)), source, engines)
-            refuse_nulls(column, int(wrong.sum()), source, keys)
+            one.refuse(int(wrong.sum()), source, keys)
+    given = checked(given, source.schema.value.columns, upserts)
     given = given.append_column(IS_DELETE.name, pa.array(deletes))
     rows = _numbered(given, source, engines)
     batch = Batch(source, rows, len(rows), engines, is_snapshot)

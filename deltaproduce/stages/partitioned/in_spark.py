@@ -20,7 +20,7 @@ from pyspark.sql.types import DataType, StructField, StructType, TimestampType
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.columns import col as column_of
-from deltaproduce.engines.spark.columns import cols, comparable, same
+from deltaproduce.engines.spark.columns import cols, comparable, same, typed
 from deltaproduce.errors import DefinitionError, SessionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
@@ -104,9 +104,7 @@ def numbered(rows: DataFrame, stage: Stage, entry: Entry) -> DataFrame:
     key = ", ".join(identifier(c.name) for c in layout.key)
     place = f.expr(f"row_number() OVER (PARTITION BY {key} ORDER BY {', '.join(values)})")
     found = rows.withColumns(values).withColumn(ORDINAL, (place - 1).cast("bigint"))
-    return found.select(
-        *(column_of(c.name).cast(c.data_type).alias(c.name) for c in layout.content)
-    )
+    return found.select(*(typed(column_of(c.name), c) for c in layout.content))
 
 
 def _dependency(

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
-from deltaproduce.engines.spark.columns import col, cols, comparable
+from deltaproduce.engines.spark.columns import col, cols, comparable, typed
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
@@ -74,8 +74,7 @@ def queried(
         order = ", ".join([query.order, *values] if query.order else values)
         place = f.expr(f"row_number() OVER (PARTITION BY {pair} ORDER BY {order})")
         numbered = found.withColumns(values).withColumn(ORDINAL, place - 1)
-        typed = (col(c.name).cast(c.data_type).alias(c.name) for c in layout.content)
-        yield numbered.select(*typed)
+        yield numbered.select(*(typed(col(c.name), c) for c in layout.content))
 
 
 def _struct(schema: RowSchema) -> StructType:

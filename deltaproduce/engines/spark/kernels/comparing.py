@@ -31,7 +31,7 @@ from deltaproduce.engines.marks import (
     SIDE,
     UPDATE,
 )
-from deltaproduce.engines.spark.columns import col, cols, comparable, order
+from deltaproduce.engines.spark.columns import col, cols, comparable, order, typed
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import (
     CHANGE_TYPE,
@@ -169,8 +169,7 @@ def numbered_by_values(rows: DataFrame, layout: Layout) -> DataFrame:
     in_key = Window.partitionBy(*cols(layout.key)).orderBy(*values)
     place = (f.row_number().over(in_key) - 1).cast("bigint")
     numbered = rows.select(*cols(layout.key), place.alias(ORDINAL), *cols(layout.value))
-    typed = (col(c.name).cast(c.data_type).alias(c.name) for c in layout.content)
-    return numbered.select(*typed)
+    return numbered.select(*(typed(col(c.name), c) for c in layout.content))
 
 
 def unmatched(one: DataFrame, other: DataFrame, columns: Sequence[Column]) -> DataFrame:

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import ByteType, StructField, StructType
+from pyspark.sql.types import ByteType
 
 from deltaproduce.engines.local.arrays import key_ends
 from deltaproduce.engines.local.kernels import comparing
 from deltaproduce.engines.marks import ADDED, AFTER, BEFORE, SIDE
-from deltaproduce.engines.spark.columns import cols, order
+from deltaproduce.engines.spark.columns import cols, order, struct_of
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
@@ -56,8 +56,7 @@ def compare(rows: DataFrame, layout: Layout, part_bytes: int) -> DataFrame:
     together = rows.repartition(*cols(layout.key)).sortWithinPartitions(*order(layout.key))
     plain = together.select(*cols(layout.content), f.col(SIDE).cast("tinyint"))
     numbered = plain.toDF(*map(str, range(len(plain.columns))))  # Spark misreads names with dots
-    struct = StructType([StructField(c.name, c.data_type) for c in columns])
-    return numbered.mapInArrow(_compared(layout, part_bytes), struct)
+    return numbered.mapInArrow(_compared(layout, part_bytes), struct_of(columns))
 
 
 def compared(found: DataFrame) -> DataFrame:
