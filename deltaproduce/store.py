@@ -205,7 +205,8 @@ class Store(Tabular):
                 read it. Other partitions are present once they have rows.
             as_of: the day at which windows over dates end from now on, unless they have an end of
                 their own; None ends them at their newest partitions; ``...`` changes nothing. If
-                you give a day, tasks of that day run if the changes make them dirty.
+                you give a day, tasks of that day run if the changes make them dirty. For tasks of
+                hours give a time, in UTC if it has no zone; windows end on its day.
             on_conflict: overrides the store's for this call; None does not.
 
         Returns:

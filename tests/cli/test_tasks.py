@@ -92,14 +92,38 @@ def test_a_check_lists_what_is_wrong_in_each_file(
     assert "stages/one.sql:2: " in call("plan", code=2).stderr
 
 
+HOURS = (
+    "STAGE hours (key (n), partition (t), scopes FOR t IN timeseries('1 hour', 1));\n"
+    "SELECT n, sold FROM sales WHERE sales.day = date_format(t, 'yyyy-MM-dd')"
+)
+
+
+def test_a_run_at_a_time_makes_the_tasks_of_that_time(
+    shop: Path, asked: Callable[..., Any]
+) -> None:
+    """Also those that its files make dirty, in their version; and none of another time."""
+    (shop / "stages" / "hours.sql").write_text(HOURS)
+
+    def states(time: str) -> dict[str, str]:
+        found = asked("graph", "--as-of", time)
+        return {one["task"]: one["state"] for one in found if one["task"].startswith("hours/")}
+
+    ten, task = "2022-03-31T10:00", "hours/t=2022-03-31T10:00:00Z"
+    number = asked("run", "--as-of", ten)["version"]["number"]
+    assert states(ten) == {task: "present"}
+    assert asked("run", "--as-of", ten, "--exit-code", code=3)["made"] is False
+    (shop / "sales" / "2.csv").write_text("day,n,sold\n2022-03-31,1,9\n")
+    assert asked("run", "--as-of", ten)["version"]["number"] == number + 1
+    assert states(ten) == {task: "present"}
+    assert [one["sold"] for one in asked("show", "hours")["rows"]] == [9]
+    assert set(states("2022-03-31").values()) == {"missing"}
+
+
 def test_the_task_of_a_time_is_shown_without_its_zone(
     shop: Path, asked: Callable[..., Any]
 ) -> None:
     """Times of tasks are in UTC, on every machine."""
-    (shop / "stages" / "hours.sql").write_text(
-        "STAGE hours (key (n), partition (t), scopes FOR t IN timeseries('1 hour', 1));\n"
-        "SELECT n, sold FROM sales WHERE sales.day = date_format(t, 'yyyy-MM-dd')"
-    )
+    (shop / "stages" / "hours.sql").write_text(HOURS)
     day = ("--as-of", "2022-03-31T10:00:00")
     for time in ("2022-03-31T10:00:00", "2022-03-31T10:00:00Z", "2022-03-31T12:00:00+02:00"):
         found = asked("show", "hours", f"t={time}", *day)

@@ -128,7 +128,7 @@ FITS: dict[str, Callable[[Any], bool]] = {
     "plan snapshots": lambda value: isinstance(value, list | dict | tuple) and not value,
     "given": lambda value: isinstance(value, list | dict | tuple) and not value,
     "partitions": lambda value: isinstance(value, dict) and not value,
-    "as_of": lambda value: value is None,
+    "as_of": lambda value: value is None or isinstance(value, datetime),
     "update_id": lambda value: value is None or is_text(value),
     "on_conflict": lambda value: value is None,
     "tasks as_of": lambda value: isinstance(value, datetime),

@@ -46,7 +46,7 @@ AsOf: TypeAlias = Annotated[
     typer.Option(
         "--as-of",
         metavar="DAY",
-        help="The day of tasks; a run also ends windows there from now on.",
+        help="The day of tasks, or time in UTC; a run also ends windows on it from now on.",
     ),
 ]
 Recompute: TypeAlias = Annotated[

@@ -1,4 +1,4 @@
-"""Asked: what an update says of windows: the day, and which partitions are present.
+"""Asked: what an update says of windows and tasks: the date, and which partitions are present.
 
 Pure. The invariant: arguments that are no day or partition of a window are refused before anything
 is read.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date
+from datetime import date, datetime
 from types import EllipsisType
 from typing import Final
 
 from deltaproduce.errors import InvalidArgumentError
-from deltaproduce.model.partitions import Ranges
+from deltaproduce.model.partitions import Ranges, day_number
 from deltaproduce.model.windows import partition
 from deltaproduce.operations.step.windowing import Root, Units, Windows
 from deltaproduce.storage.window_states import Tracked, WindowState
@@ -22,27 +22,32 @@ from deltaproduce.types.excerpts import shown
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The arguments of an update that concern windows.
+    """The arguments of an update that concern windows and tasks.
 
     Attributes:
-        as_of: the new day of the store; None for no day, ``...`` to keep it.
+        as_of: the new date of the store, in UTC: windows end on its day, and tasks are those of the
+            moment; None for no date, ``...`` to keep it.
         present: partitions that are present, with or without rows.
     """
 
-    as_of: int | EllipsisType | None = ...
+    as_of: datetime | EllipsisType | None = ...
     present: Units = field(default_factory=dict)
 
     def state(self, before: WindowState) -> WindowState:
         """Return the new state of windows, without partitions that come with rows."""
-        as_of = before.as_of if isinstance(self.as_of, EllipsisType) else self.as_of
-        return replace(before, as_of=as_of).with_present(self.present)
+        if not isinstance(self.as_of, EllipsisType):
+            day = None if self.as_of is None else day_number(self.as_of.date())
+            before = replace(before, as_of=day)
+        return before.with_present(self.present)
 
     @property
     def told(self) -> list[object]:
         """The arguments as JSON values; empty if none were given."""
         if self == NOTHING_ASKED:
             return []
-        as_of = "as before" if isinstance(self.as_of, EllipsisType) else self.as_of
+        as_of: object = "as before"
+        if not isinstance(self.as_of, EllipsisType):
+            as_of = None if self.as_of is None else self.as_of.isoformat()
         return [as_of, [[*tracked, units.pairs] for tracked, units in self.present.items()]]
 
 

@@ -17,11 +17,10 @@ from deltaproduce.errors import CorruptStoreError, InvalidArgumentError, Invalid
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Source, is_auxiliary
 from deltaproduce.model.layouts import CONTENT
-from deltaproduce.model.partitions import day_number, day_of
 from deltaproduce.operations.step.asked import Asked, named
 from deltaproduce.operations.told.plans import Plan
 from deltaproduce.operations.verbs.repair import verify
-from deltaproduce.operations.verbs.tasks import present_at
+from deltaproduce.operations.verbs.tasks import moment_of, present_at
 from deltaproduce.operations.writer import OnConflict, Writer
 from deltaproduce.reading.opened import Opened
 from deltaproduce.shown.phases import phase
@@ -41,7 +40,7 @@ from deltaproduce.types.conversions import conformed
 from deltaproduce.types.excerpts import shown
 
 AsOf: TypeAlias = date | str | EllipsisType | None
-"""A day, also as ISO text; None for no day, ``...`` for the last one."""
+"""A date or a time, also as ISO text; None for no date, ``...`` for the last one."""
 
 
 def update(
@@ -185,7 +184,7 @@ def _named(store: Opened, sources: Collection[str | Source], argument: str) -> l
 
 
 def _asked(writer: Writer, partitions: Mapping[str, object], as_of: AsOf) -> Asked:
-    """Return the arguments that concern windows.
+    """Return the arguments that concern windows and tasks.
 
     Raises:
         InvalidArgumentError: an argument is not valid.
@@ -195,9 +194,8 @@ def _asked(writer: Writer, partitions: Mapping[str, object], as_of: AsOf) -> Ask
         raise InvalidArgumentError(message, argument="partitions")
     for source in partitions:
         writer.opened.source(source, "partitions")
-    day = as_of if isinstance(as_of, EllipsisType) else arguments.day(as_of, "as_of")
-    number = day_number(day) if isinstance(day, date) else day
-    return Asked(number, named(partitions, writer.executor.windows))
+    moment = as_of if isinstance(as_of, EllipsisType) or as_of is None else moment_of(as_of)
+    return Asked(moment, named(partitions, writer.executor.windows))
 
 
 def _named_partitions(store: Opened, partitions: Mapping[str, object]) -> dict[str, list[Values]]:
@@ -229,13 +227,11 @@ def _of_windows(
 def _agenda(
     store: Opened, asked: Asked, head: Version, named_of: Mapping[str, list[Values]]
 ) -> Agenda | None:
-    """Return the agenda of the tasks that an update makes dirty, for the day that it names."""
-    if not isinstance(asked.as_of, int):
+    """Return the agenda of the tasks that an update makes dirty, for the date that it names."""
+    if not isinstance(asked.as_of, datetime):
         return None
     if not any(stage.kind.scheduled for stage in store.graph.producers):
         return None
-    day = day_of(asked.as_of)
-    moment = datetime(day.year, day.month, day.day, tzinfo=UTC)
     there = {
         name: distinct(
             pa.concat_tables(
@@ -244,7 +240,7 @@ def _agenda(
         )
         for name, known in present_at(store, head).items()
     }
-    return Agenda(moment, changed_only=True, raises=True, present=there)
+    return Agenda(asked.as_of, changed_only=True, raises=True, present=there)
 
 
 def _sources(store: Opened, changes: Mapping[str, object]) -> list[tuple[Source, object]]:
