@@ -31,7 +31,7 @@ from deltaproduce.stages.sql.expressions.evaluation import holds
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Term
-from deltaproduce.types.atoms import in_arrow_types
+from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.excerpts import described, shown
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StringType
 
 from deltaproduce.described.content import beside
 from deltaproduce.described.partitions import EMPTY, Partition, values_of
@@ -21,11 +21,11 @@ from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.failures import in_worker
 from deltaproduce.engines.local.arrays import empty
-from deltaproduce.engines.spark.columns import cols
+from deltaproduce.engines.spark.columns import cols, struct_of
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
-from deltaproduce.types.atoms import in_arrow_types
 from deltaproduce.types.columns import Column
+from deltaproduce.types.conversions import in_arrow_types
 
 _WRONG: Final = Column("_wrong", StringType())
 _FINDING: Final = Column("_finding", StringType())
@@ -128,5 +128,4 @@ def _mapped(
             yield from pa.concat_tables([empty(made), found]).to_batches()
 
     numbered = rows.select(*cols(columns)).toDF(*map(str, range(len(names))))
-    struct = StructType([StructField(c.name, c.data_type) for c in made])
-    return numbered.mapInArrow(in_worker(on_batches), struct)
+    return numbered.mapInArrow(in_worker(on_batches), struct_of(made))

@@ -41,8 +41,8 @@ from deltaproduce.engines.spark.sessions.remote import is_remote, parallelism
 from deltaproduce.errors import SessionError
 from deltaproduce.model.limits import Limits
 from deltaproduce.model.machine import cores
-from deltaproduce.types.atoms import in_arrow_types
 from deltaproduce.types.columns import Column
+from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.row_readers import zone_of_machine
 
 _LOCAL: Final = LocalEngine()

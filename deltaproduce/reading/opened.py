@@ -11,13 +11,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from pyspark.sql.types import StructField, StructType
-
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local import arrays
 from deltaproduce.engines.local.arrays import empty
-from deltaproduce.engines.spark.columns import order
+from deltaproduce.engines.spark.columns import order, struct_of
 from deltaproduce.engines.spark.sessions.damage import noticed
 from deltaproduce.errors import InvalidArgumentError, NotFoundError
 from deltaproduce.model import arguments
@@ -116,8 +114,7 @@ class Opened:
             table = self.engines.table(empty(shown) if rows is None else rows, shown)
             return arrays.in_order(table, in_order) if in_order else table
         if rows is None:
-            struct = StructType([StructField(c.name, c.data_type) for c in shown])
-            return self.engines.spark.createDataFrame([], struct)
+            return self.engines.spark.createDataFrame([], struct_of(shown))
         found = self.engines.frame(rows, shown)
         return found.orderBy(*order(in_order)) if in_order else found
 

@@ -23,8 +23,8 @@ from deltaproduce.model.machine import cores
 from deltaproduce.record_index.decisions.entries import GROUP, entries
 from deltaproduce.record_index.runs import GROUP_COLUMN, RunFile, Runs
 from deltaproduce.storage.parquet.row_groups import FileFooter
-from deltaproduce.types.atoms import in_arrow_types
 from deltaproduce.types.columns import Column
+from deltaproduce.types.conversions import in_arrow_types
 
 _SEEK_SHARE: Final = 0.3
 """A file is seeked if less than this share of its entries is sought."""

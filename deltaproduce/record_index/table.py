@@ -33,9 +33,10 @@ from deltaproduce.errors import ConflictError, CorruptStoreError, DefinitionErro
 from deltaproduce.record_index.decisions.features import Protocol, obstacle, unreadable
 from deltaproduce.record_index.decisions.partition_values import as_text
 from deltaproduce.storage.failpoints import effect
-from deltaproduce.types.atoms import arrow_type, in_arrow_types
+from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
+from deltaproduce.types.conversions import in_arrow_types
 
 _GROUP_ROWS: Final = 1 << 20
 _TOLD_COLUMNS: Final = 32

@@ -63,26 +63,6 @@ def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
     return pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
 
 
-def in_arrow_types(rows: pa.Table, columns: Iterable[Column]) -> pa.Table:
-    """Return the given columns of the rows, in the types of `arrow_type`.
-
-    Raises:
-        KeyError: there is no such column.
-        pyarrow.ArrowInvalid: a value does not fit.
-    """
-    schema = arrow_schema(columns)
-    return pa.table([_in_type(rows[field.name], field.type) for field in schema], schema=schema)
-
-
-def _in_type(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """Return the values cast to a type; unchanged if they have it already.
-
-    Arrow's cast of a null struct to its own type fails if a field of it is NOT NULL: it checks the
-    field's hidden value under the null.
-    """
-    return values if values.type == wanted else values.cast(wanted)
-
-
 def atom_writer(data_type: DataType, zone: tzinfo, *, nullable: bool) -> Writer:
     """Return the function that turns Python values into an array of ``data_type``.
 

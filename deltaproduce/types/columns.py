@@ -64,6 +64,11 @@ class Column:
         return not isinstance(self.data_type, NullType)
 
     @property
+    def is_strict(self) -> bool:
+        """Whether a part of it, such as a field of a struct, is NOT NULL."""
+        return with_nulls(self.data_type) != self.data_type
+
+    @property
     def is_hidden(self) -> bool:
         """Whether readers do not see it, because it is the key of a stage without a key."""
         return self.name in {_ALL, SOURCE_PREFIX + _ALL}

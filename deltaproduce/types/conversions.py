@@ -10,7 +10,7 @@ decides what fits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from types import MappingProxyType
 from typing import Final
@@ -38,8 +38,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from deltaproduce.types.atoms import Misfit, arrow_type
+from deltaproduce.types.atoms import Misfit, arrow_schema, arrow_type
 from deltaproduce.types.catalogue import ATOMS
+from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import escaped
 
 
@@ -83,6 +84,32 @@ def conformed_column(
         return conformed(array, data_type, nullable=nullable, clock=clock)
     except Misfit as misfit:
         raise Misfit(f"{name}: {misfit}") from misfit.__cause__
+
+
+def in_arrow_types(rows: pa.Table, columns: Iterable[Column]) -> pa.Table:
+    """Return the given columns of the rows, in the types of `arrow_type`.
+
+    Raises:
+        KeyError: there is no such column.
+        pyarrow.ArrowInvalid, Misfit: a value does not fit.
+    """
+    given = tuple(columns)
+    arrays = [_in_type(rows[column.name], column) for column in given]
+    return pa.table(arrays, schema=arrow_schema(given))
+
+
+def _in_type(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+    """Return a column in its type; unchanged if it has it already.
+
+    Arrow's cast of a null struct fails if a field of the type is NOT NULL: it checks the field's
+    hidden value under the null.
+    """
+    wanted = arrow_type(column.data_type)
+    if values.type == wanted:
+        return values
+    if not column.is_strict:
+        return values.cast(wanted)
+    return pa.chunked_array([conformed(one, column.data_type) for one in values.chunks], wanted)
 
 
 def widens(found: DataType, declared: DataType) -> bool:

@@ -26,8 +26,8 @@ from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Term
 from deltaproduce.testing import Oracle, plain_rows
-from deltaproduce.types.atoms import in_arrow_types
 from deltaproduce.types.columns import Column
+from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.ddl import struct_from_ddl
 
 FEW_ROWS = 30

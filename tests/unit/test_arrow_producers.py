@@ -16,7 +16,9 @@ from pyspark import cloudpickle
 from deltaproduce.errors import ProducerError
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.stages.functions import over_tables as arrow_producers
-from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.atoms import Misfit, arrow_type
+from deltaproduce.types.columns import column_of
+from deltaproduce.types.conversions import in_arrow_types
 
 PARIS = ZoneInfo("Europe/Paris")
 LONGS = ("k bigint", "v bigint")
@@ -629,6 +631,17 @@ REFUSED = [
     ("int NOT NULL", pa.array([1, None]).dictionary_encode()),
     ("string", pa.array([b"0123456789abcdef"], pa.uuid())),
 ]
+
+
+def test_rows_whose_parts_may_be_null_are_brought_into_a_type_whose_may_not():
+    """As Spark reads them, with null structs; where a part is null, it is refused."""
+    column = column_of("v", "struct<a: int NOT NULL, b: int>")
+    rows = pa.table({"v": strict_struct([None, {"a": 1, "b": None}])})
+    found = in_arrow_types(rows.slice(0, 2), [column])
+    assert found.schema.field("v").type == arrow_type(column.data_type)
+    assert found.to_pylist() == rows.to_pylist()
+    with pytest.raises(Misfit):
+        in_arrow_types(pa.table({"v": strict_struct([{"a": None, "b": 1}])}), [column])
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ from deltaproduce.engines.delta_tables import (
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.handles import Handle, Handles, opened_at
-from deltaproduce.types.atoms import in_arrow_types
+from deltaproduce.types.conversions import in_arrow_types
 
 _Outcome = TypeVar("_Outcome")
 

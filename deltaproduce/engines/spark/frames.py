@@ -12,14 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType
 
-from deltaproduce.engines.spark.columns import struct_of
+from deltaproduce.engines.spark.columns import struct_of, typed
 from deltaproduce.engines.spark.sessions.error_texts import raise_interrupt
 from deltaproduce.engines.spark.sessions.remote import kept
 from deltaproduce.model.limits import Limits
-from deltaproduce.types.atoms import arrow_schema, arrow_type
 from deltaproduce.types.catalogue import atom
-from deltaproduce.types.columns import Column, with_nulls
-from deltaproduce.types.conversions import conformed
+from deltaproduce.types.columns import Column
+from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.ddl import identifier
 
 _PART_BYTES: Final = 64 << 20
@@ -63,25 +62,12 @@ def _plain(column: Column) -> Expression:
     value that is stored under the null.
     """
     found = f.col(identifier(column.name))
-    return found.cast(with_nulls(column.data_type)) if _is_strict(column) else found
+    return typed(found, column) if column.is_strict else found
 
 
 def _typed(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
     """Return `_plain` columns in the types of `arrow_type`."""
-    arrays = [
-        pa.chunked_array(
-            [conformed(chunk, c.data_type) for chunk in array.chunks], arrow_type(c.data_type)
-        )
-        if _is_strict(c)
-        else array.cast(arrow_type(c.data_type))
-        for array, c in zip(rows.columns, columns, strict=True)
-    ]
-    return pa.Table.from_arrays(arrays, schema=arrow_schema(columns))
-
-
-def _is_strict(column: Column) -> bool:
-    """Return whether a column has parts that are NOT NULL."""
-    return with_nulls(column.data_type) != column.data_type
+    return in_arrow_types(rows.rename_columns([c.name for c in columns]), columns)
 
 
 def _as_bytes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

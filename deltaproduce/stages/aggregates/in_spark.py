@@ -13,11 +13,10 @@ from functools import reduce
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructField, StructType
 
 from deltaproduce.engines.failures import in_worker
 from deltaproduce.engines.local.arrays import whole_keys
-from deltaproduce.engines.spark.columns import col, cols, order
+from deltaproduce.engines.spark.columns import col, cols, order, struct_of
 from deltaproduce.stages.aggregates.folding import Folding
 from deltaproduce.stages.aggregates.on_driver import SIGN, signed_states
 from deltaproduce.types.columns import Column
@@ -96,8 +95,7 @@ def _mapped(
             yield from table.to_batches()
 
     numbered = rows.toDF(*map(str, range(len(names))))  # Spark misreads names with dots
-    struct = StructType([StructField(c.name, c.data_type) for c in columns])
-    return numbered.mapInArrow(in_worker(on_batches), struct)
+    return numbered.mapInArrow(in_worker(on_batches), struct_of(columns))
 
 
 def _in_parts(tables: _Tables) -> _Tables:

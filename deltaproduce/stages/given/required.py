@@ -19,7 +19,7 @@ from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.model.graph import Source
 from deltaproduce.stages.given.contents import DELETES, UPSERTS, refuse_column
 from deltaproduce.types.columns import Column, with_nulls
-from deltaproduce.types.conversions import conformed
+from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.ddl import identifier
 from deltaproduce.types.excerpts import shown
 
@@ -106,14 +106,13 @@ def checked(rows: pa.Table, columns: Sequence[Column], counts: Marks) -> pa.Tabl
         counts: which rows were checked; the values of others, which may be wrong, become null.
     """
     for column in columns:
-        if with_nulls(column.data_type) != column.data_type:
+        if column.is_strict:
             place = rows.schema.get_field_index(column.name)
             values = rows.column(place)
             if not counts.all():
                 values = pc.if_else(pa.array(counts), values, pa.scalar(None, values.type))
-            made = [conformed(chunk, column.data_type) for chunk in values.chunks]
-            made = made or [conformed(pa.array([], values.type), column.data_type)]
-            rows = rows.set_column(place, column.name, pa.chunked_array(made))
+            made = in_arrow_types(pa.table({column.name: values}), [column])
+            rows = rows.set_column(place, column.name, made.column(0))
     return rows
 
 

@@ -32,8 +32,8 @@ from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import DerivedKind, Found, Production
 from deltaproduce.storage.stored import Stored
-from deltaproduce.types.atoms import in_arrow_types
 from deltaproduce.types.columns import ORDINAL, Column, RowSchema, row_schema
+from deltaproduce.types.conversions import in_arrow_types
 
 COUNT: Final = Column("digest_rows", LongType())
 DIGEST: Final = Column("digest_sum", LongType())

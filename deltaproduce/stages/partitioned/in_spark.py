@@ -20,7 +20,7 @@ from pyspark.sql.types import DataType, StructField, StructType, TimestampType
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.columns import col as column_of
-from deltaproduce.engines.spark.columns import cols, comparable, same, typed
+from deltaproduce.engines.spark.columns import cols, comparable, same, struct_of, typed
 from deltaproduce.errors import DefinitionError, SessionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
@@ -113,8 +113,7 @@ def _dependency(
     """Return the rows of partitions of a feeder, in the columns that queries see."""
     columns = _visible(stage)
     if rows is None or not wanted:
-        struct = StructType([StructField(c.name, c.data_type) for c in columns])
-        return engines.spark.createDataFrame([], struct)
+        return engines.spark.createDataFrame([], struct_of(columns))
     found = engines.frame(rows, columns)
     if not fed.columns:
         return found

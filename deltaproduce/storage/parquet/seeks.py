@@ -43,8 +43,8 @@ from deltaproduce.storage.parquet.lookups import LookedUp, Strategy, chosen, rea
 from deltaproduce.storage.parquet.nearest import Nearest
 from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.parquet.row_groups import FileFooter, Footers, Group, place_of
-from deltaproduce.types.atoms import in_arrow_types
 from deltaproduce.types.columns import VERSION, VERSION_COLUMN, Column
+from deltaproduce.types.conversions import in_arrow_types
 
 _GROUPS_AT_A_TIME: Final = 64
 _ROWS_AT_A_TIME: Final = 1 << 20

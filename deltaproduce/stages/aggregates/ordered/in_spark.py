@@ -9,10 +9,9 @@ import pyarrow as pa
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructField, StructType
 
 from deltaproduce.engines.local.arrays import whole_keys
-from deltaproduce.engines.spark.columns import col, cols, order
+from deltaproduce.engines.spark.columns import col, cols, order, struct_of, typed
 from deltaproduce.stages.aggregates.functions.ordered import Ordered
 from deltaproduce.stages.aggregates.ordered.kernels import answers, nothing
 from deltaproduce.stages.aggregates.ordered.lookups import Lookup
@@ -30,7 +29,6 @@ def answered(
     Args:
         columns: those of the group, then one per function.
     """
-    struct = StructType([StructField(c.name, c.data_type) for c in columns])
     if all(function.reach == "changes" for function in functions.values()):
         counts = (f.count(f.lit(1)).alias(name) for name in functions)
         return rows.groupBy(*cols(lookup.group)).agg(*counts)
@@ -46,7 +44,7 @@ def answered(
     together = rows.select(*cols(read)).repartition(*cols(group))
     in_order = together.sortWithinPartitions(*order(group))
     numbered = in_order.toDF(*map(str, range(len(read))))  # Spark misreads names with dots
-    return numbered.mapInArrow(run, struct)
+    return numbered.mapInArrow(run, struct_of(columns))
 
 
 def with_answers(
@@ -63,7 +61,7 @@ def with_answers(
         if default is not None:
             of_none = f.array() if isinstance(default, list) else f.lit(default)
             value = f.coalesce(value, of_none.cast(function.data_type))
-        joined = joined.withColumn(name, value.cast(function.data_type))
+        joined = joined.withColumn(name, typed(value, Column(name, function.data_type)))
     return joined.drop(*_names_of(found, key))
 
 
