@@ -129,6 +129,10 @@ def test_rows_are_refused_alike(spark: SparkSession) -> None:
             assert 0 < len(here.keys) == len(there.keys)
             assert set(here.keys) == set(there.keys)
             assert said(here) == said(there)
+    deletes = pa.Table.from_pylist([{**delete, **parts}, {**delete, "n": 2}], schema)
+    for batch in in_all_ways(deletes, made, spark):
+        assert isinstance(batch, Batch)
+        assert [row["s"] for row in rows_of(batch).to_pylist()] == [None, None]
 
 
 def said(error: InvalidChangesError) -> str:

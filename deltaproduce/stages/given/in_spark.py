@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.spark.columns import cols
+from deltaproduce.engines.spark.columns import col, cols
 from deltaproduce.engines.spark.frames import row_bytes
 from deltaproduce.model.graph import Source
 from deltaproduce.stages.batches import IS_DELETE, Batch, computing, some_keys
@@ -144,9 +144,14 @@ def _final(rows: DataFrame, source: Source, *, ordered: bool) -> DataFrame:
     """Return rows in the form of `Batch`, in the user's order if ``ordered``, else as given."""
     in_key = Window.partitionBy(*cols(source.schema.key)).orderBy(_GIVEN, ORDINAL)
     ordinal = f.row_number().over(in_key).cast("bigint") if ordered else f.col(ORDINAL)
+    is_delete = f.col(CHANGE_TYPE).isin(*DELETES)
+    values = (  # those of deletes are not checked
+        f.when(~is_delete, col(c.name)).alias(c.name) if c.is_strict else col(c.name)
+        for c in source.schema.value
+    )
     return rows.select(
         *cols(source.schema.key),
         ordinal.alias(ORDINAL),
-        *cols(source.schema.value),
-        f.col(CHANGE_TYPE).isin(*DELETES).alias(IS_DELETE.name),
+        *values,
+        is_delete.alias(IS_DELETE.name),
     )
