@@ -289,7 +289,7 @@ LOOSE = "struct<n: int, t: string>"
     ("limits", "table_type"),
     [
         ({}, "copy_on_write"),
-        ({"small_table_rows": 0}, "merge_on_read"),
+        pytest.param({"small_table_rows": 0}, "merge_on_read", marks=pytest.mark.long),
         ({"small_table_rows": 0, "local_rows": 0}, "merge_on_read"),
     ],
 )

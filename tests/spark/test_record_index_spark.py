@@ -91,7 +91,9 @@ def test_changes_of_tables_that_spark_writes(
     assert alone.stats().records == 18
 
 
-@pytest.mark.parametrize("moment", ["before it reads", "after it has read"])
+@pytest.mark.parametrize(
+    "moment", ["before it reads", pytest.param("after it has read", marks=pytest.mark.long)]
+)
 def test_a_commit_before_that_of_a_merge_is_a_conflict(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
