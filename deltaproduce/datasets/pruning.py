@@ -25,7 +25,7 @@ from deltaproduce.stages.sql.expressions.terms import Call, Junction, Reference,
 from deltaproduce.types.atoms import arrow_schema, arrow_type
 
 _SWAPPED: Final = MappingProxyType({"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="})
-_ONE_ROW: Final = pa.table({"n": [0]})
+_ONE_ROW: Final = pa.table({"_": pa.nulls(1)})
 
 
 def may_have(condition: Term, files: pa.Table, descriptor: Description) -> Marks:

@@ -216,6 +216,15 @@ class Engines:
         )
         return all(few) and are_as_beside(self.session)
 
+    def expect_calls(self, module: str) -> None:
+        """Have a worker start on the driver, as a function will soon be called; not for a session.
+
+        Args:
+            module: the module of this library that `made_beside` will get its function from.
+        """
+        if self.session is None:
+            process_workers().expect(module)
+
     def made_beside(
         self,
         rows: pa.Table,

@@ -42,6 +42,10 @@ class StageKind(Kind):
         del tables
         return stage
 
+    def expect_calls(self, engines: Engines) -> None:
+        """Prepare for calls of the stage's function, if it has one: its feeders get new rows."""
+        del engines
+
     @property
     def select(self) -> tuple[str, Mapping[str, Constant]] | None:
         """The query over its feeders, and the constants that its names stand for; None without."""

@@ -165,7 +165,7 @@ def _without_zone(values: Sequence[Any]) -> Sequence[Any]:
 
 def _floats(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
     array = pa.array(values, arrow)
-    for index in np.flatnonzero(pc.is_inf(array).fill_null(False)).tolist():
+    for index in pc.indices_nonzero(pc.is_inf(array).fill_null(False)).to_pylist():
         if math.isfinite(values[index]):
             raise Misfit(f"{values[index]!r} is too large for float")
     return array

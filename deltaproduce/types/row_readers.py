@@ -103,6 +103,9 @@ _OFFSET: Final = re.compile(r"(?:UTC?|GMT)?([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2
 _ARROW_CLOCKS_END: Final = datetime(2037, 1, 1)
 """The end of Arrow's time zones: it applies no daylight saving time after 2037."""
 
+_NO_MOMENT: Final = np.iinfo(np.int64).min
+"""What NumPy stores for NaT."""
+
 _Reader: TypeAlias = Callable[[pa.Array], list[Any]]
 
 
@@ -131,12 +134,21 @@ def _rows(row: type[tuple[Any, ...]], columns: Iterable[Iterable[Any]]) -> Itera
 
 
 def _read_moments(array: pa.Array) -> list[Any]:
-    """Read dates and timestamps through NumPy, which leaves those it cannot represent as int."""
-    moments: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
+    """Read dates and timestamps through NumPy, which leaves those it cannot represent as int.
+
+    Not by `to_numpy`, which would import pandas.
+    """
+    is_date = pa.types.is_date(array.type)
+    numbers = array.cast(pa.int32() if is_date else pa.int64()).cast(pa.int64())
+    unit = "D" if is_date else array.type.unit
+    found = np.from_dlpack(numbers.fill_null(_NO_MOMENT)).view(f"M8[{unit}]")
+    moments: list[Any] = found.tolist()
     if int in set(map(type, moments)):
         value = next(moment for moment in moments if type(moment) is int)
-        unit = "days" if pa.types.is_date(array.type) else "microseconds"
-        message = f"a {array.type} of {value} {unit} since 1970 is outside Python's years 1 to 9999"
+        units = "days" if is_date else "microseconds"
+        message = (
+            f"a {array.type} of {value} {units} since 1970 is outside Python's years 1 to 9999"
+        )
         raise UnreadableError(message)
     return moments
 
@@ -161,7 +173,7 @@ def _read_on_arrow_clock(array: pa.Array) -> list[Any]:
     local = pc.local_timestamp(array)
     moments = _read_moments(local)
     first_pass = pc.assume_timezone(local, array.type.tz, ambiguous="earliest")
-    for index in np.flatnonzero(pc.not_equal(first_pass, array).fill_null(False)).tolist():
+    for index in pc.indices_nonzero(pc.not_equal(first_pass, array).fill_null(False)).to_pylist():
         moments[index] = moments[index].replace(fold=1)
     return moments
 

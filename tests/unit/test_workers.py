@@ -490,6 +490,33 @@ def test_closing_ends_the_workers_and_more_may_be_started() -> None:
     assert not is_alive(other["v"])
 
 
+def test_an_expected_worker_is_the_one_that_is_lent_and_has_imported_the_module() -> None:
+    """It starts once, however often it is expected, and imports the module before it is ready."""
+
+    def imported(key: Any, values: Any) -> Any:
+        yield key.k, sys.modules.get("deltaproduce.shown.live") is not None
+
+    pool = Workers(1)
+    try:
+        pool.expect("deltaproduce.shown.live")
+        pool.expect("deltaproduce.shown.live")
+        (worker,) = pool._idle
+        assert [row["v"] for row in made(pool, imported, keys(1))] == [1]
+        assert made(pool, pids, keys(1))[0]["v"] == worker.pid
+    finally:
+        pool.close()
+
+
+def test_a_worker_that_nobody_took_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers_of_driver, "START", "import time; time.sleep(100)")
+    pool = Workers(1)
+    pool.expect("deltaproduce.shown.live")
+    (worker,) = pool._idle
+    monkeypatch.setattr(workers_of_driver, "_END_SECONDS", 100)
+    pool.close()
+    assert not is_alive(worker.pid)
+
+
 def test_each_process_has_its_own_pool() -> None:
     parents = process_workers()
     assert process_workers() is parents

@@ -33,7 +33,7 @@ from deltaproduce.types.excerpts import escaped
 _LATE_SECONDS: Final = 0.005
 """A call that has taken this long and has rows left gets the idle workers."""
 _SLOW_SECONDS: Final = 0.05
-"""After this long, more workers are started, which takes half a second."""
+"""After this long, more workers are started, which takes a third of a second."""
 _MOMENT_SECONDS: Final = 0.02
 """The least work that is worth a round trip."""
 _KNOWN_SECONDS: Final = 0.5

@@ -23,7 +23,7 @@ from deltaproduce.engines.delta_log import commit_file
 from deltaproduce.engines.file_systems.directory import Directory
 
 _ROOM: Final = "_commit_probe"
-_ROWS: Final = pa.table({"n": [1]})
+_SCHEMA: Final = pa.schema({"n": pa.int64()})
 _FIELD: Final = {"name": "n", "type": "long", "nullable": True, "metadata": {}}
 _ACTIONS: Final[tuple[dict[str, Any], ...]] = (
     {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
@@ -54,13 +54,13 @@ def fault(root: Directory) -> str | None:
 
     def overtaken() -> Iterator[pa.RecordBatch]:
         table.write(commit_file(0), _FIRST)
-        yield from _ROWS.to_batches()
+        yield pa.record_batch({"n": [1]}, _SCHEMA)
 
     try:
         with suppress(CommitFailedError):
             write_deltalake(
                 table.uri,
-                pa.RecordBatchReader.from_batches(_ROWS.schema, overtaken()),
+                pa.RecordBatchReader.from_batches(_SCHEMA, overtaken()),
                 mode="error",
                 storage_options=table.storage_options,
                 commit_properties=CommitProperties(max_commit_retries=0),

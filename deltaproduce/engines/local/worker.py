@@ -5,6 +5,9 @@ sends a function, then rows of whole keys, repeatedly; the worker responds to ea
 function's output, as the function emits it. Standard output is the user's, and goes to the driver's
 standard error, as with Spark's workers.
 
+A worker says that it is ready once it has imported what functions need; then one over a few rows
+takes milliseconds.
+
 Invariants: a worker ends when its driver does, even in the middle of a function. It unpickles only
 functions from the driver; it sends back only rows in Arrow, and text.
 """
@@ -23,10 +26,13 @@ import threading
 import time
 import traceback
 from contextlib import suppress
+from importlib import import_module
 from importlib.machinery import FileFinder
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
+
+from deltaproduce.types.pandas_on_demand import await_pandas
 
 HEADER: Final = struct.Struct("<cQ")
 PLACE: Final = b"P"  # to the worker: the import path, and the directory
@@ -41,18 +47,27 @@ UNFIT: Final = b"U"  # the function cannot be unpickled here
 START: Final = (
     "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "  # Ctrl-C is the driver's
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from deltaproduce.engines.local.worker import main; main(*map(int, sys.argv[2:]))"
+    "from deltaproduce.engines.local.worker import main; main(*map(json.loads, sys.argv[2:]))"
 )
-"""The interpreter's code; its arguments: import path, channel and the driver's process id."""
+"""The interpreter's code; its arguments in JSON: import path, and those of `main`."""
 
 _PIECE: Final = 1 << 18
 _GRACE_SECONDS: Final = 0.2
 
 
-def main(channel: int, driver: int) -> None:
-    """Serve the driver at the other end of a socket, until the driver closes it."""
+def main(channel: int, driver: int, modules: list[str]) -> None:
+    """Serve the driver at the other end of a socket, until the driver closes it.
+
+    Args:
+        channel: the socket's file number.
+        driver: the driver's process id.
+        modules: those of this library to import before.
+    """
     with socket.socket(fileno=channel) as to_driver:
         threading.Thread(target=_end_with, args=(to_driver, driver), daemon=True).start()
+        await_pandas()
+        for module in modules:
+            import_module(module)
         with suppress(ConnectionError):
             to_driver.sendall(HEADER.pack(READY, 0))
             _serve(to_driver)

@@ -39,20 +39,20 @@ class Worker:
     """A process that calls functions, as the driver sees it.
 
     Attributes:
-        ready: it has reported that it is; a process takes half a second to start.
+        ready: it has reported that it is; a process takes a third of a second to start.
         generation: how often the driver's modules had changed when it was started.
     """
 
-    def __init__(self, generation: int) -> None:
+    def __init__(self, generation: int, modules: Iterable[str]) -> None:
         self.ready = False
         self.generation = generation
         self._place = b""
         self._received = bytearray()
         self._channel, theirs = socket.socketpair()
         with theirs:
-            path = json.dumps(_path(jars=False))
+            told = _path(jars=False), theirs.fileno(), os.getpid(), [*modules]
             self._process = subprocess.Popen(
-                [sys.executable, "-u", "-c", START, path, str(theirs.fileno()), str(os.getpid())],
+                [sys.executable, "-u", "-c", START, *map(json.dumps, told)],
                 stdin=subprocess.DEVNULL,
                 stdout=_errors(),
                 pass_fds=[theirs.fileno()],
@@ -151,8 +151,21 @@ class Workers:
         self._all: set[Worker] = set()
         self._idle: list[Worker] = []
         self._modules = _Modules()
+        self._expected: set[str] = set()
         self._generation = 0
         weakref.finalize(self, _end_all, self._all, os.getpid())
+
+    def expect(self, module: str) -> None:
+        """Have a worker start now, if there is none, that a call will soon ask for.
+
+        Args:
+            module: the module of this library that functions are sent from; workers import it
+                before they are ready.
+        """
+        with self._freed:
+            self._expected.add(module)
+            if not self._all and not self.unfit:
+                self._idle.append(self._started())
 
     def take(self) -> Worker | None:
         """Lend a worker, once one is free; return None if none can be started."""
@@ -208,7 +221,10 @@ class Workers:
             return worker
         if not start or len(self._all) >= self.most:
             return None
-        worker = Worker(self._generation)
+        return self._started()
+
+    def _started(self) -> Worker:
+        worker = Worker(self._generation, sorted(self._expected))
         self._all.add(worker)
         return worker
 
@@ -239,7 +255,8 @@ def _end_all(workers: set[Worker], pid: int) -> None:
         worker.let_end()
     end = time.monotonic() + _END_SECONDS
     while workers:
-        workers.pop().end(max(end - time.monotonic(), 0))
+        worker = workers.pop()
+        worker.end(max(end - time.monotonic(), 0) if worker.ready else 0)
 
 
 class _Modules:

@@ -26,7 +26,7 @@ from deltaproduce.reading.opened import Opened
 from deltaproduce.shown.phases import phase
 from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.batches import Batch
-from deltaproduce.stages.kind import arrivals, source_kind
+from deltaproduce.stages.kind import arrivals, source_kind, stage_kind
 from deltaproduce.stages.partitioned.presence import (
     named_partitions,
     partitions_table,
@@ -71,6 +71,7 @@ def update(
         if name is not None and name in known:
             return known[name]
         if not batches:
+            _expect_calls(store, sources)
             with phase("checking"):
                 batches.update(
                     (
@@ -196,6 +197,12 @@ def _asked(writer: Writer, partitions: Mapping[str, object], as_of: AsOf) -> Ask
         writer.opened.source(source, "partitions")
     moment = as_of if isinstance(as_of, EllipsisType) or as_of is None else moment_of(as_of)
     return Asked(moment, named(partitions, writer.executor.windows))
+
+
+def _expect_calls(store: Opened, sources: Iterable[tuple[Source, object]]) -> None:
+    """Prepare for the functions that read what is given, while it is checked."""
+    for name in store.graph.downstream_of(source.name for source, _ in sources):
+        stage_kind(store.graph.stage(name)).expect_calls(store.engines)
 
 
 def _named_partitions(store: Opened, partitions: Mapping[str, object]) -> dict[str, list[Values]]:

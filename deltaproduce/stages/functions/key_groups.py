@@ -190,8 +190,8 @@ class Continuation:
 def key_changes(columns: Sequence[pa.Array]) -> NDArray[np.bool_]:
     """Return, for each row but the first, whether its key differs from that of the row before."""
     changes = reduce(pc.or_, map(_column_changes, columns))
-    changed: NDArray[np.bool_] = changes.to_numpy(zero_copy_only=False)
-    return changed
+    changed: NDArray[np.bool_] = np.from_dlpack(changes.cast(pa.uint8())).view(np.bool_)
+    return changed  # `to_numpy` would import pandas
 
 
 def same_key(key: Sequence[pa.Array], keys: Sequence[pa.Array]) -> bool:

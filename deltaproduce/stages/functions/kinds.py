@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from pyspark.sql.types import IntegerType
 
-from deltaproduce.engines.choice import is_empty
+from deltaproduce.engines.choice import Engines, is_empty
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.failures import BatchFunction
 from deltaproduce.engines.local.arrays import empty
@@ -132,6 +132,10 @@ class ByKey(FunctionKind):
         check_function(self.function, "its function", parameters, stage=stage)
         check_preserved(schema, self.surrogate, self.preserve, stage=stage)
 
+    def expect_calls(self, engines: Engines) -> None:
+        """See `StageKind.expect_calls`."""
+        engines.expect_calls(by_key.__name__)
+
     def calls(self, stage: Stage, zone: tzinfo) -> BatchFunction:
         """See `FunctionKind.calls`."""
         return by_key.calls(stage, self.function, zone)
@@ -199,6 +203,10 @@ class OverTables(FunctionKind):
         del schema, inputs
         parameters = ("batches",) if self.streaming else ("table",)
         check_function(self.function, "its function", parameters, stage=stage)
+
+    def expect_calls(self, engines: Engines) -> None:
+        """See `StageKind.expect_calls`."""
+        engines.expect_calls(over_tables.__name__)
 
     def calls(self, stage: Stage, zone: tzinfo) -> BatchFunction:
         """See `FunctionKind.calls`."""

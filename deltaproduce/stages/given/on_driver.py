@@ -74,7 +74,7 @@ def _counting(given: pa.Table) -> pa.Table:
 
 def _is_in(change_type: pa.ChunkedArray, known: tuple[str, ...]) -> Marks:
     """Return which rows have one of these change types; null is none of them."""
-    found = pc.is_in(change_type, value_set=pa.array(known))
+    found = pc.is_in(change_type, value_set=pa.array(known, pa.string()))
     return np.asarray(found, bool)
 
 

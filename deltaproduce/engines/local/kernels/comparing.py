@@ -114,7 +114,7 @@ def updates(compared: pa.Table, layout: Layout) -> pa.Table:
     rows, values = pa.array(wanted), pa.array(wanted, mask=~alive[wanted])
     return pa.table(
         {
-            CHANGE_TYPE: pa.array(_CHANGE_TYPES).take(pa.array(change_type)),
+            CHANGE_TYPE: pa.array(_CHANGE_TYPES, pa.string()).take(pa.array(change_type)),
             **{c.name: compared.column(c.name).take(rows) for c in layout.key},
             POSITION: compared.column(POSITION).take(rows),
             **{c.name: compared.column(c.name).take(values) for c in layout.value},
