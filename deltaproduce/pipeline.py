@@ -4,13 +4,18 @@
 that the rest of the library works on. The invariant: a stage's feeders are defined before it, in
 the same pipeline; every stage has a name that a path and a catalog can hold, and a schema that
 Delta can store.
+
+A kind is imported by the definition that uses it: those that read SQL need its grammar, which takes
+as long to import as Arrow.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from deltaproduce.described.content import check_stored, stored_as
 from deltaproduce.errors import DefinitionError
@@ -28,25 +33,10 @@ from deltaproduce.model.windows import Window
 from deltaproduce.shown.table import Table
 from deltaproduce.shown.tabular import Tabular, Word, one_line
 from deltaproduce.shown.tasks import Values
-from deltaproduce.stages.aggregates.agg import AggregateCall
-from deltaproduce.stages.aggregates.kind import Aggregate
-from deltaproduce.stages.aggregates.multisets import kept_beside
-from deltaproduce.stages.external.kind import External
 from deltaproduce.stages.functions.kinds import ArrowFunction, ByKey, OverTables, ProduceFunction
 from deltaproduce.stages.functions.preservation import PreserveFunction
 from deltaproduce.stages.given.kind import Given
-from deltaproduce.stages.indexes.kind import Index
-from deltaproduce.stages.partitioned.kind import (
-    Partitioned,
-    digests_for,
-    partitioned,
-    records_of,
-    source_partitions,
-)
-from deltaproduce.stages.partitioned.on_driver import ForeignFunction
-from deltaproduce.stages.partitioned.presence import presence_stage
-from deltaproduce.stages.queries import key_columns, key_local
-from deltaproduce.stages.queries.kind import KeyLocalQuery
+from deltaproduce.stages.partitioned.presence import presence_stage, records_of
 from deltaproduce.types.columns import (
     RowSchema,
     SchemaLike,
@@ -54,6 +44,11 @@ from deltaproduce.types.columns import (
     row_schema,
     unknown_schema,
 )
+
+if TYPE_CHECKING:
+    from deltaproduce.stages.aggregates.agg import AggregateCall
+    from deltaproduce.stages.partitioned.kind import Partitioned
+    from deltaproduce.stages.partitioned.on_driver import ForeignFunction
 
 Stored: TypeAlias = Mapping[str, str | None] | None
 """How files keep content: some of ``partition``, ``order`` and ``compression``."""
@@ -227,6 +222,8 @@ class Pipeline(Tabular):
             DefinitionError: the name, or a column, is refused; with `stage` and `column`. What the
                 table lacks is found when a store is opened.
         """
+        from deltaproduce.stages.external.kind import External
+
         self._check_name(name)
         check_text(table, "its table", stage=name)
         if not table.strip():
@@ -248,6 +245,8 @@ class Pipeline(Tabular):
                 message = f"source {name!r} has scopes and no partition; say of which columns"
                 raise DefinitionError(message, stage=name)
             return (), None
+        from deltaproduce.stages.partitioned.kind import source_partitions
+
         columns, expecting = source_partitions(partition, scopes, schema, stage=name)
         presence_stage(Source(name, schema, Given(None, columns)))  # refuses other columns
         return columns, expecting
@@ -384,6 +383,9 @@ class Pipeline(Tabular):
         Raises:
             DefinitionError: the name, the key, or the query is refused; with `stage`.
         """
+        from deltaproduce.stages.queries import key_columns, key_local
+        from deltaproduce.stages.queries.kind import KeyLocalQuery
+
         self._check_name(name)
         check_text(query, "its query", stage=name)
         check_text(key, "its key", stage=name)
@@ -521,6 +523,9 @@ class Pipeline(Tabular):
             DefinitionError: the name, a column or a function is refused; with `stage` and, if it is
                 about one value, `column`.
         """
+        from deltaproduce.stages.aggregates.kind import Aggregate
+        from deltaproduce.stages.aggregates.multisets import kept_beside
+
         self._check_name(name)
         inputs = (self._input(feeder, stage=name),)
         check_inputs(inputs, stage=name)
@@ -560,6 +565,8 @@ class Pipeline(Tabular):
             DefinitionError: the name, the feeder or a column is refused; with `stage` and, if it is
                 about one, `column`.
         """
+        from deltaproduce.stages.indexes.kind import Index
+
         self._check_name(name)
         indexed = self._feeder(feeder, stage=name)
         kind = Index.defined(key, include, indexed, stage=name)
@@ -597,6 +604,8 @@ class Pipeline(Tabular):
         *,
         stored: Stored,
     ) -> Producer:
+        from deltaproduce.stages.partitioned.kind import digests_for
+
         feeders = [self._feeder_named(feeder, stage=name) for feeder in kind.feeders]
         inputs = tuple((feeder,) for feeder in feeders)
         auxiliary, files = digests_for(feeders), stored_as(stored, stage=name)
@@ -617,6 +626,9 @@ class Pipeline(Tabular):
         schema: str | None = None,
     ) -> Partitioned:
         """The kind of a stage whose partitions tasks make; see `partitioned` and `foreign`."""
+        from deltaproduce.stages.partitioned.kind import partitioned
+        from deltaproduce.stages.queries import key_columns
+
         self._check_name(name)
         for text, what in ((query, "query"), (partition, "partition"), (retention, "retention")):
             check_text(text, f"its {what}", stage=name)

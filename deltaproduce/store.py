@@ -13,12 +13,11 @@ from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from types import EllipsisType, MappingProxyType, TracebackType
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from deltaproduce.datasets.staged import StageDataset, of_stage
 from deltaproduce.engines.change_feed import FeedMode
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model import arguments
@@ -43,13 +42,15 @@ from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.overview import overview
 from deltaproduce.reading.remains import Forgotten
 from deltaproduce.reading.selects import Dialect
-from deltaproduce.report import openlineage, writing
 from deltaproduce.shown.phases import Progress
 from deltaproduce.shown.table import Table
 from deltaproduce.shown.tabular import Tabular, one_line
 from deltaproduce.shown.tasks import Backfill, Run, Task
 from deltaproduce.storage.parquet.lookups import Strategy
 from deltaproduce.storage.versions import Version
+
+if TYPE_CHECKING:
+    from deltaproduce.datasets.staged import StageDataset
 
 _NOTHING_GIVEN: Final[Mapping[str, object]] = MappingProxyType({})
 
@@ -624,6 +625,8 @@ class Store(Tabular):
             NotFoundError: there is no such stage or version.
             InvalidArgumentError: it is a source that is read in place.
         """
+        from deltaproduce.datasets.staged import of_stage
+
         return of_stage(self._opened, stage, version)
 
     def sql_name(self, stage: str | Stage, table: str = CONTENT) -> str:
@@ -835,6 +838,8 @@ class Store(Tabular):
             InvalidArgumentError: the file's directory does not exist.
             CorruptStoreError: tables do not exist, or are not as the versions recorded them.
         """
+        from deltaproduce.report import writing
+
         return writing.written(
             self._opened, self._pipeline, path, version, samples, self._writer.clock()
         )
@@ -868,6 +873,8 @@ class Store(Tabular):
         """
         number = None if version is None else arguments.integer(version, "version")
         jobs = arguments.text(namespace, "namespace")
+        from deltaproduce.report import openlineage
+
         return openlineage.sent(self._opened, self._pipeline, number, jobs, emit)
 
     def stream_writer(self, source: str | Source, *, stream: str | None = None) -> StreamWriter:

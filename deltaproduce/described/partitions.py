@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -24,14 +24,14 @@ from pyspark.sql.types import (
 
 from deltaproduce.engines.delta_log import folder_of
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.sql.expressions.analysis import analysed
-from deltaproduce.stages.sql.expressions.evaluation import evaluated
-from deltaproduce.stages.sql.expressions.expression import Expression, items
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Term
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column, Columns, plain_columns
 from deltaproduce.types.ddl import quoted
+
+if TYPE_CHECKING:
+    from deltaproduce.stages.sql.expressions.expression import Expression
 
 Values: TypeAlias = tuple[str | None, ...]
 """The identity of a partition: the values of its columns, as text in the log's form."""
@@ -78,6 +78,8 @@ def partitions(text: str, columns: Columns) -> tuple[Partition, ...]:
     """
     if not text.strip():
         return ()
+    from deltaproduce.stages.sql.expressions.expression import items
+
     found = tuple(_partition(part, name, columns) for part, name in items(text))
     own = [one.column for one in found if one.expression is not None]
     _check_names(columns, own)
@@ -87,6 +89,8 @@ def partitions(text: str, columns: Columns) -> tuple[Partition, ...]:
 
 
 def _partition(text: str, name: str | None, columns: Columns) -> Partition:
+    from deltaproduce.stages.sql.expressions.expression import Expression
+
     expression = Expression.read(text, columns.names)
     if name is None:
         if expression.column is None:
@@ -98,6 +102,8 @@ def _partition(text: str, name: str | None, columns: Columns) -> Partition:
 
 
 def _term(expression: Expression, columns: Columns) -> Term:
+    from deltaproduce.stages.sql.expressions.analysis import analysed
+
     found = analysed(expression, {c.name: c.data_type for c in columns}, CLOCK)
     if found is None:
         raise DefinitionError(
@@ -132,10 +138,16 @@ def values_of(rows: pa.Table, by: Sequence[Partition]) -> pa.Table:
         {
             one.column.name: rows.column(one.column.name)
             if one.term is None
-            else evaluated(one.term, rows)
+            else _evaluated(one.term, rows)
             for one in by
         }
     )
+
+
+def _evaluated(term: Term, rows: pa.Table) -> pa.Array:
+    from deltaproduce.stages.sql.expressions.evaluation import evaluated
+
+    return evaluated(term, rows)
 
 
 def values_of_keys(keys: pa.Table, by: Sequence[Partition]) -> pa.Table | None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from pyspark.sql.types import DataType
-from sqlglot import exp
 
 from deltaproduce.engines.delta_log import logged
 from deltaproduce.errors import InvalidArgumentError
@@ -243,6 +242,8 @@ def _duckdb_text(text: str) -> str:
 
 
 def _duckdb_type(data_type: DataType) -> str:
+    from sqlglot import exp
+
     found = exp.DataType.build(ddl_of(data_type), dialect="spark")
     for field in found.find_all(exp.ColumnDef):
         field.set("constraints", None)  # DuckDB has no NOT NULL there

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+import textwrap
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,6 +16,79 @@ def test_importing_it_imports_no_spark() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert found.stdout == "[]\n"
+
+
+FIRST_VERSION = """
+    import sys
+    import deltaproduce as dp
+
+    def told():
+        return sorted(name for name in {names!r} if name in sys.modules)
+
+    shop = dp.Pipeline("shop")
+    orders = shop.source("orders", key="id bigint", value="day date, price double, note string")
+
+    @shop.producer(orders, key="id bigint", value="imported string")
+    def notes(key, values):
+        yield key, ",".join(told())
+
+    with dp.Store(None, {place!r}, shop) as store:
+        store.update({{"orders": [{{"id": 1, "day": None, "price": 1.5, "note": "a"}}]}})
+        print(",".join(told()))
+        print(store.content("notes")["imported"][0])
+"""
+
+
+def test_a_small_version_imports_nothing_that_it_does_not_use(tmp_path: Path) -> None:
+    """Neither the grammar of SQL, nor kinds that the pipeline has not; in workers no pandas."""
+    kinds = [f"deltaproduce.stages.{kind}.kind" for kind in ("aggregates", "indexes", "queries")]
+    packages = ["delta", "duckdb", "jinja2", "psycopg", "sqlglot", "typer"]
+    names = sorted([*packages, *kinds, "deltaproduce.stages.partitioned.kind", "pandas"])
+    script = textwrap.dedent(FIRST_VERSION).format(names=names, place=str(tmp_path / "shop"))
+    found = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "pandas\n\n"
+
+
+AWAITED = """
+    import sys
+    import numpy as np, pyarrow as pa
+    from deltaproduce.types.pandas_on_demand import await_pandas
+
+    {call}
+    for values, kind in (([1, None], pa.int64()), (["a"], pa.string()), (np.arange(3), None)):
+        pa.array(values, kind)
+    pa.table({{"a": pa.array([1.5], pa.float64())}}).to_pylist()
+    print("pandas" in sys.modules)
+    print(repr(pa.scalar(1, pa.timestamp("ns")).as_py()), "pandas" in sys.modules)
+
+    import pandas as pd
+    print(pd.__file__, pa.array(pd.Series([1.0, float("nan")])).null_count)
+    print(pa.array([pd.NaT, pd.NA, None, 1], from_pandas=True))
+    print(pa.array(pd.Categorical(["a", "b"])).type, pa.array(pd.Index([1, 2])).type)
+    print(pa.array(pd.Series(pd.date_range("2024-01-01", periods=1, tz="UTC"))).type)
+    frame = pd.DataFrame({{"n": pd.array([1, None], "Int64"), "t": ["a", pd.NA]}})
+    print(pa.table(frame).to_pylist(), pa.Table.from_pandas(frame).schema)
+    print(pa.table(frame).to_pandas(), pa.array(["a"]).dictionary_encode().to_pandas())
+    print(pa.array([pd.Timedelta(3), None]))
+"""
+
+
+def test_pyarrow_awaits_pandas_and_then_knows_it() -> None:
+    """It does as ever, and needs no pandas for values of given types, and arrays of NumPy's."""
+    ours, as_ever = (
+        subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(AWAITED).format(call=call)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for call in ("await_pandas()", "pass")
+    )
+    assert ours.startswith("False\n")
+    assert as_ever.startswith("True\n")
+    assert ours.split("\n")[1:] == as_ever.split("\n")[1:]
 
 
 def test_its_version_is_that_of_the_package() -> None:

@@ -26,7 +26,6 @@ from deltaproduce.shown.tasks import Backfill, FailedTask, Partition, Run, Size,
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.kind import arrivals
 from deltaproduce.stages.partitioned.presence import presence_batches, presence_stage, present
-from deltaproduce.stages.partitioned.records import newest
 from deltaproduce.stages.productions import Production
 from deltaproduce.stages.scheduled import Agenda, scheduled_kind
 from deltaproduce.storage.figures import StageFigures
@@ -273,6 +272,8 @@ def _newest(store: Opened, head: Version) -> datetime:
     Raises:
         NotFoundError: no task was ever made.
     """
+    from deltaproduce.stages.partitioned.records import newest
+
     dates = list[str]()
     for stage in scheduled(store):
         keeper = scheduled_kind(stage).records(stage)

@@ -28,7 +28,7 @@ from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.partitioned.entries import Entry, Fed
 from deltaproduce.stages.partitioned.query import TaskQuery
 from deltaproduce.stages.partitioned.scope.clauses import Scope
-from deltaproduce.stages.partitioned.scope.partitions import table_of
+from deltaproduce.stages.partitioned.scope.tables import table_of
 from deltaproduce.types.columns import ORDINAL, Column
 from deltaproduce.types.ddl import identifier
 

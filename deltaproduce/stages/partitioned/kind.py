@@ -23,7 +23,6 @@ from deltaproduce.stages.partitioned.frames import Feeder
 from deltaproduce.stages.partitioned.in_spark import query_types
 from deltaproduce.stages.partitioned.making import Tasks, tasked
 from deltaproduce.stages.partitioned.on_driver import ForeignFunction
-from deltaproduce.stages.partitioned.presence import presence_stage
 from deltaproduce.stages.partitioned.query import TaskQuery, read_query
 from deltaproduce.stages.partitioned.records import records_stage
 from deltaproduce.stages.partitioned.scope.clauses import Scope, Scopes
@@ -254,13 +253,6 @@ def are_kept(retention: str) -> bool:
 def digests_for(stages: Iterable[Stage]) -> tuple[Producer, ...]:
     """Return the stages that hold digests of what tasks read and do not make."""
     return tuple(digests_stage(one) for one in stages if not one.kind.scheduled)
-
-
-def records_of(stage: Stage) -> tuple[Stage, ...]:
-    """Return the stage that keeps records of a stage's tasks, or of its partitions, if any."""
-    if isinstance(stage.kind, ScheduledKind):
-        return (stage.kind.records(stage),)
-    return (presence_stage(stage),) if stage.kind.partitioned_by else ()
 
 
 def source_partitions(

@@ -32,8 +32,8 @@ from deltaproduce.shown.tasks import Task, Values
 from deltaproduce.stages.partitioned.entries import Entry, Fed
 from deltaproduce.stages.partitioned.frames import is_star
 from deltaproduce.stages.partitioned.query import TaskQuery
-from deltaproduce.stages.partitioned.scope.partitions import table_of
 from deltaproduce.stages.partitioned.scope.scalars import ZONE
+from deltaproduce.stages.partitioned.scope.tables import table_of
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import evaluated, holds
 from deltaproduce.stages.sql.expressions.expression import Expression

@@ -24,7 +24,8 @@ from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.kind import Arrival, SourceKind
-from deltaproduce.stages.partitioned.scope.partitions import table_of
+from deltaproduce.stages.partitioned.scope.tables import table_of
+from deltaproduce.stages.scheduled import ScheduledKind
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL_COLUMN, Column, row_schema
 from deltaproduce.types.excerpts import shown
@@ -54,6 +55,13 @@ def presence_stage(source: Stage) -> Source:
     key = StructType([StructField(name, types[name]) for name in names])
     schema = row_schema(key, "is_present boolean", stage=source.name)
     return Source(records_name(source.name), schema, Presence())
+
+
+def records_of(stage: Stage) -> tuple[Stage, ...]:
+    """Return the stage that keeps records of a stage's tasks, or of its partitions, if any."""
+    if isinstance(stage.kind, ScheduledKind):
+        return (stage.kind.records(stage),)
+    return (presence_stage(stage),) if stage.kind.partitioned_by else ()
 
 
 def presence_batches(

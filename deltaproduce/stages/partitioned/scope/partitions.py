@@ -5,7 +5,7 @@ The invariant: no two scopes of a date make the same partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -20,8 +20,8 @@ from deltaproduce.shown.tasks import Partition, Values
 from deltaproduce.stages.partitioned.scope.clauses import Scoped, Scopes
 from deltaproduce.stages.partitioned.scope.coded import computed
 from deltaproduce.stages.partitioned.scope.scalars import scalar
+from deltaproduce.stages.partitioned.scope.tables import table_of
 from deltaproduce.stages.sql.expressions.expression import Expression, items
-from deltaproduce.types.atoms import arrow_type
 
 _SOME_DATES: Final = (
     datetime(2001, 1, 1, tzinfo=UTC),
@@ -163,13 +163,3 @@ def values_at(partitions: pa.Table, rows: Sequence[int] | Numbers) -> list[Value
 
 def _plain(value: object) -> object:
     return value.astimezone(UTC) if isinstance(value, datetime) else value
-
-
-def table_of(values: Iterable[Values], columns: Sequence[tuple[str, DataType]]) -> pa.Table:
-    """Return partitions as a table, in their columns."""
-    rows = list(values)
-    arrays = {
-        name: pa.array([row[place] for row in rows], arrow_type(kind))
-        for place, (name, kind) in enumerate(columns)
-    }
-    return pa.table({"_": pa.nulls(len(rows)), **arrays})

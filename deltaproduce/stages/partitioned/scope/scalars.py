@@ -28,7 +28,7 @@ from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Constant, Term
 
 ZONE: Final = "UTC"
-_ONE_ROW: Final = pa.table({"_": [0]})
+_ONE_ROW: Final = pa.table({"_": pa.nulls(1)})
 
 
 def scalar(expression: Expression, scope: Mapping[str, Constant]) -> Constant:
