@@ -107,8 +107,14 @@ class Engines:
         return _LOCAL
 
     def holds(self, *tables: pa.Table) -> bool:
-        """Return whether a step holds these tables of the driver in memory, all at once."""
-        return self.limits.is_held(sum(map(len, tables)), sum(one.nbytes for one in tables))
+        """Return whether a step holds these tables of the driver in memory, all at once.
+
+        The size of whole buffers, which a table may have a part of, is known at once; that of the
+        table alone takes longer than many a small step.
+        """
+        rows, whole = sum(map(len, tables)), sum(one.get_total_buffer_size() for one in tables)
+        held = self.limits.is_held
+        return held(rows, whole) or held(rows, sum(one.nbytes for one in tables))
 
     def spill(self) -> Spill:
         """Return a place for rows that come to the driver part by part."""

@@ -33,6 +33,15 @@ def test_one_machine_has_what_it_has(master):
         assert Engines.opened(session, Limits()).limits == Limits()
 
 
+def test_what_a_table_has_counts_and_not_what_it_was_cut_from():
+    engines = Engines(None, Limits(local_bytes=1_000))
+    table = pa.table({"n": np.arange(1_000)})
+    assert [engines.holds(table.slice(7, rows)) for rows in (125, 126)] == [True, False]
+    assert engines.holds(table.slice(0, 100), table.slice(100, 25))
+    assert not engines.holds(table.slice(0, 100), table.slice(100, 26))
+    assert engines.holds()
+
+
 def test_large_rows_are_kept_in_a_file_without_a_name(tmp_path, monkeypatch):
     monkeypatch.setattr(spilling.tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(spilling, "LARGE_BYTES", 1_000)
