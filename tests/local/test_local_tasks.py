@@ -28,6 +28,7 @@ from deltaproduce import (
     Store,
     TasksFailedError,
 )
+from deltaproduce.model.graph import is_auxiliary
 from deltaproduce.stages.partitioned.digests import digests
 from deltaproduce.storage import failpoints
 
@@ -64,6 +65,20 @@ def test_a_run_makes_what_is_missing_and_the_next_one_nothing(store: Store) -> N
     head = store.head.number
     assert store.run(as_of="2022-03-31") == dp.Run()
     assert store.head.number == head
+
+
+def test_a_run_with_nothing_to_do_reads_digests_and_records_once(tmp_path: Path) -> None:
+    """The rows read of hidden stages are those that they have; no row of a source is read."""
+    with Store(None, tmp_path / "shop", shop()) as store:
+        store.update({"sales": [row("31"), row("30", "Detroit"), row("29")]})
+        store.run(as_of="2022-03-31")
+    with Store(None, tmp_path / "shop", shop()) as store:
+        stages = store._opened.log.head().stages
+        hidden = [figures.rows for name, figures in stages.items() if is_auxiliary(name)]
+        readings = store._opened.tables.readings
+        before = readings.total
+        assert store.run(as_of="2022-03-31") == dp.Run()
+        assert readings.total.after(before).rows == sum(hidden) > 0
 
 
 def test_rows_that_are_made_again_equal_dirty_nobody(store: Store) -> None:

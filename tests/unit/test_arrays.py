@@ -17,6 +17,7 @@ from deltaproduce.engines.local.arrays import (
     firsts_of,
     in_order,
     isin_rows,
+    matched,
     order_codes,
     sorting,
 )
@@ -237,3 +238,24 @@ def test_numbers_for_values_are_in_their_order(values, data_type, descending):
         for b in range(len(values)):
             one, other = (b, a) if descending else (a, b)
             assert (numbers[a] < numbers[b]) == (place(one) < place(other))
+
+
+KEYS = st.tuples(st.sampled_from([0.0, -0.0, 1.5, math.nan]), st.sampled_from([None, "a", "b"]))
+
+
+@given(
+    st.lists(KEYS, unique_by=lambda key: (str(key[0] + 0.0), key[1])),
+    st.randoms(use_true_random=False),
+    st.booleans(),
+)
+def test_rows_are_matched_with_the_equal_key_in_the_same_order_or_another(keys, chance, ordered):
+    """As a look-up of each row by itself finds it; also if rows and keys are the same table."""
+    rows = keys if ordered else chance.choices([*keys, (2.5, "c")], k=8)
+    fields = pa.schema({"d": pa.float64(), "t": pa.string()})
+    table, known = (
+        pa.table([[key[place] for key in some] for place in (0, 1)], fields)
+        for some in (rows, keys)
+    )
+    places = {(str(d + 0.0), t): place for place, (d, t) in enumerate(keys)}
+    wanted = [places.get((str(d + 0.0), t), -1) for d, t in rows]
+    assert matched(table, known.rename_columns(["x", "y"])).tolist() == wanted

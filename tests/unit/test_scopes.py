@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from deltaproduce import DefinitionError, InvalidArgumentError
 from deltaproduce.operations.verbs.tasks import moment_of
 from deltaproduce.shown.tasks import told
 from deltaproduce.stages.partitioned.scope.clauses import Scopes
+from deltaproduce.stages.partitioned.scope.coded import numbered
 from deltaproduce.stages.partitioned.scope.lists import timeseries
 from deltaproduce.stages.partitioned.scope.partitions import Partitions
 from deltaproduce.stages.partitioned.scope.scalars import literal
@@ -142,3 +144,11 @@ def test_values_are_literals_of_their_type() -> None:
 def test_a_date_that_is_none_in_utc_is_refused(text: object) -> None:
     with pytest.raises(InvalidArgumentError):
         moment_of(text)
+
+
+@given(st.lists(st.integers(0, 40)), st.sampled_from([41, 10**9]))
+def test_codes_are_numbered_alike_whether_they_lie_close_together_or_far_apart(codes, span):
+    """As NumPy's `unique` numbers them, which sorts."""
+    wanted = np.unique(np.array(codes, np.int64), return_index=True, return_inverse=True)
+    for found, expected in zip(numbered(np.array(codes, np.int64), span), wanted, strict=True):
+        assert found.tolist() == expected.tolist()

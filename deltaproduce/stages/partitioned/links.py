@@ -19,12 +19,12 @@ import pyarrow as pa
 from pyspark.sql.types import BooleanType, DataType, FractionalType
 from sqlglot import exp
 
-from deltaproduce.engines.local.arrays import Marks, Numbers, factorize
+from deltaproduce.engines.local.arrays import Marks, Numbers, factorize, sorting
 from deltaproduce.engines.local.kernels.row_hashes import Hashes
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.partitioned.conditions import Part, Read, column_name
 from deltaproduce.stages.partitioned.scope.clauses import Scoped
-from deltaproduce.stages.partitioned.scope.coded import Coded, combined
+from deltaproduce.stages.partitioned.scope.coded import Coded, combined, numbered
 from deltaproduce.stages.partitioned.scope.scalars import ZONE
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import evaluated
@@ -166,10 +166,10 @@ class _Place:
             own = dict(zip([n for n in columns if n in read_by], found, strict=True))
             number = len(found[0])
             lists = _Lists.of(some, _taken(named, read_by), count, own, number)
-            joint, numbers = np.unique(numbers * number + of, return_inverse=True)
+            joint, _, numbers = numbered(numbers * number + of, known * number)
             steps.append((lists, _Known(joint, number)))
             known = len(joint)
-        order = np.argsort(numbers, kind="stable")
+        order = sorting([numbers])
         ends = np.searchsorted(numbers[order], np.arange(known + 1))
         return _Place(tuple(steps), ends, order, is_open)
 

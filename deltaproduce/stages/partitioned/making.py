@@ -293,7 +293,9 @@ def _fed(feeder: Stage, inputs: Mapping[str, StageInput], agenda: Agenda, engine
     types = {c.name: c.data_type for c in (*feeder.schema.key, *feeder.schema.value)}
     columns = tuple((name, types[name]) for name in feeder.kind.partitioned_by)
     names = [name for name, _ in columns]
-    after, before = (_digested(feeder, inputs, engines, is_before=which) for which in (False, True))
+    moves = any(inputs[name].step is not None for name in (feeder.name, digests_name(feeder.name)))
+    after = _digested(feeder, inputs, engines, is_before=False)
+    before = _digested(feeder, inputs, engines, is_before=True) if moves else after
     there = after.select(names) if names else pa.table({"_": pa.nulls(1)}).select([])
     expected = feeder.kind.expected(agenda.moment)
     if names:
@@ -303,9 +305,10 @@ def _fed(feeder: Stage, inputs: Mapping[str, StageInput], agenda: Agenda, engine
     table = there if expected is None else expected
     size = len(table) if names else 1
     waiting = np.zeros(size, bool) if expected is None else matched(expected, there) < 0
-    sums = [_at(table, some, names, size) for some in (after, before)]
+    sums = _at(table, after, names, size)
+    sums_before = _at(table, before, names, size) if moves else sums
     table = pa.table({"_": pa.nulls(size), **{n: table.column(n) for n in names}})
-    fed = Fed(feeder.name, columns, table, sums[0], sums[1], waiting, waiting)
+    fed = Fed(feeder.name, columns, table, sums, sums_before, waiting, waiting)
     agenda.fed[feeder.name] = fed
     return fed
 

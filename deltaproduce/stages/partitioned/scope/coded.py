@@ -87,17 +87,25 @@ def combined(columns: Sequence[Coded], size: int) -> tuple[Numbers, list[Coded]]
     numbers, rows = np.zeros(size, np.int64), np.zeros(min(size, 1), np.int64)
     for column in columns:
         span = len(column.values)
-        joint, most = numbers * span + column.codes, len(rows) * span
-        if most <= _MARKS_A_ROW * size + 1024:
-            firsts = np.full(most, -1)
-            firsts[joint[::-1]] = np.arange(size)[::-1]
-            used = np.flatnonzero(firsts >= 0)
-            renumbered = np.empty(most, np.int64)
-            renumbered[used] = np.arange(len(used))
-            numbers, rows = renumbered[joint], firsts[used]
-        else:
-            _, rows, numbers = np.unique(joint, return_index=True, return_inverse=True)
+        _, rows, numbers = numbered(numbers * span + column.codes, len(rows) * span)
     return numbers, [column.taken(rows) for column in columns]
+
+
+def numbered(codes: Numbers, span: int) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the codes that occur, sorted; the first row of each; and their positions by row.
+
+    Args:
+        span: more than any code; if it is not much more than their number, nothing is sorted.
+    """
+    size = len(codes)
+    if span > _MARKS_A_ROW * size + 1024:
+        return np.unique(codes, return_index=True, return_inverse=True)
+    firsts = np.full(span, -1)
+    firsts[codes[::-1]] = np.arange(size)[::-1]
+    used = np.flatnonzero(firsts >= 0)
+    positions = np.empty(span, np.int64)
+    positions[used] = np.arange(len(used))
+    return used, firsts[used], positions[codes]
 
 
 def computed(expression: Expression, named: Mapping[str, Coded], size: int) -> Coded:
