@@ -1,5 +1,6 @@
 """Workers on the driver's machine: the same rows and failures as in this process; none is left."""
 
+import atexit
 import importlib
 import json
 import os
@@ -494,7 +495,7 @@ def test_an_expected_worker_is_the_one_that_is_lent_and_has_imported_the_module(
     """It starts once, however often it is expected, and imports the module before it is ready."""
 
     def imported(key: Any, values: Any) -> Any:
-        yield key.k, sys.modules.get("deltaproduce.shown.live") is not None
+        yield key.k, int("deltaproduce.shown.live" in sys.modules)
 
     pool = Workers(1)
     try:
@@ -515,6 +516,18 @@ def test_a_worker_that_nobody_took_ends_at_once(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(workers_of_driver, "_END_SECONDS", 100)
     pool.close()
     assert not is_alive(worker.pid)
+
+
+def test_a_worker_that_ends_calls_what_is_registered_for_its_exit(tmp_path: Path) -> None:
+    def registering(key: Any, values: Any) -> Any:
+        atexit.register((tmp_path / "ended").touch)
+        yield key.k, 1
+
+    pool = Workers(1)
+    made(pool, registering, keys(1))
+    assert not (tmp_path / "ended").exists()
+    pool.close()
+    assert (tmp_path / "ended").exists()
 
 
 def test_each_process_has_its_own_pool() -> None:

@@ -14,6 +14,7 @@ functions from the driver; it sends back only rows in Arrow, and text.
 
 from __future__ import annotations
 
+import atexit
 import io
 import json
 import os
@@ -71,6 +72,8 @@ def main(channel: int, driver: int, modules: list[str]) -> None:
         with suppress(ConnectionError):
             to_driver.sendall(HEADER.pack(READY, 0))
             _serve(to_driver)
+    atexit._run_exitfuncs()
+    os._exit(0)  # nobody waits for what is in memory to be freed
 
 
 def _end_with(channel: socket.socket, driver: int) -> None:
