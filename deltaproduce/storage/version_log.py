@@ -186,20 +186,20 @@ class VersionLog:
         Args:
             commits: the log's last commits, newest first; all since the last read.
         """
-        newest, known = commits[0].delta_version, self._known
+        newest, known = commits[0].delta_version, [*self._known]
         if (
             self._read is None
             or _lacks(commits, self._read)
             or foreign_commits(commits, self._read)
             or self._was_rewritten(commits)
         ):
-            known = ()
+            known = []
         last = known[-1].number if known else 0
         for version in self._rows(newest, last):
-            known += (_with_texts(version, known[-1] if known else EMPTY),)
+            known.append(_with_texts(version, known[-1] if known else EMPTY))
         ours = next((c.delta_version for c in commits if c.attempt is not None), 0)
         foreign = foreign_commits(commits, ours)
-        if foreign and known != self._rows(ours):
+        if foreign and (*known,) != self._rows(ours):
             raise self._damaged(
                 f"delta version {foreign[-1].delta_version} of it is a {foreign[-1].operation} by "
                 "no store",
@@ -332,11 +332,19 @@ class VersionLog:
         }
 
     def _check_rows(self, known: Sequence[Version], good: int | None) -> None:
-        """Refuse numbers that are not consecutive, and names that lead out of the store."""
+        """Refuse numbers that are not consecutive, and names that lead out of the store.
+
+        Most versions have the names of the one before, which are looked at once.
+        """
+        fine = set[object]()
         for version in known:
+            names = tuple((stage, *each.delta_versions) for stage, each in version.stages.items())
+            if names in fine:
+                continue
             fault = _fault_of_names(version, self._tables.location)
             if fault is not None:
                 raise self._damaged(f"version {version.number} has {fault}", good)
+            fine.add(names)
         numbers = [version.number for version in _kept(known)]
         expected = list(range(numbers[0], numbers[0] + len(numbers))) if numbers else []
         if numbers != expected:

@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from deltaproduce import CorruptStoreError, InvalidArgumentError, NotFoundError, Pipeline
+from deltaproduce import CorruptStoreError, InvalidArgumentError, Limits, NotFoundError, Pipeline
+from deltaproduce.engines.choice import Engines
+from deltaproduce.storage import version_log
 from deltaproduce.storage.figures import (
     Base,
     Past,
@@ -15,7 +17,9 @@ from deltaproduce.storage.figures import (
     figures_of,
     figures_to_json,
 )
-from deltaproduce.storage.version_log import _version
+from deltaproduce.storage.locations import Location
+from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.version_log import VersionLog, _version
 from deltaproduce.storage.versions import (
     EMPTY,
     Version,
@@ -155,3 +159,22 @@ def test_a_row_of_the_log_that_no_store_has_written_is_refused(wrong):
     with pytest.raises(CorruptStoreError) as error:
         _version(row | wrong)
     assert error.value.table == "_versions"
+
+
+def test_names_of_tables_are_looked_at_once_for_all_versions_that_have_them(monkeypatch):
+    """Of four versions with the same tables one is looked at; a wrong name is found in any."""
+    log = VersionLog(Tables(Engines(None, Limits()), Location("/lake", in_catalog=False)))
+    asked = []
+
+    def fault(version, location):
+        asked.append(version.number)
+        return fault_of(version, location)
+
+    fault_of = version_log._fault_of_names
+    monkeypatch.setattr(version_log, "_fault_of_names", fault)
+    log._check_rows(versions(*[FIGURES] * 4), None)
+    assert asked == [1]
+    wrong = replace(FIGURES, delta_versions={"content": 3, "../updates": 4})
+    with pytest.raises(CorruptStoreError, match=r"version 5 has a table '\.\./updates'"):
+        log._check_rows(versions(*[FIGURES] * 4, wrong), None)
+    assert asked == [1, 1, 5]
