@@ -34,6 +34,7 @@ from deltaproduce.storage.parquet.lookups import LookedUp, Strategy
 from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.types.columns import IS_ALIVE, IS_ALIVE_COLUMN, ORDINAL, VERSION, Column
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Overlay:
     @staticmethod
     def of(runs: pa.Table, pair: Sequence[Column], content: Sequence[Column]) -> Overlay:
         """Return the newest rows of each pair in runs, which also have a ``_version``."""
-        versions = runs.column(VERSION).to_numpy()
+        versions = in_numpy(runs.column(VERSION))
         pairs = factorize(runs.select([c.name for c in pair]).columns) if len(runs) else versions
         newest = np.zeros(pairs.max(initial=-1) + 1, np.int64)
         np.maximum.at(newest, pairs, versions)

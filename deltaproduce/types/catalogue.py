@@ -31,6 +31,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from deltaproduce.types.pandas_on_demand import await_pandas
+
+await_pandas()  # whatever makes an array here has imported this module before
+
 IsArrow: TypeAlias = Callable[[pa.DataType], bool]
 
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 Numbers = NDArray[np.int64]
 Marks = NDArray[np.bool_]
@@ -99,7 +100,7 @@ def places(in_order: Sequence[Numbers]) -> Numbers:
 
 def one_of_each(array: pa.Array) -> NDArray[np.floating]:
     """Return floats without nulls, with a single NaN and a single zero."""
-    floats: NDArray[np.floating] = array.to_numpy(zero_copy_only=False) + 0.0  # turns -0.0 into 0.0
+    floats: NDArray[np.floating] = in_numpy(array) + 0.0  # turns -0.0 into 0.0
     floats[np.isnan(floats)] = np.nan
     return floats
 
@@ -277,17 +278,17 @@ def _is_in(column: pa.ChunkedArray, values: pa.ChunkedArray) -> Marks:
     long.
     """
     plain = pa.types.is_integer(column.type) or pa.types.is_date(column.type)
-    rows = column.to_numpy() if plain and not column.null_count else None
+    rows = in_numpy(column) if plain and not column.null_count else None
     if rows is None or not len(rows):
-        return np.asarray(pc.is_in(column, value_set=values), bool)
-    sought = np.array(values.drop_null().to_numpy())
+        return in_numpy(pc.is_in(column, value_set=values), bool)
+    sought = np.array(in_numpy(values.drop_null()))
     is_sorted = _is_sorted(rows)
     if not is_sorted or len(sought) * _SEARCHED_SHARE > len(rows):
         marked = _marked(rows.astype(np.int64, copy=False), sought.astype(np.int64, copy=False))
         if marked is not None:
             return marked
     if not is_sorted:
-        return np.asarray(pc.is_in(column, value_set=values), bool)
+        return in_numpy(pc.is_in(column, value_set=values), bool)
     sought.sort()  # each search starts near the last one, which is still in the cache
     first, last = (rows.searchsorted(sought, side) for side in ("left", "right"))
     there = first < last
@@ -329,8 +330,8 @@ def _order_codes(array: pa.Array, column: Column) -> Numbers:
     if places is not None and places.null_count:
         array = pa.concat_arrays([array, pa.nulls(1, array.type)])
         places = places.fill_null(len(array) - 1)
-    ranks = np.asarray(pc.rank(array, sort_keys=[("", *order)], tiebreaker="dense"), np.int64)
-    return ranks if places is None else ranks[np.asarray(places)]
+    ranks = in_numpy(pc.rank(array, sort_keys=[("", *order)], tiebreaker="dense"), np.int64)
+    return ranks if places is None else ranks[in_numpy(places)]
 
 
 def _in_order_of_floats(array: pa.Array) -> Numbers:
@@ -338,7 +339,7 @@ def _in_order_of_floats(array: pa.Array) -> Numbers:
     floats = one_of_each(array.cast(pa.float64()).fill_null(0.0))
     bits = floats.view(np.int64)
     found = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)  # flips all but the sign bit
-    found[np.asarray(array.is_null())] = np.iinfo(np.int64).min
+    found[in_numpy(array.is_null())] = np.iinfo(np.int64).min
     return found
 
 
@@ -386,9 +387,9 @@ def _plain(array: pa.Array) -> Numbers | None:
         return None
     found = array.type
     if pa.types.is_integer(found) or pa.types.is_boolean(found) or pa.types.is_timestamp(found):
-        return np.asarray(array.cast(pa.int64()), np.int64)
+        return in_numpy(array.cast(pa.int64()), np.int64)
     if pa.types.is_date32(found):
-        return np.asarray(array.view(pa.int32()), np.int64)
+        return in_numpy(array.view(pa.int32()), np.int64)
     return without_points(array) if pa.types.is_decimal128(found) else None
 
 
@@ -416,12 +417,12 @@ def _looked_up(array: pa.Array) -> Numbers:
     elif pa.types.is_map(array.type):
         found = _codes_of_maps(array)
     elif pa.types.is_list(array.type):
-        found = _codes_of_lists(array.offsets.to_numpy(), _codes(array.values))
+        found = _codes_of_lists(in_numpy(array.offsets), _codes(array.values))
     elif pa.types.is_floating(array.type):
         found = _codes_of_floats(array)
     else:
-        return np.asarray(pc.fill_null(array.dictionary_encode().indices, _NULL), np.int64)
-    found[np.asarray(array.is_null())] = _NULL
+        return in_numpy(pc.fill_null(array.dictionary_encode().indices, _NULL), np.int64)
+    found[in_numpy(array.is_null())] = _NULL
     return found
 
 
@@ -437,7 +438,7 @@ def _codes_of_lists(offsets: NDArray[np.int32], items: Numbers) -> Numbers:
 
 
 def _codes_of_maps(array: pa.MapArray) -> Numbers:
-    offsets = array.offsets.to_numpy()
+    offsets = in_numpy(array.offsets)
     rows = np.repeat(np.arange(len(array)), np.diff(offsets))
     entries = array.values.slice(offsets[0], offsets[-1] - offsets[0])
     keys, items = (_codes(field) for field in entries.flatten())

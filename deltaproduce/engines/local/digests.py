@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaproduce.engines.local.arrays import Numbers, one_of_each
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 _Tell: TypeAlias = Callable[[bytes], None]
 
@@ -60,7 +61,7 @@ class _Hashes:
 
 def _tell(array: pa.Array, tell: _Tell) -> None:
     """Tell values: as many parts for each array of a type."""
-    nulls = np.asarray(array.is_null())
+    nulls = in_numpy(array.is_null())
     tell(nulls.tobytes())
     there = array.take(pa.array(np.flatnonzero(~nulls)))
     if pa.types.is_map(array.type):
@@ -69,7 +70,7 @@ def _tell(array: pa.Array, tell: _Tell) -> None:
         for field in there.flatten():
             _tell(field, tell)
     elif pa.types.is_list(there.type):
-        tell(np.asarray(pc.list_value_length(there)).tobytes())
+        tell(in_numpy(pc.list_value_length(there)).tobytes())
         _tell(there.flatten(), tell)
     else:
         _tell_atoms(there, tell)
@@ -78,14 +79,14 @@ def _tell(array: pa.Array, tell: _Tell) -> None:
 def _tell_atoms(array: pa.Array, tell: _Tell) -> None:
     """Hash values without parts and without nulls."""
     if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
-        tell(np.asarray(pc.binary_length(array)).tobytes())
+        tell(in_numpy(pc.binary_length(array)).tobytes())
         tell(_text(array))
     elif pa.types.is_decimal(array.type):
         tell(_fixed(array, array.type.byte_width))
     elif pa.types.is_floating(array.type):
         tell(one_of_each(array).tobytes())
     else:
-        tell(array.to_numpy(zero_copy_only=False).tobytes())
+        tell(in_numpy(array).tobytes())
 
 
 def _text(array: pa.Array) -> bytes:
@@ -111,7 +112,7 @@ def _entries_in_order(maps: pa.Array) -> pa.Array:
     """
     field = pa.struct([("key", maps.type.key_type), ("value", maps.type.item_type)])
     lists = maps.cast(pa.list_(field))
-    entries, sizes = lists.flatten(), np.asarray(pc.list_value_length(lists))
+    entries, sizes = lists.flatten(), in_numpy(pc.list_value_length(lists))
     of_map = np.repeat(np.arange(len(lists)), sizes)
     order = np.lexsort((_places(entries.field("key")), of_map))
     offsets = pa.array(np.concatenate(([0], np.cumsum(sizes))), pa.int32())
@@ -126,10 +127,10 @@ def _places(array: pa.Array) -> Numbers:
         found = _places_of_lists(array)
     else:
         if pa.types.is_floating(array.type):
-            there = np.asarray(array.is_valid())
+            there = in_numpy(array.is_valid())
             array = pa.array(one_of_each(array.fill_null(0)), array.type, mask=~there)
-        found = np.asarray(pc.rank(array, tiebreaker="dense"), np.int64)
-    return np.where(np.asarray(array.is_null()), 0, found)
+        found = in_numpy(pc.rank(array, tiebreaker="dense"), np.int64)
+    return np.where(in_numpy(array.is_null()), 0, found)
 
 
 def _places_of_rows(columns: Sequence[Numbers]) -> Numbers:
@@ -137,7 +138,7 @@ def _places_of_rows(columns: Sequence[Numbers]) -> Numbers:
 
 
 def _places_of_lists(array: pa.Array) -> Numbers:
-    sizes = np.asarray(pc.list_value_length(array).fill_null(0))
+    sizes = in_numpy(pc.list_value_length(array).fill_null(0))
     items = np.split(_places(array.flatten()), np.cumsum(sizes)[:-1])
     values = [tuple(found.tolist()) for found in items]
     place = {value: number for number, value in enumerate(sorted(set(values)), 1)}

@@ -27,6 +27,7 @@ from deltaproduce.model.clustering import Clustering, file_ends
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 
 class LocalEngine(Engine[pa.Table]):
@@ -243,5 +244,5 @@ def on_driver(rows: Rows) -> pa.Table:
 
 
 def _mask(rows: pa.Table, which: Which) -> Marks:
-    columns = (np.asarray(rows.column(name)) == value for name, value in which.items())
+    columns = (in_numpy(rows.column(name)) == value for name, value in which.items())
     return reduce(np.logical_and, columns)

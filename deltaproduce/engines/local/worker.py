@@ -33,8 +33,6 @@ from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
-from deltaproduce.types.pandas_on_demand import await_pandas
-
 HEADER: Final = struct.Struct("<cQ")
 PLACE: Final = b"P"  # to the worker: the import path, and the directory
 FUNCTION: Final = b"F"
@@ -66,7 +64,6 @@ def main(channel: int, driver: int, modules: list[str]) -> None:
     """
     with socket.socket(fileno=channel) as to_driver:
         threading.Thread(target=_end_with, args=(to_driver, driver), daemon=True).start()
-        await_pandas()
         for module in modules:
             import_module(module)
         with suppress(ConnectionError):

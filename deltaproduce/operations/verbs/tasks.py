@@ -31,6 +31,7 @@ from deltaproduce.stages.scheduled import Agenda, scheduled_kind
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types.excerpts import shown
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 Moment: TypeAlias = date | str
 """A date or a time, in UTC if it has no zone; may be text in ISO 8601."""
@@ -252,7 +253,7 @@ def _meeting(partitions: pa.Table, where: Mapping[str, set[str | None]]) -> Mark
         column = partitions.column(name).combine_chunks().dictionary_encode("encode")
         values = map(_wanted, column.dictionary.to_pylist())
         marks = np.array([value in wanted for value in values], bool)
-        found &= marks[np.asarray(column.indices)]
+        found &= marks[in_numpy(column.indices)]
     return found
 
 

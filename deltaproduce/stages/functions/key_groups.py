@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from deltaproduce.errors import ProducerError
 from deltaproduce.types.columns import Columns
 from deltaproduce.types.excerpts import shown
+from deltaproduce.types.pandas_on_demand import in_numpy
 from deltaproduce.types.row_readers import RowReader, UnreadableError, row_reader
 
 T = TypeVar("T")
@@ -250,7 +251,7 @@ class _BlockReader:
         """Return, for each input, the places of its rows, and its value columns there."""
         if len(self.value_widths) == 1:
             return [(None, columns[self.key_width :])]
-        numbers, first = columns[self.key_width].to_numpy(), self.key_width + 1
+        numbers, first = in_numpy(columns[self.key_width]), self.key_width + 1
         inputs: list[tuple[_Places, list[pa.Array]]] = []
         for number, width in enumerate(self.value_widths):
             places = np.flatnonzero(numbers == number)

@@ -30,6 +30,7 @@ from deltaproduce.stages.given.contents import (
 )
 from deltaproduce.stages.given.required import checked, required
 from deltaproduce.types.columns import CHANGE_TYPE, CHANGE_TYPE_COLUMN, ORDINAL, ORDINAL_COLUMN
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 
 def batch_of_table(
@@ -75,7 +76,7 @@ def _counting(given: pa.Table) -> pa.Table:
 def _is_in(change_type: pa.ChunkedArray, known: tuple[str, ...]) -> Marks:
     """Return which rows have one of these change types; null is none of them."""
     found = pc.is_in(change_type, value_set=pa.array(known, pa.string()))
-    return np.asarray(found, bool)
+    return in_numpy(found, bool)
 
 
 def _check_change_types(given: pa.Table, unknown: Marks, source: Source, engines: Engines) -> None:

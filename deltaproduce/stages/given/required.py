@@ -22,6 +22,7 @@ from deltaproduce.types.columns import Column, with_nulls
 from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.ddl import identifier
 from deltaproduce.types.excerpts import shown
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Required:
             values: the column.
         """
         if not self.part:
-            return np.asarray(values.is_null(), bool)
+            return in_numpy(values.is_null())
         found, first = np.zeros(len(values), bool), 0
         for chunk in values.chunks:
             found[first + _null_rows(chunk, self.column.data_type, self.part)] = True
@@ -134,8 +135,8 @@ def _parts(data_type: DataType) -> Iterator[tuple[str, ...]]:
 def _null_rows(values: pa.Array, data_type: DataType, part: Sequence[str]) -> Numbers:
     """Return the rows with a null in a part, perhaps repeatedly."""
     if not part:
-        return np.flatnonzero(np.asarray(values.is_null(), bool))
-    there = np.flatnonzero(np.asarray(values.is_valid(), bool))
+        return np.flatnonzero(in_numpy(values.is_null()))
+    there = np.flatnonzero(in_numpy(values.is_valid()))
     some = values.take(pa.array(there))
     step, rest = part[0], part[1:]
     match data_type:
@@ -150,7 +151,7 @@ def _null_rows(values: pa.Array, data_type: DataType, part: Sequence[str]) -> Nu
             inner = some.flatten().field(step), kind
         case _:
             raise TypeError(f"{data_type.simpleString()!r} has no parts")
-    of_row = np.repeat(there, np.asarray(pc.list_value_length(some)))
+    of_row = np.repeat(there, in_numpy(pc.list_value_length(some)))
     return of_row[_null_rows(*inner, rest)]
 
 

@@ -34,6 +34,7 @@ from deltaproduce.stages.productions import DerivedKind, Found, Production
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL, Column, RowSchema, row_schema
 from deltaproduce.types.conversions import in_arrow_types
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 COUNT: Final = Column("digest_rows", LongType())
 DIGEST: Final = Column("digest_sum", LongType())
@@ -182,7 +183,7 @@ def _added(partitions: pa.Table, parts: Sequence[tuple[int, pa.Table]]) -> pa.Ta
 
 
 def _numbers(table: pa.Table, column: Column) -> Numbers:
-    return np.asarray(table.column(column.name), np.int64)
+    return in_numpy(table.column(column.name), np.int64)
 
 
 def _in_spark(rows: DataFrame, read: Sequence[Column], by: Sequence[Column]) -> pa.Table:

@@ -31,6 +31,7 @@ from deltaproduce.stages.sql.expressions.evaluation import evaluated
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Constant, Term
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 Pairs: TypeAlias = tuple[Numbers, Numbers]
 
@@ -379,11 +380,11 @@ def _looked_up(left: pa.Array, right: pa.Array) -> Pairs:
     """Return the positions of equal values, ignoring nulls."""
     numbers = factorize([pa.chunked_array([left, right])])
     wanted, there = numbers[: len(left)], numbers[len(left) :]
-    rows = np.flatnonzero(np.asarray(right.is_valid()))
+    rows = np.flatnonzero(in_numpy(right.is_valid()))
     rows = rows[np.argsort(there[rows], kind="stable")]
     most = int(numbers.max(initial=-1)) + 1
     ends = np.searchsorted(there[rows], np.arange(most + 1))
-    some = np.flatnonzero(np.asarray(left.is_valid()))
+    some = np.flatnonzero(in_numpy(left.is_valid()))
     places, at = _expanded(ends, wanted[some])
     return some[places], rows[at]
 
@@ -479,5 +480,5 @@ def _evaluated(term: Term, rows: pa.Table, *, false: bool) -> Marks:
             ]
         )
     if false:
-        return ~np.asarray(found.fill_null(True), bool)
-    return np.asarray(found.fill_null(False), bool)
+        return ~in_numpy(found.fill_null(True), bool)
+    return in_numpy(found.fill_null(False), bool)

@@ -46,6 +46,7 @@ from deltaproduce.stages.scheduled import Agenda, Chosen, ScheduledKind, Tasked
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import escaped
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 Feeders: TypeAlias = Mapping[str, tuple[Fed, Stage, Rows | None]]
 """The input of tasks, by name: the feeder as they see it, the stage, and rows with dependencies."""
@@ -121,7 +122,7 @@ class Tasks:
         times = kept.scheduled.take(pa.array(rest)).combine_chunks().dictionary_encode()
         for number, time in enumerate(times.dictionary.to_pylist()):
             then = self.partitions.at(datetime.fromisoformat(time), stage=self.stage.name)
-            mine = rest[np.asarray(times.indices) == number]
+            mine = rest[in_numpy(times.indices) == number]
             places = matched(kept.keys.take(pa.array(mine)), then.partitions)
             found = found.beside(then.taken(places[places >= 0]))
         return found, current
@@ -315,7 +316,7 @@ def _fed(feeder: Stage, inputs: Mapping[str, StageInput], agenda: Agenda, engine
 
 def _at(table: pa.Table, some: pa.Table, names: Sequence[str], size: int) -> Hashes:
     """Return the digests of partitions; 0 for empty ones."""
-    found = np.asarray(some.column(DIGEST.name), np.int64).view(np.uint64)
+    found = in_numpy(some.column(DIGEST.name), np.int64).view(np.uint64)
     if not names:
         return found if len(found) else np.zeros(size, np.uint64)
     return np.append(found, np.uint64(0))[matched(table, some.select(names))]
@@ -390,7 +391,7 @@ def _counts(made: pa.Table, found: Entries, rows: Numbers) -> Numbers:
     """Return the row counts of the partitions that were made."""
     names = [name for name, _ in found.columns]
     places = matched(found.partitions.take(pa.array(rows)), made.select(names))
-    return np.append(np.asarray(made.column(COUNT.name), np.int64), 0)[places]
+    return np.append(in_numpy(made.column(COUNT.name), np.int64), 0)[places]
 
 
 def _dropped(tasks: Tasks, found: Entries, agenda: Agenda) -> Numbers:

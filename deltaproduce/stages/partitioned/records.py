@@ -25,6 +25,7 @@ from deltaproduce.stages.partitioned.entries import Kept
 from deltaproduce.stages.scheduled import MadeByTasks
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL, row_schema
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 _VALUE: Final = (
     "task_definition bigint, task_inputs bigint, task_made bigint, task_made_rows bigint, "
@@ -81,9 +82,9 @@ def read_records(stored: Stored | None, stage: Stage, *, droppable: bool) -> Kep
     read = [c for c in columns if c.name in {*names, ORDINAL, *wanted}]
     table = empty(read) if stored is None else replace(stored, columns=tuple(read)).fetched()
     definitions, inputs, made = (
-        np.asarray(table.column(name), np.int64).view(np.uint64) for name in hashes
+        in_numpy(table.column(name), np.int64).view(np.uint64) for name in hashes
     )
-    count = np.asarray(table.column("task_made_rows"), np.int64)
+    count = in_numpy(table.column("task_made_rows"), np.int64)
     kept = table.column("task_droppable") if droppable else None
     keys = table.select(list(names))
     return Kept(keys, definitions, inputs, made, count, table.column("task_scheduled"), kept)

@@ -21,6 +21,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.model.partitions import SORTS, Ranges
 from deltaproduce.storage.parquet.row_groups import NO_VALUE, EveryRange
 from deltaproduce.types.columns import Column
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 _CUT_MICROS: Final = 999
 """The most microseconds by which the last moment may be later than the log says."""
@@ -62,7 +63,7 @@ class FileRanges(NamedTuple):
         rows = self._rows()
         if self.told is None or (rows < 0).any():
             return None
-        return int(rows.sum()), int(np.asarray(self.told.column("size_bytes")).sum())
+        return int(rows.sum()), int(in_numpy(self.told.column("size_bytes")).sum())
 
     def in_partitions(self, partitions: pa.Table) -> Marks:
         """Mark the files that are in some partitions, given by some or all of their columns."""
@@ -76,7 +77,7 @@ class FileRanges(NamedTuple):
         marks = np.ones(self.files, bool)
         for column, values in zip(keys.columns, keys.keys.columns, strict=True):
             if _is_number(column) and not values.null_count:
-                sought = np.sort(np.asarray(numbers_of(values), np.int64))
+                sought = np.sort(in_numpy(numbers_of(values), np.int64))
                 least, greatest = self._ends(column)
                 marks &= sought.searchsorted(least) < sought.searchsorted(greatest, "right")
         return marks
@@ -85,7 +86,7 @@ class FileRanges(NamedTuple):
         """Return the least and the greatest value of each file."""
         values = self._partition_numbers(column)
         if values is not None:
-            given, numbers = np.asarray(values.is_valid()), np.asarray(pc.fill_null(values, 0))
+            given, numbers = in_numpy(values.is_valid()), in_numpy(pc.fill_null(values, 0))
             return (
                 np.where(given, numbers, NO_VALUE.least),
                 np.where(given, numbers, NO_VALUE.greatest),
@@ -98,7 +99,7 @@ class FileRanges(NamedTuple):
         known = pc.and_(least.is_valid(), greatest.is_valid())
         empty = self._nulls(column) == np.where(self._rows() < 0, -2, self._rows())
         first, last = (
-            np.where(np.asarray(known), np.asarray(pc.fill_null(ends, 0)), unknown)
+            np.where(in_numpy(known), in_numpy(pc.fill_null(ends, 0)), unknown)
             for ends, unknown in ((least, _LEAST), (greatest, _GREATEST))
         )
         return np.where(empty, NO_VALUE.least, first), np.where(empty, NO_VALUE.greatest, last)
@@ -107,11 +108,11 @@ class FileRanges(NamedTuple):
         """Return the number of nulls in each file; -1 if unknown."""
         values = self._partition_numbers(column)
         if values is not None:
-            return np.where(np.asarray(values.is_valid()), 0, self._rows())
+            return np.where(in_numpy(values.is_valid()), 0, self._rows())
         found = self._field("null_count", column)
         if found is None:
             return np.full(self.files, -1)
-        return np.asarray(pc.fill_null(found, -1), np.int64)
+        return in_numpy(pc.fill_null(found, -1), np.int64)
 
     def values(self) -> list[dict[str, pa.Scalar]]:
         """Return the values that all rows of each file share, in columns that the files lack."""
@@ -129,7 +130,7 @@ class FileRanges(NamedTuple):
         """Return the number of rows in each file; -1 if unknown."""
         if self.told is None:
             return np.full(self.files, -1)
-        return np.asarray(pc.fill_null(self.told.column("num_records"), -1), np.int64)
+        return in_numpy(pc.fill_null(self.told.column("num_records"), -1), np.int64)
 
     def _numbers(self, which: str, column: Column) -> pa.Array | None:
         found = self._field(which, column) if _is_number(column) else None

@@ -21,6 +21,7 @@ from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.engines.selections import Selection
 from deltaproduce.storage.parquet.row_groups import Footers, Reach, reach_of
 from deltaproduce.types.columns import Column
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 Strategy: TypeAlias = Literal["auto", "seek", "scan"]
 """How keys are looked up; ``auto`` decides it for each file."""
@@ -103,7 +104,7 @@ def _way(is_scanned: Marks, strategy: Strategy) -> Way:
 def _by_nulls(keys: Selection) -> Iterator[tuple[Selection, list[str]]]:
     """Yield the keys, split by the columns in which they are null, with the names of these."""
     assert isinstance(keys.keys, pa.Table)
-    nulls = [np.asarray(column.is_null()) for column in keys.keys.columns]
+    nulls = [in_numpy(column.is_null()) for column in keys.keys.columns]
     which = sum((marks.astype(np.int64) << n for n, marks in enumerate(nulls)), np.int64(0))
     for code in np.unique(which).tolist():
         part = replace(keys, keys=keys.keys.filter(pa.array(which == code)))

@@ -23,6 +23,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.model.partitions import SORTS, Ranges
 from deltaproduce.types.catalogue import atom, is_whole
 from deltaproduce.types.columns import Column
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 Values = NDArray[np.generic]
 
@@ -303,7 +304,7 @@ def _ranks(keys: Values) -> Values:
     if not len(keys) or not isinstance(keys[0], bytes):
         return keys
     found = pc.rank(pa.array(keys, pa.binary()), sort_keys="ascending", tiebreaker="dense")
-    ranks: Values = np.asarray(found, np.int64)
+    ranks: Values = in_numpy(found, np.int64)
     return ranks
 
 

@@ -45,6 +45,7 @@ from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.parquet.row_groups import FileFooter, Footers, Group, place_of
 from deltaproduce.types.columns import VERSION, VERSION_COLUMN, Column
 from deltaproduce.types.conversions import in_arrow_types
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 _GROUPS_AT_A_TIME: Final = 64
 _ROWS_AT_A_TIME: Final = 1 << 20
@@ -469,7 +470,7 @@ def _groups_of(footer: pq.FileMetaData, versions: tuple[int, int] | None) -> lis
 def _within(rows: pa.Table, versions: tuple[int, int] | None) -> pa.Table:
     if versions is None:
         return rows
-    numbers = rows.column(VERSION).to_numpy()
+    numbers = in_numpy(rows.column(VERSION))
     return rows.filter(pa.array((numbers >= versions[0]) & (numbers <= versions[1])))
 
 

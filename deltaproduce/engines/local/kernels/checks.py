@@ -47,6 +47,7 @@ from deltaproduce.types.columns import (
     VERSION,
     Column,
 )
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 _NULL: Final = np.iinfo(np.int64).min
 """Represents a null among numbers: nulls sort first."""
@@ -114,7 +115,7 @@ def faults(updates: pa.Table, layout: Layout, head: int) -> Mapping[str, int]:
     first = starts.copy()  # the first row of a step gives its change type
     first[step[is_first]] = np.flatnonzero(is_first)
     of_step, versions = key[starts], version[starts]
-    is_known = ~np.asarray(updates.column(CHANGE_TYPE).is_null())[order][first]
+    is_known = ~in_numpy(updates.column(CHANGE_TYPE).is_null())[order][first]
     was_alive, is_new = ~says[DELETE][first][:-1], says[ADD][first][1:]
     follows = (of_step[1:] == of_step[:-1]) & is_known[1:] & is_known[:-1]
     sizes, deletes = np.bincount(step), np.bincount(step, says[DELETE])
@@ -175,15 +176,15 @@ def _newest(updates: pa.Table, layout: Layout) -> pa.Table:
 
 
 def _integers(column: pa.ChunkedArray) -> Numbers:
-    return np.asarray(pc.fill_null(column.cast(pa.int64()), _NULL), np.int64)
+    return in_numpy(pc.fill_null(column.cast(pa.int64()), _NULL), np.int64)
 
 
 def _says(updates: pa.Table, word: str) -> Marks:
     found = pc.fill_null(pc.equal(updates.column(CHANGE_TYPE), word), False)
-    return np.asarray(found, bool)
+    return in_numpy(found, bool)
 
 
 def _is_null(rows: pa.Table, columns: Sequence[Column]) -> Marks:
     """Mark the rows with a null in each of the columns."""
-    nulls = (np.asarray(rows.column(c.name).is_null(), bool) for c in columns)
+    nulls = (in_numpy(rows.column(c.name).is_null(), bool) for c in columns)
     return reduce(np.logical_and, nulls, np.ones(len(rows), bool))

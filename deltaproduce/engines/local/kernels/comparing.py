@@ -47,6 +47,7 @@ from deltaproduce.engines.marks import (
 )
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL, ORDINAL_COLUMN, POSITION
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 _CHANGE_TYPES: Final = (ADD, UPDATE, DELETE)
 
@@ -123,7 +124,7 @@ def updates(compared: pa.Table, layout: Layout) -> pa.Table:
 
 
 def _marks(compared: pa.Table, name: str) -> Marks:
-    return np.asarray(compared.column(name))
+    return in_numpy(compared.column(name))
 
 
 def _matched(

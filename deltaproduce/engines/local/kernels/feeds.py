@@ -42,6 +42,7 @@ from deltaproduce.types.columns import (
     POSITION,
     VERSION,
 )
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 
 class _States(NamedTuple):
@@ -95,7 +96,7 @@ def feed(
         for on, is_alone in zip(side[left].tolist(), alone.tolist(), strict=True)
     )
     found, published = states.rows.take(pa.array(rows[left])), times.column(COMMIT_VERSION.name)
-    moments = times.take(pa.array(published.to_numpy().searchsorted(commit[left])))
+    moments = times.take(pa.array(in_numpy(published).searchsorted(commit[left])))
     return pa.Table.from_arrays(
         [
             *(found.column(c.name) for c in (*layout.key, *layout.value)),
@@ -119,7 +120,7 @@ def _states(before: pa.Table, updates: pa.Table, layout: Layout, since: int) -> 
     place = updates.select([POSITION, *value]).columns
     new = [*told, *updates.select(key).columns, *nowhere, *place]
     rows = pa.concat_tables([pa.Table.from_arrays(part, names=names) for part in (old, new)])
-    keys, version = factorize(rows.select(key).columns), rows.column(VERSION).to_numpy()
+    keys, version = factorize(rows.select(key).columns), in_numpy(rows.column(VERSION))
     places = order_codes(rows, (*layout.sources, ORDINAL_COLUMN))
     order = sorting([keys, version, *places])
     return _States(taken(rows, order), keys[order], version[order])
@@ -144,7 +145,7 @@ def _complete(states: _States, since: int) -> Iterator[_Moves]:
 
 
 def _moves(states: _States, which: Marks, side: int, commit: Numbers) -> _Moves:
-    rows = np.flatnonzero(which & np.asarray(states.rows.column(IS_ALIVE)))
+    rows = np.flatnonzero(which & in_numpy(states.rows.column(IS_ALIVE)))
     return _Moves(rows, side, commit[rows])
 
 

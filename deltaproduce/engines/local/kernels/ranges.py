@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.model.partitions import Partitioning, Ranges
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 _NO_PARTITION: Final = np.iinfo(np.int64).min
 
@@ -22,17 +23,17 @@ def are_within(found: pa.ChunkedArray, values: Ranges) -> Marks:
     """Mark the values in some ranges."""
     if not values:
         return np.zeros(len(found), np.bool_)
-    numbers = pc.fill_null(numbers_of(found), 0).to_numpy()
+    numbers = in_numpy(pc.fill_null(numbers_of(found), 0))
     firsts, lasts = np.array(values.pairs, np.int64).T
     at = firsts.searchsorted(numbers, "right") - 1
-    inside: Marks = np.asarray(pc.is_valid(found)) & (at >= 0) & (numbers <= lasts[at])
+    inside: Marks = in_numpy(pc.is_valid(found)) & (at >= 0) & (numbers <= lasts[at])
     return inside
 
 
 def partitions_of(found: pa.ChunkedArray, partitioning: Partitioning) -> Numbers:
     """Return the partition of each value; nulls are in a partition of their own."""
-    is_there = np.asarray(pc.is_valid(found))
-    units = pc.fill_null(numbers_of(found), 0).to_numpy() // partitioning.unit_size
+    is_there = in_numpy(pc.is_valid(found))
+    units = in_numpy(pc.fill_null(numbers_of(found), 0)) // partitioning.unit_size
     once, places = np.unique(units, return_inverse=True)
     numbers = np.array([partitioning.number(unit) for unit in once.tolist()], np.int64)
     return np.where(is_there, numbers[places], _NO_PARTITION) if len(units) else units

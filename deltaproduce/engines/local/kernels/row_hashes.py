@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from deltaproduce.engines.local.arrays import Numbers, one_of_each
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 Hashes: TypeAlias = NDArray[np.uint64]
 
@@ -73,7 +74,7 @@ def _joined(columns: Sequence[Hashes], size: int) -> Hashes:
 
 def _of(array: pa.Array) -> Hashes:
     """Return the hash of each value."""
-    marks = np.asarray(array.is_valid())
+    marks = in_numpy(array.is_valid())
     found = np.full(len(array), _NULL, np.uint64)
     there = array if marks.all() else array.filter(pa.array(marks))
     if len(there):
@@ -99,7 +100,7 @@ def _of_values(array: pa.Array) -> Hashes:
 
 def _of_items(items: Hashes, offsets: pa.Array, *, ordered: bool) -> Hashes:
     """Return the hashes of lists, or of sets, from those of their items."""
-    ends = np.asarray(offsets, np.int64)
+    ends = in_numpy(offsets, np.int64)
     ends = ends - ends[0]
     if ordered:
         sizes = np.diff(ends)
@@ -140,5 +141,5 @@ def _bits(array: pa.Array) -> Hashes:
             found = mixed(found) + data[word::words]
         return found
     if pa.types.is_date32(kind):
-        return np.asarray(array.view(pa.int32())).astype(np.int64).view(np.uint64)
-    return np.asarray(pc.cast(array, pa.int64()), np.int64).view(np.uint64)
+        return in_numpy(array.view(pa.int32())).astype(np.int64).view(np.uint64)
+    return in_numpy(pc.cast(array, pa.int64()), np.int64).view(np.uint64)

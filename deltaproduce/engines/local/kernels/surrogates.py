@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import factorize, order_codes, sorting
 from deltaproduce.model.layouts import Layout
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 
 def numbered(
@@ -17,7 +18,7 @@ def numbered(
     keys = factorize(pa.concat_tables([before.select(names), new.select(names)]).columns)
     old, found = keys[: len(before)], keys[len(before) :]
     numbers = np.zeros(keys.max(initial=-1) + 1, np.int64)
-    numbers[old] = before.column(surrogate).to_numpy()
+    numbers[old] = in_numpy(before.column(surrogate))
     unknown = np.flatnonzero(numbers[found] == 0)
     fresh, first = np.unique(found[unknown], return_index=True)
     rows = new.take(pa.array(unknown[first]))

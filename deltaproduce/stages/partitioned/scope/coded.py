@@ -24,6 +24,7 @@ from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 _MARKS_A_ROW: Final = 8
 
@@ -45,7 +46,7 @@ class Coded:
     def of(column: pa.ChunkedArray, data_type: DataType) -> Coded:
         """Encode a column of Arrow."""
         found = column.combine_chunks().dictionary_encode(null_encoding="encode")
-        return Coded(data_type, found.dictionary, np.asarray(found.indices, np.int64))
+        return Coded(data_type, found.dictionary, in_numpy(found.indices, np.int64))
 
     def __len__(self) -> int:
         return len(self.codes)

@@ -23,6 +23,7 @@ from deltaproduce.stages.sql.expressions.terms import (
     Term,
 )
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 
 def evaluated(term: Term, rows: pa.Table) -> pa.Array:
@@ -52,7 +53,7 @@ def evaluated(term: Term, rows: pa.Table) -> pa.Array:
 def holds(condition: Term, rows: pa.Table) -> Marks:
     """Return in which rows a condition is true; null is not true."""
     found = pc.fill_null(evaluated(condition, rows), fill_value=False)
-    return np.asarray(found, bool)
+    return in_numpy(found, bool)
 
 
 def _constant(value: object, data_type: DataType, size: int) -> pa.Array:
