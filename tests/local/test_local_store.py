@@ -11,6 +11,8 @@ import pytest
 
 import deltaproduce as dp
 from deltaproduce import CorruptStoreError, Pipeline, SessionError, Store
+from deltaproduce.engines.local.workers import Workers
+from deltaproduce.stages.given import kind as given_kind
 
 
 def totals() -> Pipeline:
@@ -63,6 +65,32 @@ print(json.dumps([rows, SparkContext._gateway is None, store.head.number]))
     assert head == 2
     expected = [(k * k % 2 == 1, k, k * k) for k in range(9) if k != 1]
     assert [(r["odd"], r["_source_k"], r["n"]) for r in rows] == sorted(expected)
+
+
+def test_a_worker_is_expected_before_rows_are_checked_that_a_function_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for a batch that is published already, and not for a source that no function reads."""
+    expected, checked = list[str](), list[int]()
+    table_of = given_kind.table_of
+
+    def expect(pool: Workers, module: str) -> None:
+        expected.append(module)
+
+    def checking(*args: object, **kwargs: object) -> pa.Table:
+        checked.append(len(expected))
+        return table_of(*args, **kwargs)
+
+    monkeypatch.setattr(Workers, "expect", expect)
+    monkeypatch.setattr(given_kind, "table_of", checking)
+    shop = totals()
+    shop.source("notes", key="id bigint", value="note string")
+    with Store(None, tmp_path / "store", shop) as store:
+        store.update({"orders": [{"id": 1, "customer": 1, "amount": 1}]}, "monday")
+        assert expected == ["deltaproduce.stages.functions.by_key"] * 2
+        store.update({"orders": [{"id": 1, "customer": 1, "amount": 1}]}, "monday")
+        store.update({"notes": [{"id": 1, "note": "a"}]})
+    assert checked == [2, 2]
 
 
 @pytest.mark.parametrize(
