@@ -42,6 +42,7 @@ from deltaproduce.types.atoms import Misfit, arrow_schema, arrow_type
 from deltaproduce.types.catalogue import ATOMS
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import escaped
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 
 def conformed(
@@ -313,5 +314,5 @@ def _check_fields(found: Sequence[str], declared: Sequence[str]) -> None:
 
 def _offsets(lists: pa.Array) -> pa.Array:
     """Return the offsets of the lists in the flattened values, and the end of the last."""
-    sizes = np.asarray(pc.list_value_length(lists).fill_null(0))
+    sizes = in_numpy(pc.list_value_length(lists).fill_null(0))
     return pa.array(np.concatenate(([0], np.cumsum(sizes))), pa.int32())

@@ -135,7 +135,8 @@ def isin_rows(rows: pa.Table, keys: pa.Table) -> Marks:
         for a, b in zip(some.columns, others.columns, strict=True)
     )
     numbers = pa.array(_row_codes(together))
-    marks[marks] = pc.is_in(numbers[: len(some)], value_set=numbers[len(some) :])
+    there = pc.is_in(numbers[: len(some)], value_set=numbers[len(some) :])
+    marks[marks] = in_numpy(there)
     return marks
 
 

@@ -21,6 +21,7 @@ from deltaproduce.stages.aggregates.grouping import Grouping
 from deltaproduce.stages.aggregates.measures import GroupError
 from deltaproduce.types.columns import ORDINAL, Column
 from deltaproduce.types.excerpts import shown
+from deltaproduce.types.pandas_on_demand import in_numpy
 from deltaproduce.types.row_readers import UnreadableError, row_reader, zone_of
 
 
@@ -54,7 +55,7 @@ class Folding:
             CorruptStoreError: a key has fewer than zero rows, so its stored state is wrong.
         """
         keys, sums = self._added_up(states)
-        counts = sums[0].to_numpy()
+        counts = in_numpy(sums[0])
         for group in np.flatnonzero(counts < 0)[:1]:
             raise CorruptStoreError(
                 f"stage {self.stage!r}, key {shown(self._key(keys, group))}: after this change it "

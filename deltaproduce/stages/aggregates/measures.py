@@ -33,6 +33,7 @@ from deltaproduce.stages.aggregates.exact.numbers import (
 from deltaproduce.stages.aggregates.exact.states import from_binary, to_binary
 from deltaproduce.stages.aggregates.exact.whole import as_decimals, squared, summed, whole_numbers
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 _DIGITS: Final = 38
 TOTAL_DIGITS: Final = 28
@@ -138,16 +139,16 @@ class _Count(Measure):
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.here`."""
         if values is not None:
-            signs = np.where(np.asarray(self.counted(values)), signs, 0)
+            signs = np.where(in_numpy(self.counted(values)), signs, 0)
         return pa.array(_sums(signs, groups, size))
 
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.added`."""
-        return pa.array(_sums(np.asarray(states), groups, size))
+        return pa.array(_sums(in_numpy(states), groups, size))
 
     def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
         """See `Measure.turned`."""
-        numbers = np.asarray(states)
+        numbers = in_numpy(states)
         return pa.array(np.where(turned, -numbers, numbers))
 
 
@@ -177,7 +178,7 @@ class Rows(_SparkCount):
 
     def counted(self, values: pa.Array) -> pa.Array:
         """See `_Count.counted`: all of them."""
-        return pa.repeat(True, len(values))
+        return pa.repeat(pa.scalar(True, pa.bool_()), len(values))
 
     def counted_in_spark(self, value: Expression) -> Expression:
         """See `_SparkCount.counted_in_spark`: all of them."""
@@ -224,7 +225,11 @@ class Beyond(_Count):
     def counted(self, values: pa.Array) -> pa.Array:
         """See `_Count.counted`."""
         number = float(self.which)
-        same = pc.is_nan(values) if math.isnan(number) else pc.equal(values, number)
+        same = (
+            pc.is_nan(values)
+            if math.isnan(number)
+            else pc.equal(values, pa.scalar(number, values.type))
+        )
         return pc.fill_null(same, fill_value=False)
 
 
@@ -285,7 +290,7 @@ class Total(Measure):
         together = pa.table({"group": groups, "state": states})
         found = together.group_by("group", use_threads=False).aggregate([("state", "sum")])
         places = np.empty(size, np.int64)
-        places[found.column("group").to_numpy()] = np.arange(size)
+        places[in_numpy(found.column("group"))] = np.arange(size)
         return found.column("state_sum").combine_chunks().take(pa.array(places))
 
     def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
@@ -400,10 +405,10 @@ class Merged(Measure):
 def _exact(values: pa.Array) -> ExactNumbers:
     """Convert values to exact numbers: zero for null, NaN and infinity."""
     if pa.types.is_floating(values.type):
-        doubles = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+        doubles = in_numpy(values.cast(pa.float64()).fill_null(0.0))
         return of_doubles(np.where(np.isfinite(doubles), doubles, 0.0))
     if pa.types.is_integer(values.type):
-        return of_integers(values.cast(pa.int64()).fill_null(0).to_numpy())
+        return of_integers(in_numpy(values.cast(pa.int64()).fill_null(0)))
     return of_decimals(values.fill_null(pa.scalar(Decimal(0), values.type)))
 
 

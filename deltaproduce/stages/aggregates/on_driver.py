@@ -17,6 +17,7 @@ from deltaproduce.engines.engine import Rows
 from deltaproduce.stages.aggregates.folding import Folding
 from deltaproduce.stages.productions import Production
 from deltaproduce.types.columns import Column
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 SIGN = "_sign"
 _Run: TypeAlias = Callable[[pa.Table], pa.Table]
@@ -48,7 +49,7 @@ def states_of(
 
 def signed_states(rows: pa.Table, key: Sequence[str], folding: Folding) -> pa.Table:
     """Return the same as `states_of`, for rows with a column of signs."""
-    return folding.of_rows(rows, rows.column(SIGN).to_numpy(), key)
+    return folding.of_rows(rows, in_numpy(rows.column(SIGN)), key)
 
 
 def rows_of(states: pa.Table, folding: Folding, production: Production) -> tuple[Rows, int] | None:

@@ -23,6 +23,7 @@ from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import Column, RowSchema
 from deltaproduce.types.conversions import conformed, conformed_column
 from deltaproduce.types.excerpts import shown
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 
 class RowMisfit(Misfit):
@@ -59,7 +60,7 @@ class SourceKeys:
             for array, column in zip(self.arrays, self.columns, strict=True)
         ]
         if len(given) == 1:  # takes a fifth of the time
-            return np.asarray(pc.index_in(named[0], value_set=given[0]).fill_null(-1), np.int64)
+            return in_numpy(pc.index_in(named[0], value_set=given[0]).fill_null(-1), np.int64)
         numbers = factorize(map(pa.chunked_array, zip(given, named, strict=True)))
         places = np.full(numbers.max() + 1, -1)
         places[numbers[: len(self)]] = np.arange(len(self))

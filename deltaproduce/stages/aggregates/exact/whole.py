@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import Numbers, without_points
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 _MOST: Final = 2**63 - 1
 
@@ -24,7 +25,7 @@ def whole_numbers(values: pa.Array) -> Numbers | None:
         values: integers, or decimals of 128 bits.
     """
     if pa.types.is_integer(values.type):
-        found: Numbers = values.fill_null(0).cast(pa.int64()).to_numpy()
+        found: Numbers = in_numpy(values.fill_null(0).cast(pa.int64()))
         return found
     return without_points(values.fill_null(pa.scalar(Decimal(0), values.type)))
 

@@ -27,6 +27,7 @@ from pyspark.sql.types import (
 from deltaproduce.engines.local.arrays import codes, one_of_each
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.catalogue import WHOLE_DIGITS
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 _MAGNITUDE: Final = np.int64(2**63 - 1)
 """All bits but the sign: negative numbers have them flipped, since they count downwards."""
@@ -50,7 +51,7 @@ def encoded(values: pa.Array, data_type: DataType) -> pa.Array:
             return values.cast(pa.int64())
         case _:
             return values
-    return pa.array(numbers, mask=np.asarray(values.is_null()))
+    return pa.array(numbers, mask=in_numpy(values.is_null()))
 
 
 def decoded(keys: pa.Array, data_type: DataType) -> pa.Array:
@@ -60,7 +61,7 @@ def decoded(keys: pa.Array, data_type: DataType) -> pa.Array:
         data_type
     ):
         return keys.cast(wanted)
-    numbers, nulls = np.asarray(keys.fill_null(0), np.int64), np.asarray(keys.is_null())
+    numbers, nulls = in_numpy(keys.fill_null(0), np.int64), in_numpy(keys.is_null())
     if isinstance(data_type, DecimalType):
         halves = np.stack([numbers, numbers >> 63], axis=1)  # the lower one first
         buffers = [None, pa.py_buffer(np.ascontiguousarray(halves))]

@@ -66,4 +66,6 @@ Plan: TypeAlias = Callable[[int, DataType], Planned | None]
 
 def where_more(values: pa.Array, than: int, found: pa.Array) -> pa.Array:
     """Return what was found for groups with more values than ``than``, else null."""
-    return pc.if_else(pc.greater(values, than), found, pa.scalar(None, found.type))
+    return pc.if_else(
+        pc.greater(values, pa.scalar(than, values.type)), found, pa.scalar(None, found.type)
+    )

@@ -38,6 +38,7 @@ from deltaproduce.stages.aggregates.measures import (
 )
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.conversions import INTEGER_DIGITS
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 _DIGITS: Final = 38
 _ADDED_DIGITS: Final = 10
@@ -103,7 +104,7 @@ def scale_of(data_type: DataType) -> int:
 
 def divisors(values: pa.Array, less: int = 0) -> Numbers:
     """Return the number of values, minus ``less``, as a divisor: at least 1."""
-    found: Numbers = np.maximum(values.to_numpy() - less, 1)
+    found: Numbers = np.maximum(in_numpy(values) - less, 1)
     return found
 
 
@@ -126,7 +127,7 @@ def _of_doubles(argument: int, data_type: DataType, finite: Finite) -> Planned:
         values, totals, *others = states
         found = finite(numbered(totals), divisors(values))
         if others:
-            nans, above, below = (state.to_numpy() > 0 for state in others)
+            nans, above, below = (in_numpy(state) > 0 for state in others)
             found[above] = np.inf
             found[below] = -np.inf
             found[nans | (above & below)] = np.nan

@@ -19,6 +19,7 @@ from deltaproduce.stages.aggregates.exact.rounding import nearest_doubles
 from deltaproduce.stages.aggregates.functions.plans import Doubles, Plan, Planned, where_more
 from deltaproduce.stages.aggregates.functions.sums import beyond, divisors, exact_sum, scale_of
 from deltaproduce.stages.aggregates.measures import Values
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 _TENS: Final = 14
 """The exponent of the greatest power of ten that fits a divisor of `nearest_doubles`."""
@@ -44,7 +45,7 @@ def variance(*, less: int) -> Plan:
                 values, numbered(total), squares_numbered(total_of_squares), scale, less
             )
             for state in others:
-                found[state.to_numpy() > 0] = np.nan
+                found[in_numpy(state) > 0] = np.nan
             return where_more(values, less, pa.array(found))
 
         measures = (Values(argument), sums, squares, *beyond(argument, data_type))
@@ -75,7 +76,7 @@ def _variances(
 ) -> Doubles:
     """Return the variances of numbers in units of 10**-scale."""
     groups = np.arange(len(values))
-    counted = squares.times(of_integers(values.to_numpy()))
+    counted = squares.times(of_integers(in_numpy(values)))
     squared = total.times(total)
     parts = [counted, squared.turned(np.ones(len(values), bool))]
     spread = concatenated(parts).summed(np.tile(groups, 2), len(values))

@@ -28,6 +28,7 @@ from deltaproduce.stages.aggregates.ordered.kernels import answers, nothing
 from deltaproduce.stages.aggregates.ordered.lookups import MOVED, Lookup
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.types.columns import Column
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 _Functions: TypeAlias = Mapping[str, Ordered]
 """Value columns, with their functions."""
@@ -196,5 +197,5 @@ def _chosen(
 
 def _numbers(column: pa.ChunkedArray, places: Numbers) -> Numbers:
     """Return each row's number at its place in a column; 0 if it has none."""
-    known = np.append(np.asarray(column, np.int64), 0)
+    known = np.append(in_numpy(column, np.int64), 0)
     return known[places]

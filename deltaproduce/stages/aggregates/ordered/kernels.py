@@ -21,6 +21,7 @@ from deltaproduce.stages.aggregates.functions.encodings import decoded
 from deltaproduce.stages.aggregates.functions.ordered import Ordered
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Groups:
         keys = rows.select([c.name for c in group])
         ends = key_ends(keys) if len(rows) else np.zeros(0, np.int64)
         found = tuple(rows.column(c.name).combine_chunks() for c in values)
-        counts = np.asarray(rows.column(counted), np.int64)
+        counts = in_numpy(rows.column(counted), np.int64)
         groups = Groups(found, counts, ends)
         return keys.take(pa.array(groups.starts)), groups
 
@@ -202,7 +203,7 @@ def _at(groups: Groups, function: Ordered, p: float) -> NDArray[np.float64]:
 def _doubles(values: pa.Array) -> NDArray[np.float64]:
     if pa.types.is_decimal(values.type):  # each decimal is rounded once
         return np.array([float(value) for value in values.to_pylist()], np.float64)
-    return np.asarray(values.to_numpy(zero_copy_only=False), np.float64)
+    return in_numpy(values, np.float64)
 
 
 _OF_NOTHING: Final = MappingProxyType[str, object](

@@ -24,6 +24,7 @@ from deltaproduce.stages.aggregates.functions.own.over_arrow import OverArrow
 from deltaproduce.stages.aggregates.measures import GroupError, Measure
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.conversions import conformed
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 
 class Methods(Protocol):
@@ -146,7 +147,7 @@ class OwnStates(Measure):
     def _read(self, states: pa.Array) -> tuple[pa.Array, pa.Array, Numbers]:
         """Return the added state, the removed state where there is one, and where that is."""
         has, lost = conformed(states, self.data_type).flatten()
-        losing = np.flatnonzero(lost.is_valid().to_numpy(zero_copy_only=False))
+        losing = np.flatnonzero(in_numpy(lost.is_valid()))
         return has, lost.take(pa.array(losing)).flatten()[0], losing
 
     def _stored(

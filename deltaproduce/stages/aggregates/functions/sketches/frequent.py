@@ -27,6 +27,7 @@ from deltaproduce.stages.aggregates.measures import Measure
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 TRACKED: Final = 10_000
 """The number of values with a count; Spark's default."""
@@ -62,12 +63,12 @@ class Frequent(Measure):
         there = values.is_valid()
         items = encoded(values.filter(there), self.of)
         ones = np.ones(len(items), np.int64)
-        return self._states(_counted(groups[np.asarray(there)], items, ones), size)
+        return self._states(_counted(groups[in_numpy(there)], items, ones), size)
 
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.added`."""
         rows = _rows(states)
-        of_rows = groups[rows.column(_GROUP).to_numpy()]
+        of_rows = groups[in_numpy(rows.column(_GROUP))]
         return self._states(_counted(of_rows, rows.column(_ITEM), rows.column(_COUNT)), size)
 
     def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
@@ -104,7 +105,7 @@ def approx_top_k(k: int) -> Plan:
             by_count = Column(_COUNT, LongType(), descending=True)
             order = (Column(_GROUP, LongType()), by_count, Column(_ITEM, stored))
             rows = sorted_by(rows, order_codes(rows, order))
-            first = places([rows.column(_GROUP).to_numpy()]) < k
+            first = places([in_numpy(rows.column(_GROUP))]) < k
             rows = rows.filter(pa.array(first))
             items = decoded(rows.column(_ITEM).combine_chunks(), data_type)
             return _lists(rows, items, len(states[0]), result)
@@ -126,14 +127,14 @@ def _counted(groups: Numbers, items: pa.Array, counts: pa.Array) -> pa.Table:
 def _rows(states: pa.Array) -> pa.Table:
     """Return the counts in states; a state's position is its group."""
     inside = states.flatten()
-    groups = np.repeat(np.arange(len(states)), np.asarray(pc.list_value_length(states), np.int64))
+    groups = np.repeat(np.arange(len(states)), in_numpy(pc.list_value_length(states), np.int64))
     return _counted(groups, pc.struct_field(inside, [0]), pc.struct_field(inside, [1]))
 
 
 def _lowered(rows: pa.Table, size: int, tracked: int) -> Numbers:
     """Return the counts; in groups with too many items, minus the first count without a place."""
-    groups = rows.column(_GROUP).to_numpy()
-    counts: Numbers = rows.column(_COUNT).to_numpy().copy()
+    groups = in_numpy(rows.column(_GROUP))
+    counts: Numbers = in_numpy(rows.column(_COUNT)).copy()
     bounds = np.searchsorted(groups, np.arange(size + 1))
     for group in np.flatnonzero(np.diff(bounds) > tracked):
         part = counts[bounds[group] : bounds[group + 1]]
@@ -143,7 +144,7 @@ def _lowered(rows: pa.Table, size: int, tracked: int) -> Numbers:
 
 def _lists(rows: pa.Table, items: pa.Array, size: int, data_type: DataType) -> pa.Array:
     """Return rows with a group, in their order, as one list per group."""
-    ends = np.searchsorted(rows.column(_GROUP).to_numpy(), np.arange(size + 1)).astype(np.int32)
+    ends = np.searchsorted(in_numpy(rows.column(_GROUP)), np.arange(size + 1)).astype(np.int32)
     counts = rows.column(_COUNT).combine_chunks()
     found = pa.StructArray.from_arrays([items, counts], [_ITEM, _COUNT])
     return pa.ListArray.from_arrays(pa.array(ends), found).cast(arrow_type(data_type))

@@ -32,6 +32,7 @@ from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.stages.aggregates.functions.encodings import decoded, encoded, encoded_type
 from deltaproduce.stages.aggregates.measures import Measure
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 Items: TypeAlias = Sequence[int | str]
 
@@ -85,7 +86,7 @@ class Sketch(Measure):
         assert values is not None
         del signs
         there = values.is_valid()
-        parts = _by_group(values.filter(there), groups[np.asarray(there)], size)
+        parts = _by_group(values.filter(there), groups[in_numpy(there)], size)
         return pa.array((self.sketched(self.items(part)) for part in parts), pa.binary(), size=size)
 
     def in_spark(self, value: Expression | None, sign: Expression) -> Expression | None:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from deltaproduce.stages.sql.expressions.coercion import NEGATED_DIGITS
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError, Kernel
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 _ROUNDING: Final = Context(prec=NEGATED_DIGITS, rounding=ROUND_HALF_EVEN)
 _INT64 = np.iinfo(np.int64)
@@ -80,10 +81,10 @@ def _quotient(wanted: pa.DataType, divisor: pa.Array, dividend: pa.Array) -> pa.
 def _remainder(wanted: pa.DataType, divisor: pa.Array, dividend: pa.Array) -> pa.Array:
     """Return ``%`` of whole numbers or floats, with the sign of the dividend."""
     _refuse_zero(divisor, dividend, "REMAINDER_BY_ZERO")
-    nulls = np.asarray(pc.or_(pc.is_null(divisor), pc.is_null(dividend)))
+    nulls = in_numpy(pc.or_(pc.is_null(divisor), pc.is_null(dividend)))
     one = pa.scalar(1, wanted)
-    below = pc.fill_null(divisor, one).to_numpy(zero_copy_only=False)
-    above = pc.fill_null(dividend, one).to_numpy(zero_copy_only=False)
+    below = in_numpy(pc.fill_null(divisor, one))
+    above = in_numpy(pc.fill_null(dividend, one))
     if pa.types.is_integer(wanted):
         below = np.where(np.isin(below, (0, -1)), 1, below)  # by -1 it is 0, as by 1
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from deltaproduce.stages.sql.expressions.kernels.failures import Kernel
 from deltaproduce.stages.sql.expressions.patterns import pieces
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 
 def _part(compute: Callable[[pa.Array], pa.Array]) -> Kernel:
@@ -60,10 +61,10 @@ def _year(clock: pa.Array) -> pa.Array:
 
 def _months_later(wanted: pa.DataType, dates: pa.Array, months: pa.Array) -> pa.Array:
     """Return the same day of another month, or that month's last day if it is shorter."""
-    nulls = np.asarray(pc.is_null(dates))
-    days = np.asarray(pc.fill_null(dates.cast(pa.int32()), 0)).astype("datetime64[D]")
+    nulls = in_numpy(pc.is_null(dates))
+    days = in_numpy(pc.fill_null(dates.cast(pa.int32()), 0)).astype("datetime64[D]")
     of_month = days.astype("datetime64[M]")
-    moved = of_month + np.asarray(months)
+    moved = of_month + in_numpy(months)
     last = (moved + 1).astype("datetime64[D]") - 1
     found = np.minimum(moved.astype("datetime64[D]") + (days - of_month), last)
     return pa.array(found.astype(np.int32), pa.int32(), mask=nulls).cast(wanted)
@@ -79,8 +80,8 @@ def _difference(wanted: pa.DataType, last: pa.Array, first: pa.Array) -> pa.Arra
 
 
 def _last_day(wanted: pa.DataType, dates: pa.Array) -> pa.Array:
-    nulls = np.asarray(pc.is_null(dates))
-    days = np.asarray(pc.fill_null(dates.cast(pa.int32()), 0)).astype("datetime64[D]")
+    nulls = in_numpy(pc.is_null(dates))
+    days = in_numpy(pc.fill_null(dates.cast(pa.int32()), 0)).astype("datetime64[D]")
     last = (days.astype("datetime64[M]") + 1).astype("datetime64[D]") - 1
     return pa.array(last.astype(np.int32), pa.int32(), mask=nulls).cast(wanted)
 

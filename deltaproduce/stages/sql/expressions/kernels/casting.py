@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError, Kernel
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 _TRIMMED: Final = "".join(map(chr, (*range(33), 127)))
 """The blanks and control characters that Spark trims from text before it parses a value."""
@@ -67,8 +68,8 @@ def _text_to_date(wanted: pa.DataType, value: pa.Array) -> pa.Array:
     year, month, day = (
         pc.if_else(pc.equal(part, ""), "1", part).cast(pa.int64()) for part in parts.flatten()
     )
-    nulls = np.asarray(pc.is_null(value))
-    years, months, days = (np.asarray(pc.fill_null(part, 1)) for part in (year, month, day))
+    nulls = in_numpy(pc.is_null(value))
+    years, months, days = (in_numpy(pc.fill_null(part, 1)) for part in (year, month, day))
     possible = (months >= 1) & (months <= 12) & (days >= 1)
     months = np.where(possible, months, 1)
     starts = ((years - 1970) * 12 + months - 1).astype("datetime64[M]")
