@@ -77,7 +77,7 @@ def await_pandas() -> None:
         del sys.modules[_PANDAS]
 
 
-def in_numpy(values: pa.Array | pa.ChunkedArray, dtype: DTypeLike = None) -> NDArray[Any]:
+def in_numpy(values: pa.Array | pa.ChunkedArray, dtype: DTypeLike | None = None) -> NDArray[Any]:
     """Return what `numpy.asarray` returns; for numbers and booleans without nulls without pandas.
 
     And booleans ten times as fast. The result may share the memory, and is then read-only.

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import DataType
 
-from deltaproduce.engines.local.arrays import Numbers, matched
+from deltaproduce.engines.local.arrays import Numbers, codes, numbered
 from deltaproduce.errors import DefinitionError
 from deltaproduce.shown.tasks import Partition, Values
 from deltaproduce.stages.partitioned.scope.clauses import Scoped, Scopes
@@ -106,10 +106,11 @@ class Partitions:
             name: computed(value, scopes.names, scopes.size).array for name, value in self.columns
         }
         found = Planned(pa.table({"_": pa.nulls(scopes.size), **columns}), scopes)
-        firsts = matched(found.partitions, found.partitions)
-        if (firsts != np.arange(len(firsts))).any():
-            twice = int(np.flatnonzero(firsts != np.arange(len(firsts)))[0])
-            named = Partition("", tuple(zip(self.names, found.values(twice), strict=True)))
+        numbers = numbered([np.zeros(scopes.size, np.int64), *map(codes, found.partitions.columns)])
+        twice = np.flatnonzero(np.bincount(numbers)[numbers] > 1)
+        if len(twice):
+            values = found.values(int(twice[0]))
+            named = Partition("", tuple(zip(self.names, values, strict=True)))
             raise DefinitionError(
                 f"two of its scopes make partition {str(named).lstrip('/')}; let its partition "
                 "columns tell them apart"
