@@ -71,10 +71,10 @@ def test_versions_equal_the_oracle(location: str, seed: int, way: str, long_run:
         oracle.update(series[-1])
         head = store.update(as_rows(pipeline, series[-1])).number
         assert store.verify(recompute=True) == ()
+        refreshed = store.refresh().number
         for stage in STAGES:
-            found = store.content(stage, head, ordered=True).to_pylist()
-            expected = store.refresh(stage).number
-            assert repr(found) == repr(store.content(stage, expected, ordered=True).to_pylist())
+            then, now = (store.content(stage, at, ordered=True) for at in (head, refreshed))
+            assert repr(then.to_pylist()) == repr(now.to_pylist())
 
 
 MEAN = {"mean": agg.avg("x")}
