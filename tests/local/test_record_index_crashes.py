@@ -5,10 +5,12 @@ at all, no reader sees a partial change, and the next writer continues.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 
 import pyarrow as pa
@@ -54,9 +56,18 @@ def after(operation, rows, batch):
     return rows
 
 
-def effects(place, operation):
+def set_back(records, origin):
+    """The table and its index as they were prepared, at the same place, from a copy of them."""
+    place = Path(records.table).parent
+    shutil.rmtree(place)
+    shutil.copytree(origin, place)
+    found = copy(records)
+    found.rows, found.index = {**records.rows}, records.opened()
+    return found
+
+
+def effects(records, batch, operation):
     """The effects of an operation, in order."""
-    records, batch = prepared(place)
     reached = []
     with failpoints.armed(lambda when, name, table: reached.append((when, name))):
         OPERATIONS[operation](records, batch)
@@ -74,11 +85,14 @@ def test_a_crash_at_any_effect_leaves_table_and_index_right(
     if run_bytes is not None:
         monkeypatch.setattr(view, "_RUN_BYTES", run_bytes)
         monkeypatch.setattr(view, "_RUN_SHARE", 0)
-    points = effects(tmp_path / "first", operation)
+    place, origin = tmp_path / "records", tmp_path / "origin"
+    whole, batch = prepared(place)
+    shutil.copytree(place, origin)
+    points = effects(set_back(whole, origin), batch, operation)
     assert {name for _, name in points} >= {"write", "index"}
     firsts = sorted({point: place for place, point in reversed([*enumerate(points)])}.values())
     for point in firsts:
-        records, batch = prepared(tmp_path / str(point))
+        records = set_back(whole, origin)
         reached = iter(range(len(points) + 1))
 
         def crash(when, name, table, reached=reached, point=point):
@@ -87,9 +101,8 @@ def test_a_crash_at_any_effect_leaves_table_and_index_right(
 
         with failpoints.armed(crash), suppress(CrashError):
             OPERATIONS[operation](records, batch)
-        whole = after(operation, records.rows, batch)
         is_done = points[: point + 1].count(("after", "commit")) > 0
-        records.rows = whole if is_done else records.rows
+        records.rows = after(operation, records.rows, batch) if is_done else records.rows
         records.index = records.opened(buckets=None)
         records.check()
         records.upsert(batch)
@@ -233,7 +246,7 @@ with failpoints.armed(kill):
 @pytest.mark.long
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_process_that_is_killed_leaves_table_and_index_right(tmp_path, operation):
-    points = effects(tmp_path / "first", operation)
+    points = effects(*prepared(tmp_path / "first"), operation)
     search = os.pathsep.join([str(Path(__file__).parent), os.getcwd()])
     for point in range(len(points)):
         place = tmp_path / str(point)
