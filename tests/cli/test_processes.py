@@ -8,13 +8,17 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+from deltaproduce.cli.app import main
+
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "deltaproduce.cli"]
 FOR_HELP_SECONDS = 0.3
 """What help may take longer than Python alone."""
 
 SLOW = """
-import os, pathlib, time
+import pathlib, time
 
 import deltaproduce as dp
 
@@ -27,9 +31,8 @@ customers = shop.source("customers", key="customer_id bigint", value="name strin
 
 @shop.producer(customers, key="customer_id bigint", value="name string")
 def names(customer_id, values):
-    here = pathlib.Path(os.environ["MARK"])
-    if here.parent.joinpath("slow").exists():
-        here.write_text("begun")
+    if pathlib.Path(SLOW).exists():
+        pathlib.Path(MARK).write_text("begun")
         time.sleep(600)
     for value in values:
         yield customer_id, value
@@ -49,31 +52,28 @@ def started(*args: str, folder: Path, **env: str) -> subprocess.Popen[str]:
     )
 
 
-def ran(*args: str, folder: Path, **env: str) -> tuple[int, str, str]:
-    process = started(*args, folder=folder, **env)
+def ended(*args: str, folder: Path) -> tuple[int, str, str]:
+    process = started(*args, folder=folder)
     out, err = process.communicate(timeout=120)
     return process.returncode, out, err
 
 
-def test_exit_codes(project):
-    code, out, err = ran("run", "--exit-code", folder=project)
-    assert (code, "error" in err) == (0, False)  # what takes long has its lines there
-    assert "\x1b" not in out + err  # a pipe has no colours
-    assert all(line == line.rstrip() for line in out.splitlines())
-    code, out, err = ran("run", "--exit-code", folder=project)
+def test_exit_codes(ran):
+    """But for 0, which is below: of a run that had something to do."""
+    code, out, err = ended("run", "--exit-code", folder=ran)
     assert (code, out[:13], err) == (3, "nothing to do", "")
-    (project / "data" / "customers.csv").write_text("customer_id,name\n1,a\nx,b\n")
-    code, out, err = ran("run", folder=project)
+    (ran / "data" / "customers.csv").write_text("customer_id,name\n1,a\nx,b\n")
+    code, out, err = ended("run", folder=ran)
     assert (code, out) == (1, "")
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert "customers.csv" in err
-    assert ran("rnu", folder=project)[0] == 2
-    code, out, _ = ran("--version", folder=project)
+    assert ended("rnu", folder=ran)[0] == 2
+    code, out, _ = ended("--version", folder=ran)
     assert (code, out.split()[0]) == (0, "deltaproduce")
 
 
-def test_two_runs_at_once_take_a_file_once(project):
+def test_two_runs_at_once_take_a_file_once(project, call):
     both = [started("run", folder=project) for _ in range(2)]
     said = [process.communicate(timeout=120) for process in both]
     assert [process.returncode for process in both] == [0, 0], said
@@ -81,15 +81,20 @@ def test_two_runs_at_once_take_a_file_once(project):
         "version 1, update,",
         "nothing to do: ver",  # it began after the other had ended
     }
-    assert len(ran("versions", folder=project)[1].splitlines()) == 3
+    for out, err in said:
+        assert "error" not in err  # what takes long has its lines there
+        assert "\x1b" not in out + err  # a pipe has no colours
+        assert all(line == line.rstrip() for line in out.splitlines())
+    assert len(call("versions").stdout.splitlines()) == 3
 
 
-def test_ctrl_c_ends_a_run_and_leaves_the_last_version(project, tmp_path):
+def test_ctrl_c_ends_a_run_and_leaves_the_last_version(project, call, tmp_path):
     """The exit code is a shell's, a line says it, and the next run makes what was cut off."""
-    (project / "pipeline.py").write_text(SLOW)
     mark, slow = tmp_path / "mark", tmp_path / "slow"
+    places = f"SLOW, MARK = {str(slow)!r}, {str(mark)!r}\n"
+    (project / "pipeline.py").write_text(places + SLOW)
     slow.touch()
-    process = started("run", folder=project, MARK=str(mark))
+    process = started("run", folder=project)
     give_up = time.monotonic() + 60
     while not mark.exists() and time.monotonic() < give_up:
         time.sleep(0.05)
@@ -101,10 +106,8 @@ def test_ctrl_c_ends_a_run_and_leaves_the_last_version(project, tmp_path):
     assert error.startswith("error: interrupted")
     assert {line.partition(":")[0] for line in progress} <= {"orders", "customers"}
     slow.unlink()
-    assert ran("versions", folder=project, MARK=str(mark))[1].startswith("no versions yet")
-    code, out, err = ran("run", folder=project, MARK=str(mark))
-    assert (code, "error" in err) == (0, False)
-    assert out.splitlines()[-1].startswith("version 1, update")
+    assert call("versions").stdout.startswith("no versions yet")
+    assert call("run").stdout.splitlines()[-1].startswith("version 1, update")
 
 
 def test_help_imports_neither_spark_nor_arrow_nor_rich():
@@ -133,22 +136,35 @@ def test_help_is_there_at_once(tmp_path):
     assert helped < alone + FOR_HELP_SECONDS
 
 
-def test_names_are_completed(project):
-    """Verbs, stages behind the operators of a selection, and sources."""
+def asked(words: str) -> dict[str, str]:
+    """What the script of `--install-completion bash` says to a process that completes words."""
+    return {
+        "_TYPER_COMPLETE_TESTING": "1",
+        "_DELTAPRODUCE_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
+    }
+
+
+def test_names_are_completed(project, monkeypatch, capsys):
+    """Verbs, stages behind the operators of a selection, and sources; by a process at last."""
 
     def completed(words: str) -> list[str]:
-        # what the script of `--install-completion bash` asks
-        told = {
-            "_TYPER_COMPLETE_TESTING": "1",
-            "_DELTAPRODUCE_COMPLETE": "complete_bash",
-            "COMP_WORDS": words,
-            "COMP_CWORD": str(len(words.split(" ")) - 1),
-        }
-        return ran(folder=project, **told)[1].split()
+        for name, value in asked(words).items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(SystemExit):
+            main()
+        return capsys.readouterr().out.split()
 
     assert completed("deltaproduce ver") == ["versions", "verify"]
-    assert completed("deltaproduce show customer_") == ["customer_totals", "customer_report"]
+    definition = project / "pipeline.py"
+    text = definition.read_text()
+    definition.write_text("1 +")
+    assert completed("deltaproduce show customer_") == []
+    definition.write_text(text)
     assert completed("deltaproduce plan --select 2+cust")[0] == "2+customers"
     assert completed("deltaproduce forget ") == ["orders", "customers"]
-    (project / "pipeline.py").write_text("1 +")
-    assert completed("deltaproduce show customer_") == []
+    words = "deltaproduce show customer_"
+    process = started(folder=project, **asked(words))
+    out, _ = process.communicate(timeout=120)
+    assert out.split() == completed(words) == ["customer_totals", "customer_report"]
