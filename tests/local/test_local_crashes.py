@@ -58,7 +58,8 @@ def test_a_crash_before_any_effect(
 ) -> None:
     """Before each effect in turn, and after the version; then the same is done, or an update.
 
-    What vacuums leave then is looked at behind each other crash, and in a long run behind each.
+    Behind each other crash, and in a long run behind each, all versions are read and verified, and
+    behind the rest what vacuums leave.
     """
     store_of(monkeypatch, name, small=small)
     operation, origin = HERE[name], tmp_path / "origin"
@@ -87,8 +88,9 @@ def test_a_crash_before_any_effect(
         elif not published:
             changes = drawn(100 + point)
             assert store.update(frames(None, changes)).number == oracle.update(changes)
-        assert_whole(location, oracle, name)
-        if long_run or published or not point % 2:
+        both = long_run or published
+        assert_whole(location, oracle, name, in_full=both or point % 2 > 0 or name == "vacuum")
+        if both or not point % 2:
             assert_nothing_is_left(location, oracle)
         if published:
             break  # it does not come to so many effects
@@ -132,15 +134,20 @@ def test_nothing_is_stored_outside_of_an_effect(
     assert (name == "vacuum") == any(effect == "trim" for _, effect, _ in points)
 
 
-def assert_whole(location: str, oracle: Oracle, name: str) -> None:
-    """The versions are the oracle's, in every table, and nothing is wrong."""
+def assert_whole(location: str, oracle: Oracle, name: str, *, in_full: bool) -> None:
+    """The versions are the oracle's, in every table, and nothing is wrong.
+
+    Args:
+        in_full: otherwise only the newest version is read.
+    """
     store = Store(None, location, orders())
     numbers = [version.number for version in store.versions()]
     first = 1 if name != "vacuum" else numbers[0]
     assert numbers == [*range(first, oracle.head + 1)]
-    readable = numbers if name != "repair" else numbers[-1:]  # others were in the files
+    readable = numbers if in_full and name != "repair" else numbers[-1:]  # its files were harmed
     assert_same_here(store, oracle, orders(), readable)
-    assert store.verify() == ()
+    if in_full:
+        assert store.verify() == ()
 
 
 def assert_nothing_is_left(location: str, oracle: Oracle) -> None:

@@ -82,8 +82,12 @@ def test_a_crash_before_any_effect(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
+    long_run: bool,
 ) -> None:
-    """Before each effect, and behind each version; then the same is done, or something else."""
+    """Before each effect, and behind each version; then the same is done, or something else.
+
+    In a short run before every third: one after the other they are of each sort of table.
+    """
     monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
     origin, before, limits = built
     (batch, told), pipeline = OPERATIONS[name], site()
@@ -91,7 +95,8 @@ def test_a_crash_before_any_effect(
     def update(store: dp.Store) -> dp.Version:
         return store.update(as_rows(pipeline, batch), name, **told)
 
-    for point in count():
+    for crashes in count():
+        point = crashes if long_run else 3 * crashes
         location, oracle = str(tmp_path / f"{point}"), deepcopy(before)
         shutil.copytree(origin, location)
         crashed = True
@@ -105,14 +110,14 @@ def test_a_crash_before_any_effect(
         assert oracle.update(batch, name, **told) > before.head
         with dp.Store(None, location, pipeline, limits=limits) as store:
             reached = store.head.number
-            if point % 2:
+            if crashes % 2:
                 assert update(store).number == oracle.head
             else:  # those versions that were published stay
                 oracle = upto(oracle, reached)
                 number = oracle.update(OTHER)
                 assert store.update(as_rows(pipeline, OTHER)).number == number
             assert_same_here(store, oracle, pipeline, range(before.head, oracle.head + 1))
-            if point == 1:
+            if crashes == 1:
                 assert_same_here(store, oracle, pipeline, range(before.head))
                 assert store.verify() == ()
                 for _ in range(2):
