@@ -15,7 +15,7 @@ from comparing import assert_changes, assert_lineage
 from local_stores import as_rows
 from selecting import in_turn
 from series import drawn
-from test_local_series import WAYS
+from test_local_series import HALVES, WAYS
 from wording import text
 
 from deltaproduce import (
@@ -33,7 +33,7 @@ VERSIONS = 4
 
 @pytest.mark.parametrize(
     ("number", "way"),
-    in_turn(PIPELINES, WAYS, 3, longer="LOCAL_PIPELINES" in os.environ),
+    in_turn(PIPELINES, WAYS, 3, longer="LOCAL_PIPELINES" in os.environ, kept=HALVES[1]),
 )
 def test_feeds_and_lineages_equal_the_oracles(
     location: str, number: int, way: str, long_run: bool

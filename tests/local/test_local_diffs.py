@@ -13,7 +13,7 @@ import pytest
 from local_stores import as_rows
 from selecting import in_turn
 from series import drawn
-from test_local_series import WAYS
+from test_local_series import HALVES, WAYS
 
 import deltaproduce as dp
 from deltaproduce.reading.readers import Reader
@@ -70,7 +70,7 @@ def _plain(key: dp.KeyDiff) -> tuple[str, ...]:
     return tuple(map(repr, row))
 
 
-@pytest.mark.parametrize(("number", "way"), in_turn(2, WAYS, 2))
+@pytest.mark.parametrize(("number", "way"), in_turn(2, WAYS, 2, kept=HALVES[1]))
 def test_a_diff_is_the_difference_of_two_models(
     location: str, number: int, way: str, long_run: bool
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 from local_stores import as_rows, assert_same_here, update_both
 from selecting import in_turn
 from series import drawn
-from test_local_series import WAYS
+from test_local_series import HALVES, WAYS
 
 from deltaproduce import (
     InvalidArgumentError,
@@ -68,7 +68,7 @@ def assert_read(store: Store, oracle: Oracle, pipeline: Pipeline, versions: Iter
 
 @pytest.mark.parametrize(
     ("number", "way"),
-    in_turn(PIPELINES, WAYS, 2, longer="LOCAL_PIPELINES" in os.environ),
+    in_turn(PIPELINES, WAYS, 2, longer="LOCAL_PIPELINES" in os.environ, kept=HALVES[0]),
 )
 def test_duckdb_reads_every_table_at_every_version(
     location: str, number: int, way: str, long_run: bool

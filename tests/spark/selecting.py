@@ -1,6 +1,6 @@
 """The selection of cases for a short run: each law keeps a few, the rest are marked `long`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import product
 from typing import Any
 
@@ -30,15 +30,24 @@ def some(
     return [pytest.param(*case, marks=() if longer or in_short(*case) else long) for case in cases]
 
 
-def in_turn(count: int, ways: Iterable[str], short: int, *, longer: bool = False) -> list[Any]:
+def in_turn(
+    count: int,
+    ways: Iterable[str],
+    short: int,
+    *,
+    longer: bool = False,
+    kept: Collection[str] = (),
+) -> list[Any]:
     """Numbers below ``count`` with each way; in a short run one number a way, below ``short``.
 
     Args:
         longer: as for `some`.
+        kept: the ways of a short run; all if there are none.
     """
     names = [*ways]
+    assert {*kept} <= {*names}, "there is no such way"
     return some(
         product(range(count), names),
-        lambda number, way: number == names.index(way) % short,
+        lambda number, way: way in (kept or names) and number == names.index(way) % short,
         longer=longer,
     )
