@@ -16,6 +16,7 @@ import pytest
 from crashing import CrashAt, CrashError, fail
 from damaging import LOSSES, drop, planted
 from processes import started
+from selecting import chosen
 from task_runs import AS_OF, DAYS, row, shop
 
 import deltaproduce as dp
@@ -261,9 +262,7 @@ def test_what_cannot_be_asked(store: Store, tmp_path: Path) -> None:
         shop().partitioned("x", "SELECT day FROM sales", partition="day = 1")
 
 
-@pytest.mark.parametrize(
-    "seed", [pytest.param(n, marks=[pytest.mark.long] if n >= 2 else []) for n in range(12)]
-)
+@pytest.mark.parametrize("seed", chosen(range(12), 0))
 def test_what_is_clean_equals_a_run_from_scratch(seed: int, tmp_path: Path) -> None:
     """After any series of changes, dates, limits, failures and backfills, a run makes all as new.
 
@@ -598,9 +597,7 @@ _TABLES = [
 ]
 
 
-@pytest.mark.parametrize(
-    "seed", [pytest.param(n, marks=[pytest.mark.long] if n >= 2 else []) for n in range(30)]
-)
+@pytest.mark.parametrize("seed", chosen(range(30), 0))
 def test_what_is_damaged_is_repaired_and_then_run(seed: int, tmp_path: Path) -> None:
     """After any losses a repair leaves nothing wrong, and a run makes all as if nothing had been.
 
