@@ -631,4 +631,4 @@ def test_another_process_finds_the_same(tmp_path):
         command = [sys.executable, str(program)]
         return subprocess.run(command, env=environment, check=True, capture_output=True).stdout
 
-    assert output("0") == output("1") == output("2")
+    assert output("0") == output("1")

@@ -179,7 +179,9 @@ def test_batches_have_the_situations_that_matter(wanted):
         lambda kept, found: not found,
         lambda kept, found: len(kept) == 1 and len(found) == 1,
         lambda kept, found: len(kept) == 1 and len(found) == 2,
-        lambda kept, found: not kept and found.keys() == CURRENT.keys(),
+        pytest.param(
+            lambda kept, found: not kept and found.keys() == CURRENT.keys(), marks=pytest.mark.long
+        ),
     ],
     ids=["same", "none", "one gone", "one changed", "all changed"],
 )
@@ -319,14 +321,17 @@ def test_pipelines_have_chains_fan_out_and_two_sources():
     find(pipelines(), wanted, settings=SEARCH)
 
 
-def test_pipelines_merge_and_join_and_do_both():
+def test_pipelines_merge_and_join_and_do_both(long_run):
+    """In one stage: that is seldom, so it is looked for in a long run."""
+
     def had_by(pipeline):
         return {
             (any(len(merged) > 1 for merged in stage.inputs), len(stage.inputs) > 1)
             for stage in pipeline.graph().producers
         }
 
-    assert_all_drawn(pipelines(), [(True, False), (False, True), (True, True)], had_by)
+    both = [(True, True)] if long_run else []
+    assert_all_drawn(pipelines(), [(True, False), (False, True), *both], had_by)
 
 
 def test_the_package_needs_no_hypothesis():
