@@ -68,8 +68,8 @@ def test_a_store_at_an_odd_path(
     pipeline = alone() if is_worst and not long_run else odd() if is_worst else odd("produced")
     source = pipeline.stages[0].name
     (tmp_path / "x").mkdir()
-    beside = dp.Store(spark, str(tmp_path / "x"), odd())  # whose version x@v0 could be
-    beside.update(as_rows(odd(), {"rows": [Upsert((9,), ("z",))]}))
+    beside = dp.Store(None, str(tmp_path / "x"), odd("produced"))  # whose version x@v0 could be
+    beside.update(as_rows(odd("produced"), {"rows": [Upsert((9,), ("z",))]}))
     location, oracle = f"{tmp_path}/{PLACES[place]}", Oracle(pipeline)
     store = dp.Store(spark, location, pipeline, table_type="copy_on_write")
     updates = 3 if long_run else 2
@@ -88,7 +88,7 @@ def test_a_store_at_an_odd_path(
     if is_worst and long_run:
         assert not store.verify()
     assert {path.name for path in tmp_path.iterdir()} == {"x", PLACES[place].partition("/")[0]}
-    assert beside.content("rows").count() == 1
+    assert beside.content("rows").num_rows == 1
 
 
 def test_a_table_of_others_at_an_odd_path(spark: SparkSession, tmp_path: Path) -> None:

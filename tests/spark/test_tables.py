@@ -266,12 +266,12 @@ def test_versions_say_what_happened(store: Store, way: Way) -> None:
 def test_changes_may_come_from_another_session(
     spark: SparkSession, location: str, way: Way
 ) -> None:
-    other, pipeline = spark.newSession(), part("visits", "by_page")
+    other, pipeline = spark.newSession(), part("visits")
     store = Store(spark, location, pipeline, table_type=way.table_type)
     with forced(way):
         store.update({"visits": other.createDataFrame([(1, "home"), (2, "help")], VISITS)})
         store.update({"visits": other.createDataFrame([(2, "home")], VISITS)})
-    pages = store.content("by_page", ordered=True).select("page", "visit_id").collect()
+    pages = store.content("visits", ordered=True).select("page", "visit_id").collect()
     assert [tuple(row) for row in pages] == [("home", 1), ("home", 2)]
 
 

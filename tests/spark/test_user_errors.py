@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from selecting import long
 
 from deltaproduce import InvalidChangesError, Limits, Pipeline, ProducerError, Store
 from deltaproduce.testing import plain_rows
@@ -80,10 +81,29 @@ ORDERS = "id bigint, deed string, n int"
 LINES = "k int, t string, amount decimal(5,2)"
 
 
-@pytest.fixture(scope="module", params=[0, 100_000], ids=["in Spark", "beside the driver"])
+WHERE = {"in Spark": 0, "beside the driver": 100_000}
+
+
+@pytest.fixture(scope="module", params=WHERE.values(), ids=WHERE)
 def local_rows(request: pytest.FixtureRequest) -> int:
     """Where functions run."""
     return int(request.param)
+
+
+mostly_beside_the_driver = pytest.mark.parametrize(
+    "local_rows",
+    [
+        pytest.param(
+            rows,
+            id=name,
+            marks=() if rows else long,
+        )
+        for name, rows in WHERE.items()
+    ],
+    indirect=True,
+    scope="module",
+)
+"""In Spark in a long run only: its workers tell of this failure as they do of the others."""
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +159,7 @@ DEEDS: dict[str, type[BaseException] | None] = {
     "none": None,
     "text": None,
 }
-SHORT_IN_SPARK = ("key error", "type", "late")
+SHORT_IN_SPARK = ("key error", "late")
 """Beside the driver a short run has all: the rules of what may be emitted are the same."""
 
 
@@ -158,6 +178,7 @@ def test_a_worker_that_dies(spark, store, path):
     assert "died" in str(error)
 
 
+@mostly_beside_the_driver
 def test_an_exception_of_the_user_s_own_class_is_told_by_name(spark, store, path):
     rows = spark.createDataFrame([(7, "own error", 70)], ORDERS)
     error = refused(store, path, {"orders": rows}, ProducerError)
@@ -174,6 +195,7 @@ def test_a_later_stage_that_fails_leaves_no_trace_of_the_earlier(spark, store, p
     assert error.__cause__.args == ("thirteen",)
 
 
+@mostly_beside_the_driver
 def test_a_decimal_overflow_under_a_key_of_two_columns(spark, store, path):
     rows = spark.createDataFrame([(5, "it's", Decimal("100.01"))], LINES)
     error = refused(store, path, {"lines": rows}, ProducerError)
@@ -182,6 +204,7 @@ def test_a_decimal_overflow_under_a_key_of_two_columns(spark, store, path):
     assert (error.key.k, error.key.t) == (5, "it's")  # a named tuple, as the function got it
 
 
+@mostly_beside_the_driver
 def test_one_source_is_right_and_the_other_s_stage_fails(spark, store, path):
     changes = {
         "orders": spark.createDataFrame([(3, "fine", 30)], ORDERS),

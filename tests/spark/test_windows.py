@@ -56,8 +56,8 @@ def test_versions_equal_the_oracle(
         for stage in (*windows, "of_partials") if long_run else ():
             figures = store.refresh(stage).stages[stage]
             assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
-        assert_same(store, oracle, pipeline, 1)
         if long_run:
+            assert_same(store, oracle, pipeline, 1)
             assert store.verify(recompute=True) == ()
 
 
