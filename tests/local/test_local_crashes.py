@@ -7,6 +7,7 @@ kills processes.
 import shutil
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from crashing import (
     run_ahead,
 )
 from damaging import append, drop, remove_files
+from deltalake import DeltaTable
 from limiting import limited
 from local_stores import assert_no_orphans_here, assert_same_here
 
@@ -132,6 +134,31 @@ def test_nothing_is_stored_outside_of_an_effect(
     points = recorded(None, location, HERE[name], VERSIONS)
     assert points or name in LEAVES_TO_DO
     assert (name == "vacuum") == any(effect == "trim" for _, effect, _ in points)
+
+
+def test_nothing_is_stored_outside_of_an_effect_unnoticed(location: str) -> None:
+    """What holds the fail points to be all that there are can fail: of commits, and of files."""
+    update, origin = OPERATIONS["update"], f"{location}-origin"
+    built(None, origin)
+
+    def committing(store: Store, spark: None, number: int) -> None:
+        update.run(store, spark, number)
+        properties = DeltaTable(f"{location}/orders/updates").alter
+        properties.set_table_properties({"noticed": "no"}, raise_if_not_exists=False)
+
+    def writing(store: Store, spark: None, number: int) -> None:
+        Path(location, "orders/updates/left.parquet").touch()
+        update.run(store, spark, number)
+
+    def removing(store: Store, spark: None, number: int) -> None:
+        update.run(store, spark, number)
+        next(Path(location, "orders/updates").glob("*.parquet")).unlink()
+
+    for run in (committing, writing, removing):
+        shutil.copytree(origin, location)
+        with pytest.raises(AssertionError, match="outside of every effect"):
+            recorded(None, location, replace(update, run=run), VERSIONS)
+        shutil.rmtree(location)
 
 
 def assert_whole(location: str, oracle: Oracle, name: str, *, in_full: bool) -> None:

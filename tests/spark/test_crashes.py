@@ -2,14 +2,12 @@
 
 import os
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from comparing import assert_no_orphans, assert_same
 from conftest import SETTINGS
 from crashing import (
-    AS_USUAL,
     FACTOR,
     OPERATIONS,
     VERSIONS,
@@ -160,34 +158,6 @@ def test_tables_that_were_only_begun(spark: SparkSession, location: str) -> None
     for table in ("_versions", "orders/content", "by_customer/updates"):
         Path(location, table, "_delta_log").mkdir(parents=True)
     assert_whole(spark, location, built(spark, location, 2))
-
-
-def test_nothing_is_stored_outside_of_an_effect_unnoticed(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """What holds the fail points to be all that there are can fail: of commits, and of files."""
-    update = OPERATIONS["update"]
-
-    def committing(store: Store, spark: SparkSession, number: int) -> None:
-        update.run(store, spark, number)
-        table = store._opened.tables.location.table("orders", "updates")
-        spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('noticed' = 'no')")
-
-    def writing(store: Store, spark: SparkSession, number: int) -> None:
-        table = store._opened.tables.location.table("orders", "updates")
-        Path(table.address, "left.parquet").touch()
-        update.run(store, spark, number)
-
-    def removing(store: Store, spark: SparkSession, number: int) -> None:
-        update.run(store, spark, number)
-        table = store._opened.tables.location.table("orders", "updates")
-        next(Path(table.address).glob("*.parquet")).unlink()
-
-    stores = Stores(spark, tmp_path, SETTINGS)
-    for number, run in enumerate((committing, writing, removing)):
-        location, _ = stores.copy(f"{number}", AS_USUAL)
-        with pytest.raises(AssertionError, match="outside of every effect"):
-            recorded(spark, location, replace(update, run=run), VERSIONS)
 
 
 WANTED = os.environ.get("DELTAPRODUCE_KILLS", "")
