@@ -104,7 +104,7 @@ def by_hand() -> dp.Pipeline:
     return pipeline
 
 
-@pytest.mark.parametrize("way", chosen(WAYS, "small", "in parts"))
+@pytest.mark.parametrize("way", chosen(WAYS, "small"))
 @pytest.mark.parametrize("seed", chosen(range(2), 0))
 def test_versions_equal_the_oracle(location: str, seed: int, way: str) -> None:
     pipeline = site(*STAGES)

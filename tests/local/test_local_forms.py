@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import pytest
 from forms import in_rows, in_rows_and_arrow
 from local_stores import as_rows, assert_same_here
+from selecting import chosen
 from series import drawn, packed, packed_histories
 from several_feeders import several
 
@@ -24,7 +25,7 @@ WAYS: Mapping[str, Limits] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", chosen(WAYS, "small"))
 def test_stages_of_several_feeders_equal_the_oracle(location: str, way: str) -> None:
     exact = strategies.histories(several(), min_versions=VERSIONS, max_versions=VERSIONS)
     pipeline = packed(several())
@@ -36,7 +37,7 @@ def test_stages_of_several_feeders_equal_the_oracle(location: str, way: str) -> 
             assert_same_here(store, oracle, pipeline, [version.number])
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", chosen(WAYS, "runs, often folded"))
 def test_both_forms_make_the_tables_of_the_oracle(location: str, way: str) -> None:
     """A stage over tables has the rows and the figures of its twin over rows."""
     exact = strategies.histories(in_rows(), min_versions=VERSIONS, max_versions=VERSIONS)

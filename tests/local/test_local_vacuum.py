@@ -40,7 +40,9 @@ def assert_kept(store: Store, oracle: Oracle, pipeline: Pipeline, kept: range) -
         store.content(pipeline.stages[0].name, version=kept[0] - 1)
 
 
-@pytest.mark.parametrize(("number", "way"), in_turn(4, WAYS, 2))
+@pytest.mark.parametrize(
+    ("number", "way"), in_turn(4, WAYS, 2, kept=("small", "runs, often folded"))
+)
 def test_kept_versions_are_as_before_and_others_are_gone(
     location: str, number: int, way: str
 ) -> None:

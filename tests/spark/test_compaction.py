@@ -90,7 +90,9 @@ def test_who_follows_the_updates_sees_each_row_once(spark: SparkSession, locatio
     )
 
 
+@long
 def test_another_store_goes_on_from_a_compaction(spark: SparkSession, location: str) -> None:
+    """As `tests/local` has it in each run."""
     oracle = Oracle(swap)
     with forced(SELDOM):
         store, other = Store(spark, location, swap), Store(spark, location, swap)

@@ -10,20 +10,24 @@ import pytest
 from comparing import as_frames
 from copied import Copy, assert_copied
 from pyspark.sql import SparkSession
-from selecting import chosen
+from selecting import long
 from series import drawn, instructed
 
 from deltaproduce import Limits, MissingPartitionsError, Store
 from deltaproduce.testing import strategies
 
 
-@pytest.mark.parametrize("place", chosen(["path", "schema"], "path"))
+@long
+@pytest.mark.parametrize("place", ["path", "schema"])
 def test_a_copy_that_takes_what_it_lacks_is_equal(
-    spark: SparkSession, tmp_path: Path, place: str, long_run: bool
+    spark: SparkSession, tmp_path: Path, place: str
 ) -> None:
-    """Of files that are read here, and of tables that only Spark sees."""
+    """Of files that are read here, and of tables that only Spark sees.
+
+    `tests/local` has it in each run.
+    """
     (pipeline,) = drawn(strategies.pipelines(strict=True), 1, 9_001)
-    (history,) = drawn(instructed(pipeline, 3 if long_run else 2), 1, 9_001)
+    (history,) = drawn(instructed(pipeline, 3), 1, 9_001)
     chance, copy = random.Random(1), Copy()
     location = str(tmp_path / "store") if place == "path" else "copied_store"
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS copied_store LOCATION '{tmp_path}/schema'")

@@ -14,6 +14,7 @@ from arrow_columns import UTC, columns, plain
 from forcing import setting
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from selecting import long
 from series import drawn
 
 from deltaproduce import (
@@ -288,8 +289,8 @@ LOOSE = "struct<n: int, t: string>"
 @pytest.mark.parametrize(
     ("limits", "table_type"),
     [
-        ({}, "copy_on_write"),
-        pytest.param({"small_table_rows": 0}, "merge_on_read", marks=pytest.mark.long),
+        pytest.param({}, "copy_on_write", marks=long),
+        pytest.param({"small_table_rows": 0}, "merge_on_read", marks=long),
         ({"small_table_rows": 0, "local_rows": 0}, "merge_on_read"),
     ],
 )

@@ -71,12 +71,13 @@ def test_changes_of_tables_that_spark_writes(
     assert index.verify() == ()
 
     spark.sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT named CHECK (v <> 'wrong')")
-    assert index.upsert([{"id": 15, "day": "day 1", "v": "x"}]).strategy == "merge"
     with pytest.raises(Exception, match="CHECK constraint"):
         index.upsert([{"id": 15, "day": "day 1", "v": "wrong"}])
-    wanted[15] = ("day 1", "x")
-    assert content(spark, table) == wanted
-    assert index.verify() == ()
+    if long_run:
+        assert index.upsert([{"id": 15, "day": "day 1", "v": "x"}]).strategy == "merge"
+        wanted[15] = ("day 1", "x")
+        assert content(spark, table) == wanted
+        assert index.verify() == ()
 
     # Without a session the same is read, and what takes Spark is refused.
     alone = dp.RecordIndex(None, table, "id", location)

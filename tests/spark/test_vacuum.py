@@ -208,8 +208,9 @@ def test_who_has_begun_to_read_can_go_on(spark: SparkSession, location: str) -> 
         assert_kept(reader, oracle, orders(), range(5, 7))
 
 
+@long
 def test_a_rollback_to_a_version_that_goes_meanwhile(spark: SparkSession, location: str) -> None:
-    """It conflicts: its tables would be without files."""
+    """It conflicts: its tables would be without files. `tests/local` has it in each run."""
     oracle, store, other = Oracle(orders()), *(Store(spark, location, orders()) for _ in range(2))
     with forced(RUNS):
         for number in range(4):

@@ -191,7 +191,7 @@ def test_a_slow_function_has_all_cores_from_the_first_keys_on(workers: Workers) 
     ("seconds", "at_first", "count", "elsewhere", "is_left"),
     [
         (0.03, 0, 1_000, 100, True),  # 15 s here, 1.3 s there
-        (0.03, 0, 60, 0, False),
+        (0.03, 0, 20, 0, False),
         (0.03, 0, 100, 2, False),  # as many cores as here
         (0.03, 0, 60, 100, False),  # 0.9 s here
         (0.0, 1.5, 1_000, 100, False),  # a model is loaded, in each worker once
