@@ -90,10 +90,10 @@ def test_wrong_dataframes_are_refused_before_anything_is_computed(spark: SparkSe
 
 
 def test_spark_reads_rows_in_one_of_two_wherever_an_absorption_stops(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, long_run: bool
 ):
     outcomes = set[bool]()
-    for at in (6, 7, 9):
+    for at in (6, 7, 9) if long_run else (6, 9):
         into, other = made(tmp_path / f"a{at}"), made(tmp_path / f"b{at}")
         for place, rows in ((into, ROWS[:4]), (other, ROWS[4:])):
             with place.writer() as writer:

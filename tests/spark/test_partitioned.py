@@ -10,7 +10,14 @@ from selecting import long
 
 import deltaproduce as dp
 
-DAYS = "FOR t IN timeseries('1 day', 2), LET partition_day = date_format(t, 'yyyy-MM-dd')"
+
+def scopes(days: int) -> str:
+    """Of so many days up to the one of a run."""
+    of_each = "LET partition_day = date_format(t, 'yyyy-MM-dd')"
+    return f"FOR t IN timeseries('1 day', {days}), {of_each}"
+
+
+DAYS = scopes(2)
 
 
 def shop() -> dp.Pipeline:
@@ -105,8 +112,9 @@ def test_a_table_of_others_is_read_by_its_partitions(
 ) -> None:
     """What is present follows the table's rows, or the scopes.
 
-    In a long run rows go, and what was present once stays so.
+    In a long run of two days, rows go, and what was present once stays so.
     """
+    days = scopes(1 + long_run)
     table = f"{location}_theirs"
 
     def write(mode: str, *rows: tuple[str, str, int]) -> None:
@@ -127,7 +135,7 @@ def test_a_table_of_others_is_read_by_its_partitions(
     pipeline = dp.Pipeline("shop")
     columns = {"key": "day string, store string", "value": "n bigint", "table": table}
     pipeline.delta_source("found", **columns, partition="day, store")
-    expected = f"{DAYS}, FOR s IN array('Detroit', 'Paris')"
+    expected = f"{days}, FOR s IN array('Detroit', 'Paris')"
     pipeline.delta_source(
         "wanted", **columns, partition="day = partition_day, store = s", scopes=expected
     )
@@ -137,16 +145,14 @@ def test_a_table_of_others_is_read_by_its_partitions(
             f"SELECT store, sum(n) AS n FROM {feeder} WHERE day = partition_day GROUP BY store",
             key="store",
             partition="day = partition_day",
-            scopes=DAYS,
+            scopes=days,
         )
     write("overwrite", ("2022-03-31", "Paris", 1), ("2022-03-30", "Paris", 2))
     with dp.Store(spark, location, pipeline) as store:
         run = store.run(as_of="2022-03-31")
-        assert list(map(str, run.done)) == ["of_found/day=2022-03-31", "of_found/day=2022-03-30"]
-        assert list(map(str, run.blocked)) == [
-            "of_wanted/day=2022-03-31",
-            "of_wanted/day=2022-03-30",
-        ]
+        ran = "day=2022-03-31", "day=2022-03-30"
+        assert list(map(str, run.done)) == [f"of_found/{day}" for day in ran[: 1 + long_run]]
+        assert list(map(str, run.blocked)) == [f"of_wanted/{day}" for day in ran[: 1 + long_run]]
         write("append", ("2022-03-31", "Detroit", 5))
         run = store.run(as_of="2022-03-31")
         assert list(map(str, run.done)) == ["of_found/day=2022-03-31", "of_wanted/day=2022-03-31"]

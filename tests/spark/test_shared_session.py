@@ -203,7 +203,7 @@ def test_a_commit_of_the_users_around_each_of_ours(
         check(spark, place, oracle, oracle.head - 1, oracle.head)
 
 
-@pytest.mark.parametrize(("place", "way"), cases((PATH, SMALL)))
+@pytest.mark.parametrize(("place", "way"), cases())
 def test_who_is_overtaken_while_the_user_commits_has_published_nothing(
     spark: SparkSession, places: list[str], tmp_path: Path, way: Way, long_run: bool
 ) -> None:
