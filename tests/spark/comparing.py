@@ -96,7 +96,7 @@ def assert_same(
 
     Args:
         in_spark: all are read as users do, a second each. Otherwise `plain_store` reads all, in
-            milliseconds, and the store one of them, which is another one in each version.
+            milliseconds, and of each second version the store one of them, each time another one.
     """
     stages = {stage.name: stage for stage in pipeline.stages}
     if in_spark:
@@ -111,7 +111,7 @@ def assert_stages(
     """The same for some of the store's stages, of which each has a stage of the oracle."""
     location, tables = store._opened.tables.location, [*_tables(stages)]
     (at,) = (found for found in (EMPTY, *store.versions()) if found.number == version)
-    through_the_store = [tables[version % len(tables)]]
+    through_the_store = [] if version % 2 else [tables[version // 2 % len(tables)]]
     for name, twin, table in tables:
         found = plain_store.rows_of(location, at, name, twin, table)
         if found is None:
@@ -119,7 +119,8 @@ def assert_stages(
         else:
             expected = plain_rows(getattr(oracle, table)(twin.name, version))
             assert found == expected, f"{table} of {name} at version {version}"
-    assert_read(read_by_delta_rs(store), oracle, through_the_store, version)
+    if through_the_store:
+        assert_read(read_by_delta_rs(store), oracle, through_the_store, version)
 
 
 StageTable = tuple[str, Source | Producer, str]

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from comparing import assert_same, assert_stages
+from comparing import assert_same, assert_stages, read_by_delta_rs
 from delta.tables import DeltaTable as SparkTable
 from deltalake import DeltaTable
 from forcing import WAYS, forced, setting
@@ -276,7 +276,7 @@ def of_orders(table: Existing, **declared: Any) -> Pipeline:
 
 
 def found(store: Store, stage: str = "totals") -> list[tuple[Any, ...]]:
-    return plain_rows(store.content(stage, ordered=True).collect())
+    return plain_rows(read_by_delta_rs(store).content(stage, ordered=True).collect())
 
 
 def test_the_log_says_which_delta_version_was_read_and_why(
