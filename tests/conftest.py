@@ -1,10 +1,11 @@
-"""The size of a test run, a part of each law or all of it, and Hypothesis profiles.
+"""The size of a test run, a part of each law or all of it; Hypothesis profiles; a place for a store.
 
 A plain run is short and has some cases of each law. ``--long`` adds the tests marked ``long`` and
 the remaining cases (`long_run`). CONTRIBUTING.md says what each run covers.
 """
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,3 +113,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def long_run(request: pytest.FixtureRequest) -> bool:
     """Whether a test has time for all of its cases."""
     return bool(request.config.getoption("--long"))
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> str:
+    """A place for a store, where nothing is."""
+    return str(tmp_path / "store")

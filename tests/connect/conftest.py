@@ -6,7 +6,6 @@ A process is a client of Connect or has Spark in it, never both, so the suite ha
 import sys
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from delta.pip_utils import configure_spark_with_delta_pip
@@ -41,8 +40,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session = configure_spark_with_delta_pip(builder).getOrCreate()
     yield session
     session.stop()
-
-
-@pytest.fixture
-def location(tmp_path: Path) -> str:
-    return str(tmp_path / "store")

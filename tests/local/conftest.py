@@ -1,15 +1,9 @@
-"""A place for a store, without Spark: no test here starts Java."""
+"""No test here starts Java."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark import SparkContext
-
-
-@pytest.fixture
-def location(tmp_path: Path) -> str:
-    return str(tmp_path / "store")
 
 
 @pytest.fixture(autouse=True)

@@ -171,6 +171,11 @@ def files_below(directory: Directory) -> Iterator[str]:
             yield f"{entry.name}/{inside}"
 
 
+def plain_table(rows: pa.Table) -> list[Any]:
+    """The rows in normal form."""
+    return plain_rows(tuple(row.values()) for row in rows.to_pylist())
+
+
 def tuples(rows: pa.Table, columns: Columns) -> list[Any]:
     """The rows, as Python has them."""
     rows = rows.combine_chunks()

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import pytest
 from forms import in_rows, in_rows_and_arrow
-from local_stores import as_rows, assert_same_here
+from local_stores import as_rows, assert_same_here, plain_table
 from selecting import chosen
 from series import drawn, packed, packed_histories
 from several_feeders import several
 
 from deltaproduce import Limits, Store
-from deltaproduce.testing import Oracle, plain_rows, strategies
+from deltaproduce.testing import Oracle, strategies
 
 SERIES, VERSIONS = 8, 3
 
@@ -52,9 +52,8 @@ def test_both_forms_make_the_tables_of_the_oracle(location: str, way: str) -> No
                 twin = f"{stage.name}_arrow"
                 for table in ("content", "key_mappings", "updates"):
                     rows, of_twin = (
-                        plain_rows([tuple(row.values()) for row in found.to_pylist()])
+                        plain_table(getattr(store, table)(name, ordered=True))
                         for name in (stage.name, twin)
-                        for found in [getattr(store, table)(name, ordered=True)]
                     )
                     assert rows == of_twin, f"{table} of {twin} at version {version.number}"
                 one, other = version.stages[stage.name], version.stages[twin]

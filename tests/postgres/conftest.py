@@ -1,7 +1,6 @@
-"""An empty PostgreSQL server for all tests of a process, and a place for a store."""
+"""An empty PostgreSQL server for all tests of a process."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -25,8 +24,3 @@ def address(server: Server) -> str:
             connection.execute(f"DROP SCHEMA {schema} CASCADE")
         connection.execute("CREATE SCHEMA public")
     return server.address()
-
-
-@pytest.fixture
-def location(tmp_path: Path) -> str:
-    return str(tmp_path / "store")

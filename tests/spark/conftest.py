@@ -1,4 +1,4 @@
-"""The Spark session that all tests of a process share, and a place for a store."""
+"""The Spark session that all tests of a process share."""
 
 import fcntl
 import tempfile
@@ -44,8 +44,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         )
     yield session
     session.stop()
-
-
-@pytest.fixture
-def location(tmp_path: Path) -> str:
-    return str(tmp_path / "store")

@@ -5,10 +5,10 @@ One store and few versions suffice: the examples have their own sources or keys.
 
 import pyarrow as pa
 import pytest
+from local_stores import plain_table
 from pyspark.sql import SparkSession
 
 from deltaproduce import Pipeline, Store, Version
-from deltaproduce.testing import plain_rows
 
 
 def examples():
@@ -114,13 +114,9 @@ def reader(location_of_store: str) -> Store:
     return Store(None, location_of_store, examples())
 
 
-def rows_of(table):
-    return plain_rows(tuple(row.values()) for row in table.to_pylist())
-
-
 @pytest.mark.usefixtures("versions")
 def test_rows_are_in_the_order_of_ordinal_then_of_the_dataframe(reader):
-    assert rows_of(reader.content("numbers", 1, ordered=True)) == [
+    assert plain_table(reader.content("numbers", 1, ordered=True)) == [
         *((1, 0, 30), (1, 1, 20), (1, 2, 10)),
         *((2, 0, 5), (2, 1, 4), (2, 2, 6)),
         *((3, 0, 9), (3, 1, 7), (3, 2, 8)),
@@ -129,7 +125,7 @@ def test_rows_are_in_the_order_of_ordinal_then_of_the_dataframe(reader):
 
 @pytest.mark.usefixtures("versions")
 def test_an_arrow_table_with_empty_chunks_and_narrow_integers(store, reader):
-    assert rows_of(reader.content("shelves", 1, ordered=True)) == [
+    assert plain_table(reader.content("shelves", 1, ordered=True)) == [
         *((105, 6, 0, "apple"), (105, 6, 1, "apricot"), (105, 9, 0, "banana")),
         *((108, 4, 0, "mango"), (110, 7, 0, "pear")),
     ]
@@ -138,10 +134,10 @@ def test_an_arrow_table_with_empty_chunks_and_narrow_integers(store, reader):
 
 @pytest.mark.usefixtures("versions")
 def test_the_words_of_change_data_feeds(reader):
-    assert rows_of(reader.content("feed", 2, ordered=True)) == [
+    assert plain_table(reader.content("feed", 2, ordered=True)) == [
         *((1, 0, "A"), (3, 0, "c"), (4, 0, "d"), (4, 1, "e"))
     ]
-    assert rows_of(reader.updates("feed", 2, ordered=True)) == [
+    assert plain_table(reader.updates("feed", 2, ordered=True)) == [
         (2, "update", 1, 0, "A"),
         (2, "delete", 2, 0, None),
         (2, "add", 4, 0, "d"),
@@ -151,7 +147,7 @@ def test_the_words_of_change_data_feeds(reader):
 
 def test_equal_values_of_a_middle_stage_do_not_reach_the_next(reader, versions):
     before, after = versions
-    assert rows_of(reader.updates("numbers", 2, ordered=True)) == [
+    assert plain_table(reader.updates("numbers", 2, ordered=True)) == [
         (2, "update", 2, 0, -5),
         (2, "update", 2, 1, 4),
         (2, "update", 2, 2, -6),
@@ -162,22 +158,22 @@ def test_equal_values_of_a_middle_stage_do_not_reach_the_next(reader, versions):
     assert after.stages["squares"].affected_keys == 1
     assert after.stages["squares"].changed_keys == 0
     assert after.stages["totals"].mode == "skipped"
-    assert rows_of(reader.content("totals", 2, ordered=True)) == [
+    assert plain_table(reader.content("totals", 2, ordered=True)) == [
         *((77, 2, 0, 2), (194, 3, 0, 3), (1400, 1, 0, 1))
     ]
 
 
 def test_an_equal_value_from_another_source_key_is_no_update(reader, versions):
     before, after = (version.stages["shelves"].delta_versions for version in versions)
-    assert rows_of(reader.content("shelves", 2, ordered=True))[-1] == (110, 8, 0, "pear")
-    assert rows_of(reader.key_mappings("shelves", 2, ordered=True)) == [
+    assert plain_table(reader.content("shelves", 2, ordered=True))[-1] == (110, 8, 0, "pear")
+    assert plain_table(reader.key_mappings("shelves", 2, ordered=True)) == [
         *((4, 108), (6, 105), (8, 110), (9, 105))
     ]
     assert not len(reader.updates("shelves", 2))
     assert after["updates"] == before["updates"]
     assert after["content"] == before["content"] + 1
     assert after["key_mappings"] == before["key_mappings"] + 1
-    assert rows_of(reader.content("shelves", 1, ordered=True))[-1] == (110, 7, 0, "pear")
+    assert plain_table(reader.content("shelves", 1, ordered=True))[-1] == (110, 7, 0, "pear")
 
 
 @pytest.mark.usefixtures("versions")
@@ -205,7 +201,7 @@ def test_a_batch_is_applied_once_under_its_id(store, reader, spark, location_of_
     assert store.update(feed((60, "later", "upsert")), update_id="batch-2").number == empty.number
     assert store.update(feed((60, "new", "upsert"))).number == empty.number + 1
     assert store.update(feed((60, "newer", "upsert")), update_id="batch-1").number == made.number
-    found = rows_of(reader.content("feed", ordered=True))
+    found = plain_table(reader.content("feed", ordered=True))
     assert [row for row in found if row[0] >= 50] == [(50, 0, "x"), (60, 0, "new")]
     another = Store(spark, location_of_store, examples())
     assert another.update(nothing, update_id="batch-1").number == made.number

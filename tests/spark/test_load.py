@@ -6,12 +6,13 @@ import pyarrow as pa
 import pytest
 from comparing import as_snapshots, assert_same
 from forcing import WAYS, Way, forced
+from local_stores import plain_table
 from pyspark.sql import SparkSession
 from selecting import long
 from series import drawn, packed, packed_histories
 
 from deltaproduce import InvalidChangesError, Pipeline, Store
-from deltaproduce.testing import Oracle, Upsert, plain_rows, strategies
+from deltaproduce.testing import Oracle, Upsert, strategies
 
 ORDERS = "id bigint, n int, t string"
 ORDERS_AND_ORDINAL = f"{ORDERS}, _ordinal int"
@@ -28,11 +29,6 @@ def shop() -> Pipeline:
             yield value.n, id
 
     return pipeline
-
-
-def rows(table):
-    """Of the store without a session, which reads in milliseconds: Spark takes a second a table."""
-    return plain_rows(tuple(row.values()) for row in table.to_pylist())
 
 
 # ---- the law
@@ -76,7 +72,7 @@ def all_rows(oracle, source, chance):
     return [upsert for key in keys for upsert in by_key[key]]
 
 
-# ---- by hand
+# ---- by hand: written with a session, and read without, as Spark takes a second a table
 
 
 def test_a_snapshot_says_what_is_gone(spark: SparkSession, location: str) -> None:
@@ -96,17 +92,17 @@ def test_a_snapshot_says_what_is_gone(spark: SparkSession, location: str) -> Non
         }
     )
     version = store.load({"orders": second})
-    assert rows(reader.updates("orders", ordered=True)) == [
+    assert plain_table(reader.updates("orders", ordered=True)) == [
         (2, "delete", 3, 0, None, None),
         (2, "add", 4, 0, 30, "e"),
     ]
-    assert rows(reader.updates("by_number", ordered=True)) == [(2, "update", 30, 0, 4)]
+    assert plain_table(reader.updates("by_number", ordered=True)) == [(2, "update", 30, 0, 4)]
     figures = version.stages["orders"]
     assert (figures.changed_keys, figures.rows_added, figures.rows_removed) == (2, 1, 1)
 
     reordered = [(1, 10, "a", 1), (1, 11, "b", 0), (2, 20, "c", 0), (4, 30, "e", 0)]
     store.load({"orders": spark.createDataFrame(reordered, ORDERS_AND_ORDINAL)})
-    assert rows(reader.updates("orders", ordered=True)) == [
+    assert plain_table(reader.updates("orders", ordered=True)) == [
         (3, "update", 1, 0, 11, "b"),
         (3, "update", 1, 1, 10, "a"),
     ]
@@ -126,12 +122,12 @@ def test_an_empty_snapshot_deletes_all_rows_of_its_source_alone(
         }
     )
     assert store.load({"orders": none}).number == 2
-    assert rows(reader.updates("orders", ordered=True)) == [
+    assert plain_table(reader.updates("orders", ordered=True)) == [
         (2, "delete", None, 0, None, None),
         (2, "delete", 1, 0, None, None),
     ]
-    assert rows(reader.content("by_number")) == rows(reader.content("orders")) == []
-    assert rows(reader.content("lines", ordered=True)) == [(1, 0, 1), (2, 0, 2)]
+    assert plain_table(reader.content("by_number")) == plain_table(reader.content("orders")) == []
+    assert plain_table(reader.content("lines", ordered=True)) == [(1, 0, 1), (2, 0, 2)]
     assert store.load({"orders": none}).number == 2
 
 
@@ -143,7 +139,7 @@ def test_an_update_id_is_one_name_for_loads_and_updates(spark: SparkSession, loc
     assert store.update({"orders": one.limit(0)}, "monday").number == 1
     assert store.load({"orders": one}, update_id="tuesday").number == 2  # S9: it is remembered
     assert store.load({"orders": one.limit(0)}, "tuesday").number == 2
-    assert rows(reader.content("orders")) == [(1, 0, 10, "a")]
+    assert plain_table(reader.content("orders")) == [(1, 0, 10, "a")]
 
 
 @long
@@ -154,7 +150,7 @@ def test_content_that_is_not_small_is_compared_in_full(spark: SparkSession, loca
     assert store.load({"orders": day.repartition(3)}).number == 1
     next_day = day.where("id != 5").selectExpr("id", "n", "if(id = 6, 'y', t) AS t")
     store.load({"orders": next_day.union(spark.createDataFrame([(-1, 0, "z")], ORDERS))})
-    assert rows(reader.updates("orders", ordered=True)) == [
+    assert plain_table(reader.updates("orders", ordered=True)) == [
         (2, "add", -1, 0, 0, "z"),
         (2, "delete", 5, 0, None, None),
         (2, "update", 6, 0, 6, "y"),
@@ -162,7 +158,7 @@ def test_content_that_is_not_small_is_compared_in_full(spark: SparkSession, loca
     assert store.content("orders").count() == 30_000
     few = spark.createDataFrame([(7, 7, "x"), (8, 8, "y")], ORDERS)
     assert store.load({"orders": few}).stages["orders"].changed_keys == 29_999
-    assert rows(reader.content("by_number", ordered=True)) == [(7, 7, 0, 7), (8, 8, 0, 8)]
+    assert plain_table(reader.content("by_number", ordered=True)) == [(7, 7, 0, 7), (8, 8, 0, 8)]
 
 
 # ---- mistakes
@@ -190,4 +186,4 @@ def test_snapshots_that_do_not_fit(spark: SparkSession, location: str) -> None:
         with pytest.raises(InvalidChangesError):
             store.load(wrong)
     assert store.head.number == 1
-    assert rows(reader.content("orders")) == [(1, 0, 10, "a")]
+    assert plain_table(reader.content("orders")) == [(1, 0, 10, "a")]

@@ -11,11 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from local_stores import plain_table
 from pyspark.sql import SparkSession
 from selecting import long
 
 from deltaproduce import InvalidChangesError, Limits, Pipeline, ProducerError, Store
-from deltaproduce.testing import plain_rows
 
 
 def failing():  # noqa: C901 a list of mistakes
@@ -351,8 +351,7 @@ def test_the_next_correct_update_works(spark, store, path):
     assert [version.number for version in store.versions()] == [1, 2]
     reader = Store(None, str(path), failing())  # Spark takes a second a table
     content, updates = (
-        plain_rows(tuple(row.values()) for row in read("thirteens", ordered=True).to_pylist())
-        for read in (reader.content, reader.updates)
+        plain_table(read("thirteens", ordered=True)) for read in (reader.content, reader.updates)
     )
     assert content == [(1, 1, 0, 11), (7, 7, 0, 70)]
     assert updates == [
