@@ -1,4 +1,4 @@
-"""The size of a test run, a part of each law or all of it; Hypothesis profiles; a place for a store.
+"""What all tests have: the size of a run, Hypothesis profiles, and a place for a store.
 
 A plain run is short and has some cases of each law. ``--long`` adds the tests marked ``long`` and
 the remaining cases (`long_run`). CONTRIBUTING.md says what each run covers.
