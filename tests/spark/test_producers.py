@@ -6,8 +6,6 @@ The tests include keys and calls that are larger than memory.
 import os
 import resource
 import sys
-import uuid
-from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,118 +14,21 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 from selecting import long
+from test_local_calls import BATCHES, assert_called_once
 
 from deltaproduce import Limits, Pipeline, ProducerError, Store
 
 # ---- functions that never repeat themselves, and calls
 
 
-def wandering_and_counted(calls):
-    """A stage that is different at each call, one that reads it, and a line in a file per call."""
-    pipeline = Pipeline("calls")
-    items = pipeline.source("items", key="k int", value="n int")
-
-    def note(line):
-        log = os.open(calls, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            os.write(log, f"{line}\n".encode())
-        finally:
-            os.close(log)
-
-    @pipeline.producer(items, key="target string", value="call string, n int")
-    def wandering(key, values):
-        note(f"wandering {key}")
-        call = uuid.uuid4().hex
-        target = os.urandom(1).hex()
-        for n in values:
-            yield target, (call, n)
-
-    @pipeline.producer(wandering, key="target string", value="n_rows bigint")
-    def arrived(target, values):
-        note(f"arrived {target}")
-        yield target, len(list(values))
-
-    return pipeline
-
-
-BATCHES = [
-    [(k, n, "upsert") for k in range(40) for n in (k, k + 30)],
-    # Some keys get other values, some go, some come, and some are sent again as they are.
-    [
-        *((k, 5 * k, "upsert") for k in range(10)),
-        *((k, None, "delete") for k in range(10, 15)),
-        *((k, k % 3, "upsert") for k in range(40, 45)),
-        *((k, n, "upsert") for k in range(20, 25) for n in (k, k + 30)),
-    ],
-    # More go, one of 10 to 14 comes back, and one changes one of its two values.
-    [
-        *((k, None, "delete") for k in range(1, 10)),
-        *((0, 7, "upsert"), (10, 10, "upsert"), (31, 32, "upsert"), (31, 61, "upsert")),
-    ],
-]
+@long
+def test_functions_that_never_repeat_themselves(spark: SparkSession, tmp_path: Path) -> None:
+    """In Spark's workers; `tests/local` has them beside the driver."""
+    assert_called_once(spark, tmp_path, BATCHES)
 
 
 def rows(frame):
     return [tuple(row) for row in frame.collect()]
-
-
-def test_functions_that_never_repeat_themselves(
-    spark: SparkSession, tmp_path: Path, long_run: bool
-) -> None:
-    """In a short run of two batches."""
-    calls = tmp_path / "calls"
-    store = Store(spark, str(tmp_path / "store"), wandering_and_counted(str(calls)))
-    alive: dict[int, list[int]] = {}
-    folded: dict[str, list[tuple[str, int]]] = {}
-    last: dict[int, set[tuple[str, str]]] = {}
-    for number, batch in enumerate(BATCHES if long_run else BATCHES[:2], start=1):
-        calls.write_text("")
-        frame = spark.createDataFrame(batch, "k int, n int, _change_type string")
-        assert store.update({"items": frame}).number == number
-        changed = dict.fromkeys(k for k, *_ in batch)
-        before, alive = alive, {k: ns for k, ns in alive.items() if k not in changed}
-        for k, n, word in batch:
-            if word == "upsert":
-                alive.setdefault(k, []).append(n)
-        changed = [k for k in changed if alive.get(k) != before.get(k)]
-
-        content = rows(store.content("wandering", ordered=True))
-        found: dict[int, list[int]] = {}
-        made: dict[int, set[tuple[str, str]]] = {}
-        for target, source, _, call, n in content:
-            found.setdefault(source, []).append(n)
-            made.setdefault(source, set()).add((target, call))
-        assert found == alive  # no orphan, and nothing lost
-        assert all(len(one) == 1 for one in made.values())  # one call, one target
-        assert len({call for ((_, call),) in made.values()}) == len(made)
-        assert {k: made[k] for k in made if k not in changed} == {
-            k: last[k] for k in last if k not in changed
-        }  # who did not change was not called
-        last = made
-        mappings = rows(store.key_mappings("wandering"))
-        assert len(mappings) == len(set(mappings))
-        assert set(mappings) == {(source, target) for target, source, *_ in content}
-
-        updates = rows(store.updates("wandering", ordered=True))
-        touched = {row[2] for row in updates if row[1] != "delete"}
-        for target in {row[2] for row in updates}:
-            folded.pop(target, None)
-        for _, word, target, _, call, n in updates:
-            if word != "delete":
-                folded.setdefault(target, []).append((call, n))
-        values: dict[str, list[tuple[str, int]]] = {}
-        for target, _, _, call, n in content:
-            values.setdefault(target, []).append((call, n))
-        assert folded == values
-        sizes = {target: n_rows for target, *_, n_rows in rows(store.content("arrived"))}
-        assert sizes == {target: len(found) for target, found in values.items()}
-
-        assert Counter(calls.read_text().splitlines()) == Counter(
-            [
-                *(f"wandering {k}" for k in changed if k in alive),
-                *(f"arrived {target}" for target in touched),
-            ]
-        )
 
 
 # ---- where functions run

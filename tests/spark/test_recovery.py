@@ -10,6 +10,7 @@ import pytest
 from comparing import as_frames, assert_same
 from forcing import setting
 from pyspark.sql import SparkSession
+from selecting import long
 from swapping import swap
 
 from deltaproduce import Store
@@ -30,9 +31,11 @@ def rows(*found: tuple[int, int]) -> list[Change]:
     return [Upsert((a,), (b,)) for a, b in found]
 
 
+@long
 def test_the_next_update_starts_from_the_head(
     spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`test_crashes` and `tests/local` have crashes in each run."""
     store, oracle = Store(spark, location, swap), Oracle(swap)
 
     def update(changes: list[Change]) -> None:
