@@ -21,6 +21,7 @@ from deltaproduce import (
     NotFoundError,
     Pipeline,
     Store,
+    Version,
 )
 from deltaproduce.engines.local.arrays import in_order
 from deltaproduce.model.layouts import Layout
@@ -36,6 +37,9 @@ class ByDuckDb:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+
+    def versions(self) -> list[Version]:
+        return self._store.versions()
 
     def content(self, stage: str, version: int, *, ordered: bool) -> pa.Table:
         return self._read("content", stage, version, ordered=ordered)
