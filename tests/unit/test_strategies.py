@@ -287,6 +287,7 @@ SHAPES = {
         (functions.flattened, tables.flattened_table, False, "lists", "rows"),
     ],
 )
+@settings(max_examples=settings.default.max_examples // 2)
 @given(data=st.data())
 def test_functions_over_arrow_do_what_their_namesakes_do(
     by_row, by_table, streaming, feeder, made, data
