@@ -104,7 +104,7 @@ def done_at_random(store: Store, oracle: Oracle, draw: random.Random) -> None:
     assert store.head.number == oracle.head
 
 
-@pytest.mark.parametrize("way", chosen(WAYS, "small", "runs, often folded"))
+@pytest.mark.parametrize("way", chosen(WAYS, "runs, often folded"))
 def test_logs_stay_short_and_every_version_is_the_same(
     location: str, way: str, long_run: bool
 ) -> None:

@@ -16,7 +16,7 @@ import pytest
 from crashing import CrashAt, CrashError, fail
 from damaging import LOSSES, drop, planted
 from processes import started
-from selecting import chosen
+from selecting import chosen, long
 from task_runs import AS_OF, DAYS, row, shop
 
 import deltaproduce as dp
@@ -661,8 +661,9 @@ def doubled(rows: pa.Table) -> pa.Table:
     return rows.set_column(rows.column_names.index("sold"), "sold", sold)
 
 
+@long
 def test_two_processes_at_once_publish_no_task_twice(tmp_path: Path) -> None:
-    """Each makes what the other has not made, in versions of two tasks."""
+    """Each makes what the other has not made, in versions of two tasks. Threads do so above."""
     place = tmp_path / "shop"
     with Store(None, place, shop()) as store:
         store.update({"sales": [row("31"), row("30", "Detroit")]})

@@ -76,7 +76,11 @@ def effects(records, batch, operation):
 
 @pytest.mark.parametrize(
     ("operation", "run_bytes"),
-    [*((operation, None) for operation in OPERATIONS), ("upsert", 1), ("compact", 1)],
+    [
+        *((operation, None) for operation in OPERATIONS),
+        ("upsert", 1),
+        pytest.param("compact", 1, marks=pytest.mark.long),
+    ],
 )
 def test_a_crash_at_any_effect_leaves_table_and_index_right(
     tmp_path, monkeypatch, operation, run_bytes

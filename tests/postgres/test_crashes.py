@@ -72,7 +72,7 @@ def killed(location: str, address: str, number: int) -> bool:
     return ran.stdout == "done\n"
 
 
-@pytest.mark.parametrize("number", chosen(range(EFFECTS), 24, 40))
+@pytest.mark.parametrize("number", chosen(range(EFFECTS), 40))
 def test_a_client_that_is_killed(address: str, location: str, number: int) -> None:
     """In a first load and in a sync of changes; then another one goes on."""
     with Store(None, location, site) as store:

@@ -27,7 +27,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("number", chosen(range(12), 1, 2))
+@pytest.mark.parametrize("number", chosen(range(12), 2))
 def test_tables_equal_the_store_after_any_series(
     address: str, location: str, number: int, long_run: bool
 ) -> None:

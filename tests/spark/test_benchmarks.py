@@ -55,7 +55,8 @@ def one_case(spark: SparkSession, work: Path, workload, *names: str):
     return result["cases"][0]["competitors"]
 
 
-@pytest.mark.parametrize("name", chosen(sorted({*all_of_them(), "sdp"}), "ours"))
+@long
+@pytest.mark.parametrize("name", sorted({*all_of_them(), "sdp"}))
 def test_a_competitor_is_right(spark: SparkSession, tmp_path: Path, name: str) -> None:
     if name == "sdp" and not declarative.available():
         pytest.skip("needs pyspark[pipelines]")

@@ -183,12 +183,12 @@ def defined(source_of: Callable[[Pipeline, str], Source], kinds: Collection[str]
         for one in parts:
             yield k, f"{one.n} {one.t} {texts}"
 
-    mapped = sources["mapped" if "mapped" in kinds else "parts"]
+    if "mapped" in kinds:
 
-    @pipeline.producer(mapped, key="t string", value="k bigint")
-    def by_text(k, values):
-        for value in values:
-            yield value.t, k
+        @pipeline.producer(sources["mapped"], key="t string", value="k bigint")
+        def by_text(k, values):
+            for value in values:
+                yield value.t, k
 
     return pipeline
 
