@@ -49,7 +49,7 @@ from deltaproduce.storage.decisions.recovery import foreign_change, gone
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import Version, stage_at, told_since
-from deltaproduce.types.columns import Column
+from deltaproduce.types.columns import Column, with_nulls
 
 _LOST: Final = ("gone", "unreadable", "columns")
 
@@ -182,9 +182,10 @@ class Verifier:
             except CorruptStoreError as error:
                 yield Finding(stage.name, kind, "gone", str(error))
                 continue
-            has = {field.name: field.dataType for field in found}
+            has = {field.name: with_nulls(field.dataType) for field in found}
             columns = (*layout.columns(kind), *(self._beside(stage) if kind == CONTENT else ()))
-            if has != {column.name: column.data_type for column in columns}:
+            # Spark lets the parts of columns be null, delta-rs stores them as they are declared.
+            if has != {column.name: with_nulls(column.data_type) for column in columns}:
                 wrong = f"its columns are {found.simpleString()}"
                 yield Finding(stage.name, kind, "columns", wrong)
 
