@@ -28,7 +28,6 @@ from pyspark.sql.types import StructType
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.delta_log import LOG, LogFiles
 from deltaproduce.engines.delta_tables import (
-    KEPT,
     BrokenLogError,
     Place,
     RefusedError,
@@ -467,9 +466,13 @@ class Tables:
         raise overtaken(table.name, told, delta_version, commits)
 
     def create(self, table: Table, columns: Sequence[Column]) -> None:
-        """Create an empty table if none exists, or only one that has no commit yet."""
+        """Create an empty table if none exists, or only one that has no commit yet.
+
+        Its files have no statistics: they would repeat long texts in the log, for each file twice.
+        """
         with self._effect("create", table):
-            self._delta.create(self._place(table), columns, KEPT)
+            wanted = properties((), marked=False)
+            self._delta.create(self._place(table), columns, wanted)
 
     def put_together(self, table: Table, *, in_order: bool = True) -> None:
         """Merge small files into large ones; change no row.

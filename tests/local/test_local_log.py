@@ -1,5 +1,6 @@
 """The version log stays small: its files are merged while versions go on."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,22 @@ def test_its_files_are_bounded_and_all_versions_are_there(location: str) -> None
     assert len(log_of(location).file_uris()) == 1
     assert again.vacuum(keep_versions=2, unfinished_hours=0).versions == tuple(range(1, 22))
     assert_same_here(Store(None, location, orders()), oracle, orders(), [22, 23])
+
+
+def test_the_text_of_a_version_is_in_its_file_alone(location: str) -> None:
+    """Statistics would repeat it in a commit, twice, and in each checkpoint after that."""
+    with Store(None, location, orders()) as store:
+        for number in range(3):
+            store.update(frames(None, drawn(number)))
+        figures = {name for version in store.versions() for name in version.stages}
+    commits = sorted(Path(location, "_versions", "_delta_log").glob("*.json"))[1:]
+    assert len(commits) == 3
+    for commit in commits:
+        added = [
+            json.loads(line)["add"] for line in commit.read_text().splitlines() if '"add"' in line
+        ]
+        assert [json.loads(one["stats"])["numRecords"] for one in added] == [1]
+        assert not any(name in one["stats"] for one in added for name in figures)
 
 
 @pytest.mark.parametrize("overtaken", [False, True])
