@@ -3,9 +3,11 @@
 import ast
 import builtins
 import inspect
+import sys
 import textwrap
 import typing
 from collections.abc import Callable, Iterator
+from importlib import import_module
 
 import pytest
 
@@ -44,6 +46,17 @@ def names_in(function: Callable[..., object]) -> set[str]:
     return {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
+def meant(function: Callable[..., object], name: str) -> object:
+    """What a name in an annotation means; its module may import it for type checkers only."""
+    if name in function.__globals__:
+        return function.__globals__[name]
+    blocks = ast.parse(inspect.getsource(sys.modules[function.__module__])).body
+    lines = [line for block in blocks if isinstance(block, ast.If) for line in block.body]
+    imports = [line for line in lines if isinstance(line, ast.ImportFrom) and line.module]
+    homes = {alias.name: str(line.module) for line in imports for alias in line.names}
+    return getattr(import_module(homes[name]), name)
+
+
 def is_ours(found: object) -> bool:
     """Whether it is a type of the library's, or an alias that it makes."""
     if inspect.isclass(found):
@@ -57,7 +70,7 @@ def unexported() -> set[str]:
         f"{name} of {where}"
         for where, function in called()
         for name in names_in(function) - vars(builtins).keys()
-        if is_ours(found := function.__globals__[name])
+        if is_ours(found := meant(function, name))
         and not any(found is known for known in _EXPORTED)
     }
 
