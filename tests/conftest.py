@@ -4,6 +4,7 @@ A plain run is short and has some cases of each law. ``--long`` adds the tests m
 the remaining cases (`long_run`). CONTRIBUTING.md says what each run covers.
 """
 
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
     order = {name: place for place, name in enumerate(DEAREST)}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end, and is no garbage to be looked for again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist, which some runs are without
