@@ -14,6 +14,7 @@ The work is per column, as 10 million rows pass through here, in seconds instead
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from decimal import Context, Decimal, localcontext
 from functools import partial
 from itertools import repeat
 from typing import Any, Final, TypeAlias
@@ -35,6 +36,7 @@ from pyspark.sql.types import (
 )
 
 from deltaproduce.errors import DefinitionError
+from deltaproduce.types.catalogue import WHOLE_DIGITS
 from deltaproduce.types.columns import Columns, row_type
 
 RowReader: TypeAlias = Callable[[Sequence[pa.Array]], Iterator[Any]]
@@ -115,6 +117,8 @@ def _value_reader(data_type: DataType, zone: tzinfo) -> _Reader:
             return _read_moments if zone is UTC else partial(_read_on_clock, zone=zone)
         case DateType() | TimestampNTZType():
             return _read_moments
+        case DecimalType(precision=precision, scale=scale) if precision <= WHOLE_DIGITS:
+            return partial(_read_short_decimals, last_place=Decimal((0, (1,), -scale)))
         case DecimalType():  # a third of the time of to_pylist
             return lambda array: array.to_numpy(zero_copy_only=False).tolist()
         case StructType():
@@ -131,6 +135,18 @@ def _value_reader(data_type: DataType, zone: tzinfo) -> _Reader:
 def _rows(row: type[tuple[Any, ...]], columns: Iterable[Iterable[Any]]) -> Iterator[Any]:
     """Like ``row._make`` for each row, but without a Python frame for each."""
     return map(tuple.__new__, repeat(row), zip(*columns, strict=True))
+
+
+_EXACT: Final = Context(prec=2 * WHOLE_DIGITS, Emin=-WHOLE_DIGITS, Emax=2 * WHOLE_DIGITS, traps=[])
+"""The context of products that are exact; the function's own may be any."""
+
+
+def _read_short_decimals(array: pa.Decimal128Array, last_place: Decimal) -> list[Any]:
+    """Read decimals as whole numbers of their last place: in two thirds of Arrow's time."""
+    halves = np.frombuffer(array.buffers()[1] or b"", "<i8")
+    numbers = halves[2 * array.offset : 2 * (array.offset + len(array)) : 2].tolist()
+    with localcontext(_EXACT):
+        return _with_nulls(array, [*map(last_place.__mul__, numbers)])
 
 
 def _read_moments(array: pa.Array) -> list[Any]:

@@ -4,7 +4,7 @@ import json
 import tracemalloc
 from collections import namedtuple
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
-from decimal import Decimal
+from decimal import Context, Decimal, localcontext
 from enum import IntEnum, StrEnum
 from zoneinfo import ZoneInfo
 
@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 from pyspark.sql import Row
+from pyspark.sql.types import DecimalType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.failures import WorkerError, in_worker
@@ -27,7 +28,8 @@ from deltaproduce.pipeline import Pipeline
 from deltaproduce.stages.functions.by_key import output_struct, raised_by_producer
 from deltaproduce.stages.productions import Production
 from deltaproduce.types.atoms import arrow_type
-from deltaproduce.types.row_readers import zone_of
+from deltaproduce.types.columns import Column, Columns
+from deltaproduce.types.row_readers import row_reader, zone_of
 
 PARIS = ZoneInfo("Europe/Paris")
 
@@ -468,6 +470,19 @@ def test_what_is_read_is_written_back_as_the_same_arrow_values(ddl, zone, data):
         batch = batch_of(columns, rows)
         (output,) = calls(stage, zone_of(zone))(iter([batch.slice(0, 1), batch.slice(1)]))
         assert output.column("v").equals(batch.column("v"))
+
+
+@pytest.mark.parametrize("scale", [0, 2, 18])
+def test_decimals_are_read_as_they_are_whatever_the_function_s_context(scale):
+    most = Decimal((0, (9,) * 18, -scale))
+    least, last_place = most.copy_negate(), Decimal((0, (1,), -scale))
+    values = pa.array([None, most, least, last_place, None, Decimal((0, (0,), -scale))])
+    array = values.cast(pa.decimal128(18, scale))
+    read = row_reader(Columns((Column("d", DecimalType(18, scale)),)), UTC)
+    for some in (array, array.slice(1), array.slice(2, 3), array.slice(6)):
+        with localcontext(Context(prec=3)):
+            found = list(read([some]))
+        assert [*map(repr, found)] == [*map(repr, some.to_pylist())]
 
 
 @pytest.mark.parametrize("ddl", ["map<int, array<struct<z: binary, w: map<date, int>>>>"])
