@@ -11,10 +11,9 @@ Any mistake of the user's code raises a `ProducerError`. `key_groups` groups row
 converts values, and `failures` carries an error out of the worker.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import tzinfo
-from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from types import GeneratorType
 from typing import Any, Final, NoReturn, Self
 
@@ -27,7 +26,7 @@ from deltaproduce.engines.failures import BatchFunction, in_worker
 from deltaproduce.engines.spark.failures import raised_by_producer
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Stage
-from deltaproduce.stages.functions.key_groups import Block, Blocks, Continuation, skip_all
+from deltaproduce.stages.functions.key_groups import Block, Blocks, Continuation
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import ORDINAL, SOURCE_PREFIX, RowSchema
 from deltaproduce.types.excerpts import described, shown
@@ -96,37 +95,67 @@ def calls(stage: Stage, function: Callable[..., Iterable[Any]], zone: tzinfo) ->
 
 
 class _Call:
-    """The current call: its stage, its function and its key."""
+    """The current call: its stage and its key.
 
-    __slots__ = ("key", "stage")
+    Args:
+        blocks: the input of all calls.
+    """
+
+    __slots__ = ("_blocks", "key", "stage")
     key: object
 
-    def __init__(self, stage: str) -> None:
+    def __init__(self, stage: str, blocks: Blocks) -> None:
         self.stage = stage
+        self._blocks = blocks
+
+    def values(self, rows: Iterator[Any]) -> "Values":
+        """Return the values of one input for the function; a wrong pass is the call's error."""
+        end = _End()
+        values = Values(rows, end)
+        values._call, values._end = self, end
+        return values
+
+    def fail(self, error: BaseException) -> NoReturn:
+        """Raise the ProducerError for an error in the call."""
+        if not isinstance(error, MemoryError):  # the function held the memory
+            self._blocks.check()  # an error of the input is not the function's
+        stage, key = self.stage, self.key
+        if isinstance(error, ProducerError) and error.stage is not None:
+            raise error
+        if isinstance(error, Misfit):
+            message = f"stage {stage!r}, key {shown(key)}: {error}"
+            raise ProducerError(message, stage=stage, key=key) from None
+        message = f"stage {stage!r} failed for key {shown(key)}: {described(error)}"
+        raise ProducerError(message, stage=stage, key=key) from error
+
+
+class _End:
+    """An iterable of nothing that knows whether it was reached."""
+
+    is_reached = False
+
+    def __iter__(self) -> Iterator[Any]:
+        self.is_reached = True
+        return _NOTHING
+
+
+_NOTHING: Final[Iterator[Any]] = iter(())
 
 
 class Values(chain[Any]):
     """The values of one key, as they stream in: in order, once.
 
     A loop may stop early, and another may continue from there. A pass after the end would silently
-    see nothing, so it raises ProducerError. Iteration runs in C: there is one object for each of
-    millions of keys, most of which have few values.
+    see nothing, so it raises ProducerError. Creation and iteration run in C: there is one object
+    for each of millions of keys, most of which have few values.
     """
 
     __slots__ = ("_call", "_end")
     _call: _Call
-    _end: Any  # a generator; typing lacks gi_frame
-
-    def __new__(cls, call: _Call, rows: Iterable[Any]) -> Self:
-        """Create them from an iterator over the rows; a wrong pass is the call's error."""
-        end = _end()
-        values = chain.__new__(cls, rows, end)  # super() would cost a sixth of the total
-        values._end = end
-        values._call = call
-        return values
+    _end: _End
 
     def __iter__(self) -> Self:
-        if self._end.gi_frame is None:  # it has run, so all rows were read
+        if self._end.is_reached:  # so all rows were read
             stage, key = self._call.stage, self._call.key
             message = (
                 f"stage {stage!r}, key {shown(key)}: the values were already read to their end and "
@@ -134,10 +163,6 @@ class Values(chain[Any]):
             )
             raise ProducerError(message, stage=stage, key=key)
         return self
-
-
-def _end() -> Generator[Any, None, None]:
-    yield from ()
 
 
 _MOST_ROWS: Final = 2_000  # larger batches outlive the young generations of the garbage collector
@@ -148,48 +173,57 @@ _FIRST_ROWS: Final = 256
 def _emitted(
     stage: str, function: Callable[..., Iterable[Any]], blocks: Blocks, buffer: "_Emissions"
 ) -> Iterator[pa.RecordBatch]:
-    """Call the function key by key: the hot loop."""
+    """Call the function key by key, block by block."""
     block, first = next(blocks, None), 0
-    call = _Call(stage)
-    values_of = partial(Values, call)
+    call = _Call(stage, blocks)
     while block is not None:
         buffer.start(block, first)
         continuation = Continuation(blocks, block)
-        last = len(block.keys) - 1
-        for index, (key, inputs) in enumerate(block.runs(first), first):
-            values = inputs if index < last else continuation.with_more(inputs)
-            call.key = key
-            try:
-                emissions = function(key, *map(values_of, values))
-                if type(emissions) is not GeneratorType:
-                    emissions = _iterator(emissions)
-                try:
-                    while buffer.fill(emissions):
-                        yield buffer.flush()
-                except BaseException:
-                    if isinstance(emissions, GeneratorType):
-                        emissions.close()
-                    raise
-            except (Exception, SystemExit) as error:  # noqa: BLE001 all are reported
-                if not isinstance(error, MemoryError):  # the function held the memory
-                    blocks.check()  # an error of the input is not the function's
-                _raise_failure(error, stage, key)
-            buffer.end_call()
-            skip_all(inputs)
+        yield from _emitted_in(block, first, function, call, continuation, buffer)
         if buffer.rows:
             yield buffer.flush()
         block, first = continuation.skip()
 
 
-def _raise_failure(error: BaseException, stage: str, key: object) -> NoReturn:
-    """Raise the ProducerError for an error in a call."""
-    if isinstance(error, ProducerError) and error.stage is not None:
-        raise error
-    if isinstance(error, Misfit):
-        message = f"stage {stage!r}, key {shown(key)}: {error}"
-        raise ProducerError(message, stage=stage, key=key) from None
-    message = f"stage {stage!r} failed for key {shown(key)}: {described(error)}"
-    raise ProducerError(message, stage=stage, key=key) from error
+def _emitted_in(
+    block: Block,
+    first: int,
+    function: Callable[..., Iterable[Any]],
+    call: _Call,
+    continuation: Continuation,
+    buffer: "_Emissions",
+) -> Iterator[pa.RecordBatch]:
+    """Call the function for the runs of a block: the hot loop, in which each helper would count."""
+    rows, ends = buffer.rows, buffer.ends
+    last, is_alone = len(block.keys) - 1, len(block.rows) == 1
+    for index, (key, inputs) in enumerate(block.runs(first), first):
+        values = inputs if index < last else continuation.with_more(inputs)
+        call.key = key
+        try:
+            if is_alone:
+                emissions = function(key, call.values(values[0]))
+            else:
+                emissions = function(key, *map(call.values, values))
+            if type(emissions) is not GeneratorType:
+                emissions = _iterator(emissions)
+            try:
+                for emission in emissions:
+                    rows.append(settled(emission))
+                    if len(rows) >= buffer.most_rows:
+                        yield buffer.flush()
+            except BaseException:
+                _close(emissions)
+                raise
+        except (Exception, SystemExit) as error:  # noqa: BLE001 all are reported
+            call.fail(error)
+        ends.append(len(rows))
+        for _ in chain.from_iterable(inputs):  # the unread rows
+            pass
+
+
+def _close(emissions: Iterator[Any]) -> None:
+    if isinstance(emissions, GeneratorType):
+        emissions.close()
 
 
 def _iterator(emissions: object) -> Iterator[Any]:
@@ -208,39 +242,35 @@ class _Emissions:
     """A bounded buffer of emissions, with the call of a block that made each of them.
 
     The bound is a number of rows, adapted to the size in bytes of the rows written so far.
+
+    Attributes:
+        rows: the emissions.
+        ends: the number of rows at the end of each call.
+        most_rows: how many rows it holds.
     """
 
     def __init__(
         self, stage: str, schema: RowSchema, write: EmissionWriter, names: Sequence[str]
     ) -> None:
         self.rows: list[Any] = []
+        self.ends: list[int] = []
+        self.most_rows = _FIRST_ROWS
         self._stage = stage
         self._schema = schema
         self._names = names
         self._write = write
-        self._most_rows = _FIRST_ROWS
 
     def start(self, block: Block, first_call: int) -> None:
         """Start the calls for the runs of a block, from the given one on."""
         self._block = block
         self._first_call = first_call
         self._first_ordinal = 0
-        self._ends: list[int] = []
-
-    def fill(self, emissions: Iterator[Any]) -> bool:
-        """Take emissions of the current call; return whether it stopped because it is full."""
-        rows = self.rows
-        rows.extend(map(settled, islice(emissions, self._most_rows - len(rows))))
-        return len(rows) >= self._most_rows
-
-    def end_call(self) -> None:
-        """End the current call, so that the next run's begins."""
-        self._ends.append(len(self.rows))
+        self.ends.clear()
 
     def flush(self) -> pa.RecordBatch:
         """Return the buffer as a batch; the current call may continue in the next one."""
         size = len(self.rows)
-        ends = np.array([*self._ends, size])
+        ends = np.array([*self.ends, size])
         starts = np.concatenate(([-self._first_ordinal], ends[:-1]))
         counts = ends - np.maximum(starts, 0)
         calls = self._first_call + np.repeat(np.arange(len(ends)), counts)
@@ -252,11 +282,12 @@ class _Emissions:
         sources = [column.take(pa.array(calls)) for column in self._block.sources]
         arrays = [*sources, *keys, pa.array(ordinals, pa.int64()), *values]
         batch = pa.RecordBatch.from_arrays(arrays, names=self._names)
-        self._first_call += len(self._ends)
+        self._first_call += len(self.ends)
         self._first_ordinal = size - int(starts[-1])
-        self._ends, self.rows = [], []
+        self.ends.clear()
+        self.rows.clear()
         within_bytes = _MOST_BYTES * size // max(batch.nbytes, 1)
-        self._most_rows = max(1, min(_MOST_ROWS, 2 * self._most_rows, within_bytes))
+        self.most_rows = max(1, min(_MOST_ROWS, 2 * self.most_rows, within_bytes))
         return batch
 
     def _refused(self, calls: Sequence[int], misfit: Misfit) -> ProducerError:

@@ -147,10 +147,12 @@ class Continuation:
         self._waiting: list[deque[Iterator[Any]]] = [deque() for _ in block.rows]
         self._open = True
 
-    def with_more(self, inputs: Iterable[Iterator[Any]]) -> Iterator[Iterator[Any]]:
-        """Yield, for each input of the run, its rows in the block, then those of further blocks."""
-        for number, rows in enumerate(inputs):
-            yield chain(rows, chain.from_iterable(self._rows_of(number)))
+    def with_more(self, inputs: Iterable[Iterator[Any]]) -> tuple[Iterator[Any], ...]:
+        """Return, for each input of the run, its rows in the block, then those of later ones."""
+        return tuple(
+            chain(rows, chain.from_iterable(self._rows_of(number)))
+            for number, rows in enumerate(inputs)
+        )
 
     def _rows_of(self, number: int) -> Iterator[Iterator[Any]]:
         """Yield the rows of one input, one item per block; hold the rows of inputs before it."""
