@@ -8,9 +8,8 @@ times.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-import pyarrow as pa
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
@@ -39,7 +38,7 @@ from deltaproduce.types.columns import (
 from deltaproduce.types.ddl import identifier, sql_of
 
 _GIVEN = "_given"
-_UPSERT = "'upsert'"
+"""The user's order of rows, while ``_ordinal`` is their place."""
 
 
 def batch_of_frame(
@@ -53,78 +52,75 @@ def batch_of_frame(
     Raises:
         InvalidChangesError: see `batches`.
     """
-    is_ordered = any(name.lower() == ORDINAL for name in given.columns)
+    controls = _controls(given)
     with computing(source):
-        conformed = _conformed(given, source)
-        rows, counts = engines.computed(conformed, _computed(source), _counted(source))
+        conformed = _conformed(given, source, controls)
+        brought = unchecked((*source.schema.key, *source.schema.value, *controls.values()))
+        rows, counts = engines.computed(conformed, brought, _counted(source, controls))
     if not isinstance(rows, DataFrame):
-        return _of_table(rows, source, engines, is_ordered=is_ordered, is_snapshot=is_snapshot)
+        names = [ORDINAL if name == _GIVEN else name for name in rows.column_names]
+        table = rows.rename_columns(names)
+        return batch_of_table(table, source, engines, is_snapshot=is_snapshot)
+    rows = rows.withColumns({CHANGE_TYPE: f.expr(_change_type(controls))})
     _check_change_types(rows, counts["unknown"], source, engines)
     for number, one in enumerate(required(source)):
         nulls = counts[_nulls(number)]
         if nulls:
-            wrong = rows.where(f"{one.condition} AND {_is_one_of(one.types)}")
+            wrong = rows.where(one.condition).where(f.col(CHANGE_TYPE).isin(*one.types))
             one.refuse(nulls, source, some_keys(wrong, source, engines))
-    final = _final(rows, source, ordered=is_ordered)
+    final = _final(rows, source, ordered=ORDINAL in controls)
     batch = Batch(source, final, counts["rows"], engines, is_snapshot)
     if counts["upserts"] and counts["deletes"]:
         batch.check_not_mixed()
     return batch
 
 
-def _of_table(
-    rows: pa.Table, source: Source, engines: Engines, *, is_ordered: bool, is_snapshot: bool
-) -> Batch:
-    """Return the batch of a small table in the columns of `_conformed`."""
-    found = rows.drop_columns([ORDINAL, _GIVEN])
-    if is_ordered:
-        found = found.append_column(ORDINAL, rows.column(_GIVEN))
-    return batch_of_table(found, source, engines, is_snapshot=is_snapshot)
+def _controls(given: DataFrame) -> dict[str, Column]:
+    """Return the control columns that given rows have, as `_conformed` names them."""
+    columns = (CHANGE_TYPE, CHANGE_TYPE_COLUMN), (ORDINAL, Column(_GIVEN, ORDINAL_COLUMN.data_type))
+    names = {name.lower() for name in given.columns}
+    return {name: column for name, column in columns if name in names}
 
 
-def _computed(source: Source) -> tuple[Column, ...]:
-    """Return the columns of `_conformed`."""
-    given = Column(_GIVEN, ORDINAL_COLUMN.data_type)
-    declared = unchecked((*source.schema.key, *source.schema.value))
-    return (*declared, CHANGE_TYPE_COLUMN, given, ORDINAL_COLUMN)
-
-
-def _conformed(given: DataFrame, source: Source) -> DataFrame:
+def _conformed(given: DataFrame, source: Source, controls: Mapping[str, Column]) -> DataFrame:
     """Return the declared columns in their types, with each row's place in the DataFrame (S6).
 
     In Spark the parts of any column may be null: it casts nothing to a type that says otherwise.
+    Control columns that are not given would be the same for all rows, so they are left out.
     """
     spelled = {name.lower(): identifier(name) for name in given.columns}
+    wanted = {c.name: c for c in (*source.schema.key, *source.schema.value)}
     declared = (
-        f"CAST({spelled[c.name.lower()]} AS {sql_of(c.data_type)}) AS {identifier(c.name)}"
-        for c in (*source.schema.key, *source.schema.value)
+        f"CAST({spelled[name.lower()]} AS {sql_of(c.data_type)}) AS {identifier(c.name)}"
+        for name, c in {**wanted, **controls}.items()
     )
-    rows = given.selectExpr(
-        *declared,
-        f"{spelled.get(CHANGE_TYPE, _UPSERT)} AS {CHANGE_TYPE}",
-        f"CAST({spelled.get(ORDINAL, '0')} AS bigint) AS {_GIVEN}",
-        f"monotonically_increasing_id() AS {ORDINAL}",
-    )
-    return rows.where(f"coalesce(NOT {_is_one_of(IGNORED)}, true)")
+    rows = given.selectExpr(*declared, f"monotonically_increasing_id() AS {ORDINAL}")
+    return rows.where(f"coalesce(NOT {_is_one_of(controls, IGNORED)}, true)")
 
 
-def _counted(source: Source) -> dict[str, Expression]:
+def _counted(source: Source, controls: Mapping[str, Column]) -> dict[str, Expression]:
     counted = {
         "rows": "true",
-        "upserts": _is_one_of(UPSERTS),
-        "deletes": _is_one_of(DELETES),
-        "unknown": f"NOT coalesce({_is_one_of((*UPSERTS, *DELETES))}, false)",
+        "upserts": _is_one_of(controls, UPSERTS),
+        "deletes": _is_one_of(controls, DELETES),
+        "unknown": f"NOT coalesce({_is_one_of(controls, (*UPSERTS, *DELETES))}, false)",
     }
     for number, one in enumerate(required(source)):
-        counted[_nulls(number)] = f"{one.condition} AND {_is_one_of(one.types)}"
+        is_wrong = f"{one.condition} AND {_is_one_of(controls, one.types)}"
+        counted[_nulls(number)] = is_wrong
     counts = {name: f.expr(f"count_if({condition})") for name, condition in counted.items()}
     size = f.sum(row_bytes((*source.schema.key, *source.schema.value)))
     return {**counts, "bytes": f.coalesce(size, f.lit(0))}
 
 
-def _is_one_of(types: Sequence[str]) -> str:
+def _is_one_of(controls: Mapping[str, Column], types: Sequence[str]) -> str:
     """The condition, as SQL text, that a row has one of some change types."""
-    return f"{CHANGE_TYPE} IN ({', '.join(map(repr, types))})"
+    return f"{_change_type(controls)} IN ({', '.join(map(repr, types))})"
+
+
+def _change_type(controls: Mapping[str, Column]) -> str:
+    """The change type of a row, as SQL text: an upsert, if none is given."""
+    return CHANGE_TYPE if CHANGE_TYPE in controls else "'upsert'"
 
 
 def _nulls(number: int) -> str:
