@@ -28,9 +28,14 @@ from deltaproduce.engines.local.large import parting
 from deltaproduce.engines.local.large.out_of_core import OutOfCoreEngine
 from deltaproduce.engines.local.large.spilling import Spill
 from deltaproduce.engines.local.workers import process_workers
-from deltaproduce.engines.spark.checkpoints import checkpoint, checkpoint_of_few
+from deltaproduce.engines.spark.checkpoints import (
+    checkpoint,
+    checkpoint_in_files,
+    checkpoint_of_few,
+    estimated_bytes,
+)
 from deltaproduce.engines.spark.engine import SparkEngine
-from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.engines.spark.frames import fetched, mapped
 from deltaproduce.engines.spark.python_workers import (
     are_as_beside,
     as_in_spark,
@@ -194,10 +199,12 @@ class Engines:
         With Spark Connect it takes more than one.
 
         Args:
-            columns: all columns of the rows.
+            columns: the columns that rows on the driver have; rows in Spark keep all.
             counts: the aggregates to compute over the rows, at least ``rows`` and ``bytes``.
         """
         few = None
+        if self._comes_in_files(rows):
+            return checkpoint_in_files(rows, counts, columns, self._comes)
         if self.limits.is_local(1, 1) and not is_remote(self.spark):
             computed, found, few = checkpoint_of_few(rows, counts, columns)
         else:
@@ -209,9 +216,31 @@ class Engines:
     def settled(
         self, computed: DataFrame, columns: Sequence[Column], rows: int, total_bytes: int
     ) -> Rows:
-        """Return rows that Spark has computed, on the driver if they are few."""
-        is_few = self.limits.is_fetched(rows, total_bytes)
-        return fetched(computed, columns) if is_few else computed
+        """Return rows that Spark has computed, on the driver if they are few.
+
+        They go through the driver's heap if they fit there, or else through files, if Spark's
+        workers are on this machine.
+        """
+        if self.limits.is_fetched(rows, total_bytes):
+            return fetched(computed, columns)
+        if self.limits.is_local(rows, total_bytes) and self._has_workers_here:
+            return mapped(computed, columns)
+        return computed
+
+    def _comes(self, found: Mapping[str, int]) -> bool:
+        """Return whether rows with these counts come to the driver, if they are in files here."""
+        return self.limits.is_local(found["rows"], found["bytes"])
+
+    def _comes_in_files(self, rows: DataFrame) -> bool:
+        """Return whether rows that Spark has yet to compute are likely to come in files."""
+        if not self.limits.is_local(1, 1) or is_remote(self.spark):
+            return False
+        return self.limits.may_come_in_files(estimated_bytes(rows)) and self._has_workers_here
+
+    @property
+    def _has_workers_here(self) -> bool:
+        """Whether Spark's tasks can write files that the driver reads, with this interpreter."""
+        return not has_other_machines(self.spark) and are_as_beside(self.spark)
 
     def calls_beside(self, *rows: Rows) -> bool:
         """Return whether a function may run in workers on the driver, for these rows together."""

@@ -15,6 +15,8 @@ from deltaproduce.model.machine import memory_bytes
 _MOST_BYTES: Final = 1 << 30
 """Arrow counts the bytes of a text column in 32 bits."""
 _BYTES_SHARE: Final = 48
+_KEPT_BYTES: Final = 64 << 20
+"""Spark keeps so many bytes of rows, and sends them, about as fast as its Python workers start."""
 _WRITTEN_SHARE: Final = 6
 _ROWS_SHARE: Final = 1_500
 """A step holds about this many bytes per row in addition to the row's values."""
@@ -40,8 +42,9 @@ class Limits:
             memory. Spark on the same machine takes twice as long.
         cluster_rows: replaces `local_rows` in a session whose executors are other machines.
         cluster_bytes: replaces `local_bytes` in such a session.
-        fetched_bytes: the most bytes that Spark has computed and the driver fetches: they go
-            through its heap, and Spark returns no more than 1 GiB at once by default.
+        fetched_bytes: the most bytes that Spark has computed and that come to the driver through
+            its heap; Spark returns no more than 1 GiB at once by default. If Spark's tasks run in
+            this machine's one Java process, more bytes, up to `local_bytes`, come in files.
         plan_rows: the most rows from the driver that are part of a query's plan; Spark reads more
             of them in a job.
         task_bytes: about how many bytes of rows a Spark task compares at a time. Spark itself
@@ -151,8 +154,16 @@ class Limits:
         return min(self.rows_of(row_bytes), self.fetched_bytes // max(row_bytes, 1))
 
     def is_fetched(self, rows: int, total_bytes: int) -> bool:
-        """Return whether this many rows that Spark has computed come to the driver."""
+        """Return whether this many rows that Spark has computed come through the driver's heap."""
         return self.is_local(rows, total_bytes) and total_bytes <= self.fetched_bytes
+
+    def may_come_in_files(self, estimated_bytes: int) -> bool:
+        """Return whether rows of about this size are likely to come, and too many for a checkpoint.
+
+        Spark serializes each row of a checkpoint, and Python's workers take a second to start.
+        """
+        most_kept = min(self.fetched_bytes, _KEPT_BYTES)
+        return most_kept < estimated_bytes <= self.local_bytes
 
     @property
     def held_bytes(self) -> int:

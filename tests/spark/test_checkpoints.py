@@ -8,8 +8,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import DoubleType, LongType, StringType
 
-from deltaproduce.engines.spark.checkpoints import checkpoint_of_few
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.spark.checkpoints import (
+    checkpoint_in_files,
+    checkpoint_of_few,
+    estimated_bytes,
+)
 from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.model.limits import Limits
 from deltaproduce.types.columns import Column
 
 COLUMNS = (Column("n", LongType()), Column("t", StringType()), Column("x", DoubleType()))
@@ -58,3 +64,52 @@ def test_rows_of_parts_that_are_empty_come_in_order(spark: SparkSession) -> None
     assert counts["rows"] == 8
     assert isinstance(table, pa.Table)
     assert table["n"].to_pylist() == [n for n in range(40) if n % 10 < 2]
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_rows_in_files_come_or_stay_and_are_computed_once(spark: SparkSession, comes: bool) -> None:
+    """In their order; if they stay, Spark reads the files, which are gone afterwards."""
+    some = made(spark, 2_500, 7).where("n < 1000 OR n >= 2000")  # some tasks have no rows
+    before = jobs(spark)
+    wanted = (COLUMNS[2], COLUMNS[0])
+    rows, counts = checkpoint_in_files(some, counted(), wanted, lambda found: comes)
+    expected = [*range(1_000), *range(2_000, 2_500)]
+    assert counts == {"rows": 1_500, "sum": sum(expected)}
+    if isinstance(rows, pa.Table):
+        assert comes
+        assert jobs(spark) == before + 1
+        assert rows.column_names == ["x", "n"]
+        assert rows["n"].to_pylist() == expected
+    else:
+        assert not comes
+        stays = fetched(rows, COLUMNS)
+        assert stays["n"].to_pylist() == expected
+        assert stays.equals(fetched(rows, COLUMNS))
+        assert rows._jdf.queryExecution().analyzed().rdd().isCheckpointed()  # type: ignore[attr-defined]
+
+
+def test_rows_that_are_likely_to_come_are_computed_into_files(spark: SparkSession) -> None:
+    """If Spark's estimate says that they are many, but fit; what they are decides if they come."""
+    rows = made(spark, 5_000, 2)
+    size = estimated_bytes(rows)
+    counts = {"rows": f.count(f.lit(1)), "bytes": f.sum(f.lit(8))}
+    limits = {
+        "in files": Limits(fetched_bytes=size - 1, local_bytes=size),
+        "too many in files": Limits(fetched_bytes=size - 1, local_bytes=size, local_rows=4_999),
+        "checkpoint": Limits(fetched_bytes=size - 1, local_bytes=size - 1, local_rows=4_999),
+        "through the heap": Limits(fetched_bytes=size, local_bytes=size),
+    }
+    taken = dict[str, tuple[bool, int]]()
+    for way, given in limits.items():
+        before = jobs(spark)
+        found, counted_rows = Engines(spark, given).computed(rows, COLUMNS, counts)
+        assert counted_rows["rows"] == 5_000
+        taken[way] = isinstance(found, pa.Table), jobs(spark) - before
+    assert taken == {
+        "in files": (True, 1),
+        "too many in files": (False, 2),
+        "checkpoint": (False, 1),
+        "through the heap": (True, 2),
+    }
+    of_python = spark.createDataFrame([(1, "x", 0.5)] * 3, ["n", "t", "x"])
+    assert not Limits().may_come_in_files(estimated_bytes(of_python))  # nothing is known of these

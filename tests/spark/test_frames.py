@@ -1,19 +1,25 @@
-"""Rows from the driver in Spark: they do not depend on the way they get there."""
+"""Rows from the driver in Spark, and back: they do not depend on the way they take."""
 
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from forcing import setting
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType
 from series import drawn
 
+from deltaproduce import StorageError
 from deltaproduce.engines.spark import frames
-from deltaproduce.engines.spark.frames import fetched, frame
+from deltaproduce.engines.spark.frames import fetched, frame, in_files, mapped
 from deltaproduce.model.limits import Limits
 from deltaproduce.testing.strategies import keys, values
-from deltaproduce.types.columns import row_schema
+from deltaproduce.types.columns import Column, row_schema
 from deltaproduce.types.row_readers import zone_of
 from deltaproduce.types.row_writers import rows_writer
 
@@ -73,6 +79,45 @@ def test_large_tables_go_over_in_parts_and_stay_in_order(
     monkeypatch.setattr(frames, "_PART_BYTES", 1)  # a row each
     made = frame(rows, spark, COLUMNS)
     assert repr(fetched(made, COLUMNS).to_pylist()) == repr(rows.to_pylist())
+
+
+def test_rows_come_in_files_as_they_come_through_the_heap(
+    spark: SparkSession,
+    rows: pa.Table,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the order of the tasks, some of which have no rows; no file has a name afterwards."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    odd = [Column(f"{c.name}.`é", c.data_type) for c in COLUMNS]
+    renamed = rows.rename_columns([c.name for c in odd])
+    many = frame(pa.concat_tables([renamed] * 10), spark, odd, plan_rows=0)
+    some = many.where("`series.``é` % 3 <> 0")
+    for made in (many.repartition(13), some, many.where("false")):
+        kept = made.localCheckpoint()
+        found, expected = mapped(kept, odd), fetched(kept, odd)
+        assert found.schema == expected.schema
+        assert repr(found.to_pylist()) == repr(expected.to_pylist())
+        with in_files(kept) as files:
+            again = fetched(files.frame(), odd)
+        assert repr(again.to_pylist()) == repr(expected.to_pylist())
+        assert [*tmp_path.iterdir()] == []
+
+
+def test_rows_that_no_file_takes_are_an_error(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the job, if there is no place for files, or after it, if a task could not write."""
+    numbers, column = spark.range(9), Column("id", LongType())
+    gone = TemporaryDirectory()
+    gone.cleanup()
+    monkeypatch.setattr(frames, "TemporaryDirectory", lambda **_: nullcontext(gone.name))
+    with pytest.raises(StorageError, match="No such file or directory"):
+        mapped(numbers, [column])
+    monkeypatch.undo()
+    monkeypatch.setattr(tempfile, "tempdir", gone.name)
+    with pytest.raises(StorageError, match="No such file or directory"):
+        mapped(numbers, [column])
 
 
 def test_the_session_keeps_its_settings(spark: SparkSession) -> None:

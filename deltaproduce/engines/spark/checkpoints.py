@@ -14,7 +14,7 @@ and sends the first ones; if these are all rows, no fetch is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
 
 from deltaproduce.engines.spark.failures import raised_by_producer
-from deltaproduce.engines.spark.frames import fetched, row_bytes
+from deltaproduce.engines.spark.frames import fetched, in_files, row_bytes
 from deltaproduce.engines.spark.sessions.error_texts import explained
 from deltaproduce.engines.spark.sessions.remote import is_remote, kept
 from deltaproduce.types.columns import Column
@@ -88,6 +88,41 @@ def checkpoint_of_few(
         first = fetched(numbered.where(is_first).where(row_bytes(columns) <= _FIRST_BYTES), columns)
         found = dict(observation.get)
     return computed, found, first if len(first) == found["rows"] else None
+
+
+def checkpoint_in_files(
+    rows: DataFrame,
+    counts: Mapping[str, Expression],
+    columns: Sequence[Column],
+    comes: Callable[[Mapping[str, int]], bool],
+) -> tuple[DataFrame | pa.Table, dict[str, int]]:
+    """Like `checkpoint_of_few`, for many rows that are likely to come to the driver.
+
+    Tasks write the rows to files of this machine, see `frames.in_files`. It takes half the time of
+    a checkpoint that is read again.
+
+    Args:
+        comes: whether the rows come, given the aggregates; otherwise Spark reads the files.
+
+    Returns:
+        The rows on the driver, in ``columns``, or the frame; and the aggregates.
+    """
+    with _explaining(None):
+        observation = Observation()
+        with in_files(rows.observe(observation, *_named(counts))) as files:
+            found = dict(observation.get)
+            if comes(found):
+                return files.table(columns), found
+            return kept(files.frame(), eager=True), found
+
+
+def estimated_bytes(rows: DataFrame) -> int:
+    """Return Spark's estimate of the size of rows; beyond any memory if it has none.
+
+    It is that of the plan as written: to optimize it takes long, and jobs if it reads Delta tables.
+    """
+    plan = rows._jdf.queryExecution().analyzed()
+    return int(str(plan.stats().sizeInBytes()))
 
 
 def computed_once(rows: DataFrame) -> DataFrame:

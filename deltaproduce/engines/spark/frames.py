@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType
 
-from deltaproduce.engines.spark.columns import struct_of, typed
+from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.local.large.spilling import reporting
+from deltaproduce.engines.spark.columns import cols, struct_of, typed
 from deltaproduce.engines.spark.sessions.error_texts import raise_interrupt
 from deltaproduce.engines.spark.sessions.remote import kept
 from deltaproduce.model.limits import Limits
@@ -25,6 +35,8 @@ _PART_BYTES: Final = 64 << 20
 """The bytes of a table that go to Spark at once."""
 _SENT: Final = "_sent"
 """The column that carries batches to the driver."""
+_TASK: Final = "task"
+_FAULT: Final = "fault"
 
 
 def fetched(rows: DataFrame, columns: Sequence[Column]) -> pa.Table:
@@ -53,6 +65,122 @@ def streamed(rows: DataFrame, columns: Sequence[Column]) -> Iterator[pa.Table]:
     sent = found.mapInArrow(_as_bytes, f"{_SENT} binary")
     for row in sent.toLocalIterator(prefetchPartitions=False):
         yield _typed(pa.ipc.open_stream(row[_SENT]).read_all(), columns)
+
+
+def mapped(rows: DataFrame, columns: Sequence[Column]) -> pa.Table:
+    """Return the columns of the rows, in files that are mapped into memory; one Spark job.
+
+    See `in_files`. The types are those of `arrow_type`.
+    """
+    with in_files(rows.select(*cols(columns))) as files:
+        return files.table(columns)
+
+
+@contextmanager
+def in_files(rows: DataFrame) -> Iterator[RowFiles]:
+    """Compute the rows into files of this machine, which the block may read; one Spark job.
+
+    The session's tasks run on this machine, in this interpreter. Each writes a file, so the rows
+    do not go through the heap of the driver, which would hold all of them.
+
+    Raises:
+        KeyboardInterrupt: see `fetched`.
+        StorageError: there is no space for temporary files, or no right to write them.
+    """
+    columns = [Column(field.name, field.dataType) for field in rows.schema.fields]
+    numbered = rows.select(*map(_plain, columns)).toDF(*_numbers(columns))
+    with reporting():
+        # Tasks of a job that is interrupted may write until it is gone.
+        folder = TemporaryDirectory(prefix="deltaproduce-", ignore_cleanup_errors=True)
+    with folder as place:
+        written = numbered.mapInArrow(
+            partial(_into_file, place=place), f"{_TASK} int, {_FAULT} int"
+        )
+        try:
+            tasks = sorted(written.collect())
+        except Exception as error:
+            raise_interrupt(error)
+            raise
+        with reporting():
+            for fault in (fault for _, fault in tasks if fault):
+                raise OSError(fault, os.strerror(fault))
+        yield RowFiles(rows.sparkSession, columns, place, tuple(number for number, _ in tasks))
+
+
+@dataclass(frozen=True, slots=True)
+class RowFiles:
+    """Rows in files of this machine, one for each task that had some.
+
+    Attributes:
+        columns: all their columns.
+        place: the folder of the files.
+        tasks: their names, in the order of the rows.
+    """
+
+    spark: SparkSession
+    columns: Sequence[Column]
+    place: str
+    tasks: tuple[int, ...]
+
+    def table(self, columns: Sequence[Column]) -> pa.Table:
+        """Return some columns, mapped into memory: they stay when the files have no names.
+
+        Raises:
+            StorageError: the files cannot be read.
+        """
+        names, chosen = [c.name for c in self.columns], [c.name for c in columns]
+        with reporting():
+            files = [pa.memory_map(_path(self.place, number)) for number in self.tasks]
+            parts = [pa.ipc.open_stream(file).read_all() for file in files]
+        if not parts:
+            return empty(columns)
+        return _typed(pa.concat_tables(parts).rename_columns(names).select(chosen), columns)
+
+    def frame(self) -> DataFrame:
+        """Return the rows in Spark, in as many tasks; the files are read when it computes them."""
+        tasks = max(self.tasks, default=0) + 1
+        fields = zip(_numbers(self.columns), self.columns, strict=True)
+        schema = struct_of(replace(c, name=number) for number, c in fields)
+        numbers = self.spark.range(0, tasks, 1, tasks)
+        found = numbers.mapInArrow(partial(_from_files, place=self.place), schema)
+        return found.toDF(*(c.name for c in self.columns))
+
+
+def _numbers(columns: Sequence[Column]) -> list[str]:
+    """Return names for columns in a function's tasks: Spark misreads names with dots there."""
+    return [str(number) for number in range(len(columns))]
+
+
+def _path(place: str, task: int) -> str:
+    return str(Path(place, str(task)))
+
+
+def _into_file(batches: Iterator[pa.RecordBatch], place: str) -> Iterator[pa.RecordBatch]:
+    """Write a task's rows, if any, to a file named by its number; yield that, and errno or 0."""
+    context, first = TaskContext.get(), next(batches, None)
+    assert context is not None  # this is a task
+    if first is None:
+        return
+    number, fault = context.partitionId(), 0
+    try:
+        with (
+            pa.OSFile(_path(place, number), "wb") as file,
+            pa.ipc.new_stream(file, first.schema) as writer,
+        ):
+            for batch in chain([first], batches):
+                writer.write_batch(batch)
+    except OSError as error:
+        fault = error.errno or errno.EIO
+    written = {_TASK: pa.array([number], pa.int32()), _FAULT: pa.array([fault], pa.int32())}
+    yield pa.RecordBatch.from_pydict(written)
+
+
+def _from_files(batches: Iterable[pa.RecordBatch], place: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the tasks that the batches number."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            if os.path.exists(_path(place, number)):
+                yield from pa.ipc.open_stream(pa.memory_map(_path(place, number)))
 
 
 def _plain(column: Column) -> Expression:

@@ -66,7 +66,7 @@ class Spill:
         if self._writer is None:
             return self._held
         if self._read is None:
-            with _reporting():
+            with reporting():
                 self._writer.close()
                 self._file.flush()
             self._read = [*pa.ipc.open_stream(pa.memory_map(f"/dev/fd/{self._file.fileno()}"))]
@@ -92,7 +92,7 @@ class Spill:
             most is not None and found > most for found, most in bounds
         ):
             return
-        with _reporting():
+        with reporting():
             if self._writer is None:
                 self._file = tempfile.TemporaryFile(prefix="deltaproduce-")  # noqa: SIM115 it stays
                 finalize(self, _close, self._file)
@@ -104,7 +104,7 @@ class Spill:
 
 
 @contextmanager
-def _reporting() -> Iterator[None]:
+def reporting() -> Iterator[None]:
     """Say where temporary files are if they cannot be written.
 
     Raises:
