@@ -130,19 +130,28 @@ def table_directory(spark: SparkSession | None, text: str) -> Directory:
     return _seen(address, f"table {text!r}")
 
 
-def index_directory(text: str) -> Directory:
+def index_directory(text: str, table: Directory) -> Directory:
     """Return the directory of an index.
+
+    Args:
+        table: the directory of the table, whose `VACUUM` removes every file in it that is not its.
 
     Raises:
         InvalidArgumentError: the argument is not text.
-        DefinitionError: it is not a path, or not one on this machine.
+        DefinitionError: it is not a path, not one on this machine, or inside the table.
     """
     if not isinstance(text, str):
         raise InvalidArgumentError(f"location is {shown(text)}: use a path", argument="location")
     location = Location.parse(text)
     if location.in_catalog:
         raise DefinitionError(f"location {text!r} is no path: put a '/' in it, as './{text}'")
-    return _seen(location.address, f"location {text!r}")
+    found = _seen(location.address, f"location {text!r}")
+    if f"{found.real.path}/".startswith(f"{table.real.path}/"):
+        raise DefinitionError(
+            f"location {text!r} is inside the table, whose VACUUM would remove the index: use a "
+            "path of its own"
+        )
+    return found
 
 
 def _seen(address: str, what: str) -> Directory:

@@ -65,7 +65,8 @@ class RecordIndex:
 
     Raises:
         NotFoundError: there is no such table.
-        DefinitionError: the table has no such columns, or cannot have an index.
+        DefinitionError: the table has no such columns, or cannot have an index; or the location is
+            inside it.
         DescriptorMismatchError: the index was built with other arguments.
         InvalidArgumentError: an argument is not valid.
         SessionError: a catalog names the table, and there is no session.
@@ -86,7 +87,7 @@ class RecordIndex:
             check_buckets(buckets)
         self._spark = spark
         self._directory = table_directory(spark, table)
-        self._place = index_directory(location)
+        self._place = index_directory(location, self._directory)
         self._keys, self._hash = key_list(key), hash
         self._ordering, self._buckets = ordering, buckets
         wanted = self._wanted(self._newest())

@@ -124,6 +124,18 @@ def test_wrong_arguments_are_refused(tmp_path, wrong):
     assert not (tmp_path / "i").exists()
 
 
+def test_an_index_inside_its_table_is_refused(tmp_path):
+    """A VACUUM of the table removes what its log does not name, also through a symbolic link."""
+    table = make(tmp_path, rows(1))
+    (tmp_path / "link").symlink_to(table)
+    before = sorted(tmp_path.rglob("*"))
+    for place in (table, f"{table}/index", str(tmp_path / "link" / "index")):
+        with pytest.raises(dp.DefinitionError):
+            dp.RecordIndex(None, table, "k", place)
+    assert sorted(tmp_path.rglob("*")) == before
+    dp.RecordIndex(None, table, "k", f"{table}_index").build()
+
+
 def test_float_and_nested_keys_are_refused(tmp_path):
     table = make(tmp_path, [{"f": 1.0, "n": [1]}])
     for key in ("f", "n"):
