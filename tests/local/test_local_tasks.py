@@ -391,6 +391,8 @@ def test_a_partition_that_is_named_is_there_without_rows_and_stays(tmp_path: Pat
             "stores/day=2022-03-31/store=Detroit",
         )
         assert detroit in map(str, store.run(as_of="2022-03-31").blocked)
+        assert not store.plan(partitions={"sales": [paris]})  # it names what an update may name
+        assert store.update(partitions={"sales": []}).number == store.head.number
         version = store.update(partitions={"sales": [{**paris, "store": "Detroit"}]})
         assert detroit in map(str, store.run(as_of="2022-03-31").done)
         assert store.update(partitions={"sales": [paris]}).number == store.head.number

@@ -137,7 +137,8 @@ def plan(
         },
         **dict.fromkeys(full),
     }
-    asked = _asked(writer, partitions, as_of)
+    named_of = _named_partitions(store, partitions)
+    asked = _asked(writer, _of_windows(partitions, named_of), as_of)
     head = store.log.head()
     news = arrivals(store.graph.sources, head, store.tables)
     return writer.executor.plan(head, given=keys, snapshots=full, arrivals=news, asked=asked)
@@ -218,7 +219,7 @@ def _named_partitions(store: Opened, partitions: Mapping[str, object]) -> dict[s
         for name, given in partitions.items()
         if name in known
         and isinstance(given, list | tuple)
-        and any(isinstance(one, Mapping) for one in given)
+        and (not given or any(isinstance(one, Mapping) for one in given))
     }
 
 
