@@ -192,14 +192,13 @@ def _clauses(sort: Sort, tokens: Sequence[Token], text: str) -> dict[str, Clause
 def _clause(word: str, part: _Part, text: str) -> Clause:
     inner = part.tokens[1:]
     if word in _IN_PARENTHESES:
-        is_whole = (
-            len(inner) > 2
-            and inner[0].token_type is TokenType.L_PAREN
-            and _closing(inner, 0) == len(inner) - 1
-        )
-        if not is_whole:
+        if not inner or inner[0].token_type is not TokenType.L_PAREN:
             _refuse(f"after {word} write a list in parentheses", part.tokens[0].line)
-        inner = inner[1:-1]
+        closing = _closing(inner, 0)
+        if closing < len(inner) - 1:
+            after = inner[closing + 1]
+            _refuse(f"write a comma between {word} (…) and {after.text!r}", after.line)
+        inner = inner[1:closing]
     if not inner:
         _refuse(f"clause {word} says nothing", part.tokens[0].line)
     if word == "table":

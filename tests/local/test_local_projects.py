@@ -123,6 +123,7 @@ def test_modules_define_more_of_it(folder: Path) -> None:
         ("a_days", lambda text: text.replace("WHERE stores", "WHERE (stores"), 9),
         ("a_days", lambda text: f"{text}; SELECT 1", 10),
         ("a_days", lambda text: text.replace(");\n", ")\n"), 6),
+        ("a_days", lambda text: text.replace("(day = d),", "(day = d)"), 5),
         ("a_days", lambda text: text.replace("STAGE", "VIEW"), 1),
         ("b_sales", lambda text: text.replace("key (day, store, n)", "key (nope)"), 4),
         ("b_sales", lambda text: text.replace("partition (day", "partition (nope"), 4),
