@@ -29,6 +29,7 @@ from deltaproduce.errors import (
 )
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
+from deltaproduce.model.layouts import CONTENT
 from deltaproduce.model.limits import Limits
 from deltaproduce.operations.analysis import analysed
 from deltaproduce.operations.executor import Executor
@@ -179,10 +180,18 @@ def opened(
     return Writer(found, executor, on_conflict, clock, listeners, shows)
 
 
-def _is_seen(place: Location) -> bool:
-    """Return whether a path is read and written without Spark."""
-    found = directory(place.address)
-    return found is not None and found.is_taken
+def _check_seen(address: str, what: str, instead: str = "") -> None:
+    """Check that a path is read and written without Spark.
+
+    Args:
+        instead: what else to do than to open the store with a session.
+    """
+    found = directory(address)
+    if found is None or not found.is_taken:
+        raise SessionError(
+            f"{what} only Spark reads and writes: {instead}open the store with a session, "
+            "Store(deltaproduce.local_session(), …)"
+        )
 
 
 def _tables(engines: Engines, place: Location, text: str, pipeline: Pipeline) -> Tables:
@@ -200,11 +209,12 @@ def _tables(engines: Engines, place: Location, text: str, pipeline: Pipeline) ->
         )
     if place.in_catalog:  # pin the catalog: threads of the session may use another
         place = place.within(engines.spark.catalog.currentCatalog())
-    elif session is None and not _is_seen(place):
-        raise SessionError(
-            f"location {text!r} is in a file system that only Spark reads and writes: open the "
-            "store with a session, Store(deltaproduce.local_session(), …)"
-        )
+    elif session is None:
+        _check_seen(place.address, f"location {text!r} is in a file system that")
+        for name in (stage.name for stage in pipeline.stages):
+            instead = "name it by the letters A to Z, digits, spaces and - _ . = @ + ~, or "
+            address = place.table(name, CONTENT).address
+            _check_seen(address, f"stage {name!r} has a name whose folder", instead)
     place.check([stage.name for stage in pipeline.stages])
     tables = Tables(engines, place)
     if place.in_catalog:

@@ -146,6 +146,11 @@ def test_what_needs_spark_says_so(tmp_path: Path, location: str) -> None:
     with_table.delta_source("rows", table=str(tmp_path / "table"), key="k")
     with pytest.raises(SessionError, match="session"):
         Store(None, location, with_table)
+    for name in ("größe", "100 %", "a#b"):  # its folder has a name that delta-rs takes for a URL
+        oddly_named = Pipeline("odd")
+        oddly_named.source(name, key="k bigint", value="n int")
+        with pytest.raises(SessionError, match=name):
+            Store(None, location, oddly_named)
     assert not Path(location).exists()
 
 
