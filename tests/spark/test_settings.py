@@ -9,10 +9,13 @@ import pytest
 from forcing import WAYS, forced, setting
 from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
+from pyspark.sql.types import LongType
 
 from deltaproduce import Pipeline, SessionError, Store
+from deltaproduce.engines.spark.columns import of, same
 from deltaproduce.engines.spark.sessions import settings
 from deltaproduce.engines.spark.sessions.settings import Sessions
+from deltaproduce.types.columns import Column
 
 THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
 ZONE = "spark.sql.session.timeZone"
@@ -90,6 +93,16 @@ def numbered(values: str) -> Pipeline:
     return pipeline
 
 
+def test_frames_are_joined_by_names_whatever_a_session_takes_them_for(spark: SparkSession) -> None:
+    key = [Column("a-b", LongType()), Column("_n", LongType())]
+    one = spark.range(3).selectExpr("id", "id % 2").toDF("a-b", "_n")
+    other = spark.range(1, 5).selectExpr("id", "id % 2").toDF("a-b", "_n")
+    with setting(spark, PATTERNS, "true"):
+        joined = one.join(other, same(one, other, key)).select(of(other, "a-b"), of(one, "_n"))
+        assert sorted(map(tuple, joined.collect())) == [(1, 1), (2, 0)]
+
+
+@pytest.mark.long
 def test_quoted_names_are_names_whatever_a_session_takes_them_for(
     spark: SparkSession, location: str
 ) -> None:
