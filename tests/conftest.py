@@ -97,6 +97,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """At the end of the process it is: extensions would print what they still have."""
+    gc.unfreeze()
+
+
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist, which some runs are without
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """In a short run one worker has all tests with Spark, and the other one the rest.
