@@ -4,7 +4,7 @@ import os
 import random
 from collections.abc import Collection
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, timezone
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -812,12 +812,22 @@ def test_holes_are_looked_for_where_a_limited_window_is_to_be(location: str) -> 
     assert store.head.number == 0
 
 
+def test_windows_end_on_the_day_of_a_time(location: str) -> None:
+    with dp.Store(None, location, views(dp.window("day", last=2))) as store:
+        store.update({"events": [*day(4, [1]), *day(5, [2])]})
+        evening = datetime(2013, 3, 4, 23, tzinfo=timezone(timedelta(hours=-2)))
+        for time, end in ((datetime(2013, 3, 4, 15), 4), (evening, 5)):
+            version = store.update({}, as_of=time)
+            move = version.stages["views_0"].window
+            assert move is not None
+            assert version.as_of == move.last == date(2013, 3, end)
+
+
 @pytest.mark.parametrize(
     ("argument", "value"),
     [
         ("as_of", "yesterday"),
         ("as_of", 5),
-        ("as_of", datetime(2013, 3, 15)),
         ("partitions", ["2013-03-15"]),
         ("partitions", {"events": "2013-03-15"}),
         ("partitions", {"events": [5]}),
