@@ -194,7 +194,7 @@ def test_a_slow_function_has_all_cores_from_the_first_keys_on(workers: Workers) 
         (0.03, 0, 20, 0, False),
         (0.03, 0, 100, 2, False),  # as many cores as here
         (0.03, 0, 60, 100, False),  # 0.9 s here
-        (0.0, 1.5, 1_000, 100, False),  # a model is loaded, in each worker once
+        (0.0, 1.5, 200, 100, False),  # a model is loaded, in each worker once
     ],
 )
 def test_what_a_cluster_would_end_sooner_is_left_to_it(
