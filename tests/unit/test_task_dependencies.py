@@ -303,9 +303,16 @@ class Queries:
         return f"SELECT {columns} FROM {from_} WHERE ({where}){also}"
 
 
+MERGED = 264
+"""The seed of a query in which a merged column has a value where one side has no row."""
+
+
 @pytest.mark.parametrize(
     "seed",
-    [pytest.param(n, marks=[pytest.mark.long] if n >= 40 else []) for n in range(400)],
+    [
+        pytest.param(n, marks=[pytest.mark.long] if n >= 40 and n != MERGED else [])
+        for n in range(400)
+    ],
 )
 def test_a_query_gives_the_same_over_its_dependencies_alone(seed: int) -> None:
     """Rows of other partitions than those found make no difference."""
@@ -396,7 +403,8 @@ def test_all_tasks_at_once_are_linked_as_each_by_itself(seed: int) -> None:
         read for read in read_query(text, [SALES, STOCK], scoped[0]).reads if read.feeder == "sales"
     ]
     some = [*PARTITIONS["sales"].to_pylist(), {"day": None, "store": "Paris"}]
-    partitions = with_nulls(pa.Table.from_pylist(chance.sample(some, chance.randrange(1, 10))))
+    chosen = chance.sample(some, chance.randrange(1, 10))
+    partitions = with_nulls(pa.Table.from_pylist(chosen, PARTITIONS["sales"].schema))
     links = Links.of(reads, scoped, partitions)
     numbers = np.arange(1, len(partitions) + 1).astype(np.uint64) ** np.uint64(3)
     sums = links.sums([numbers])[0]

@@ -26,7 +26,8 @@ class Part:
 
     Attributes:
         operator: ``and``, ``or``, ``not``; ``of nulls``, evaluated with null in all partition
-            columns; for a leaf ``is``, or ``is not`` if it must be false.
+            columns, and ``of own nulls``, but for those that ``USING`` merges with columns of other
+            items; for a leaf ``is``, or ``is not`` if it must be false.
         parts: its operands.
         leaf: an expression over the partition columns and the scope; None if it reads anything
             else.
@@ -64,7 +65,7 @@ class Condition:
 
     Attributes:
         unless_null: whether it counts only if a row of nulls, which an outer join adds for missing
-            rows, does not meet it.
+            rows, does not meet it; also where a merged column has the value of the other side.
     """
 
     part: Part
@@ -161,7 +162,8 @@ def _leaf(node: exp.Expr, item: Item, frame: Frame, names: Mapping[str, str]) ->
         name = column.name.lower()
         of = _partition_column(column, item, frame)
         if of is not None:
-            read.append(column_name(of))
+            is_merged = len(column.parts) == 1 and frame.merges(item, name)
+            read.append(merged_name(of) if is_merged else column_name(of))
         elif frame.found(column) is None and len(column.parts) == 1 and name in names:
             read.append(names[name])
         else:
@@ -189,3 +191,8 @@ def _partition_column(column: exp.Column, item: Item, frame: Frame) -> str | Non
 def column_name(name: str) -> str:
     """Return a partition column's name in a leaf, distinct from names of the scope."""
     return f"_partition_{name}"
+
+
+def merged_name(name: str) -> str:
+    """Return its name in a leaf where it is one with a column of another item of the FROM."""
+    return f"_merged_{name}"

@@ -178,6 +178,10 @@ class Frame:
         others = [one for one in self.items if one is not item and one.has(name)]
         return item.has(name) and all(one.is_hidden or _are_one(item, one, name) for one in others)
 
+    def merges(self, item: Item, name: str) -> bool:
+        """Return whether ``USING`` merges a column of an item, which is `among`, with another."""
+        return any(one is not item and one.has(name) and not one.is_hidden for one in self.items)
+
     @property
     def is_known(self) -> bool:
         """Whether the columns of all items are known, here and outside."""

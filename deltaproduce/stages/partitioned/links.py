@@ -22,7 +22,7 @@ from sqlglot import exp
 from deltaproduce.engines.local.arrays import Marks, Numbers, factorize, sorting
 from deltaproduce.engines.local.kernels.row_hashes import Hashes
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.partitioned.conditions import Part, Read, column_name
+from deltaproduce.stages.partitioned.conditions import Part, Read, column_name, merged_name
 from deltaproduce.stages.partitioned.scope.clauses import Scoped
 from deltaproduce.stages.partitioned.scope.coded import Coded, combined, numbered
 from deltaproduce.stages.partitioned.scope.scalars import ZONE
@@ -147,9 +147,11 @@ class _Place:
     ) -> _Place:
         size = len(partitions)
         types = dict(read.columns)
+        coded = {name: Coded.of(partitions.column(name), kind) for name, kind in types.items()}
         columns = {
-            column_name(name): Coded.of(partitions.column(name), kind)
-            for name, kind in types.items()
+            named_so(name): values
+            for name, values in coded.items()
+            for named_so in (column_name, merged_name)
         }
         is_open = np.ones(count, bool)
         rest = list[Part]()
@@ -289,7 +291,8 @@ def _parts(read: Read) -> list[Part]:
     for condition in read.conditions:
         part = condition.part.where()
         if condition.unless_null:  # waived if nulls in its columns meet it
-            found.append(Part("or", (part, Part("of nulls", (part,)))))
+            nulls = (Part(operator, (part,)) for operator in ("of nulls", "of own nulls"))
+            found.append(Part("or", (part, *nulls)))
         elif part.operator == "and":
             found += _flat(part)
         else:
@@ -407,8 +410,9 @@ def _held(parts: Sequence[Part], columns: Mapping[str, Coded], size: int) -> Mar
 
 def _may(part: Part, columns: Mapping[str, Coded], size: int) -> Marks:
     """Return which rows may meet a part."""
-    if part.operator == "of nulls":
-        return _may(part.parts[0], _nulls(columns, size), size)
+    if part.operator in {"of nulls", "of own nulls"}:
+        names = filter(_is_own if part.operator == "of own nulls" else _is_partition, columns)
+        return _may(part.parts[0], {**columns, **_nulls(columns, names, size)}, size)
     if part.operator in {"and", "or"}:
         join = np.logical_and if part.operator == "and" else np.logical_or
         return reduce(join, (_may(one, columns, size) for one in part.parts))
@@ -421,19 +425,22 @@ def _may(part: Part, columns: Mapping[str, Coded], size: int) -> Marks:
     return marks[numbers]
 
 
-def _nulls(columns: Mapping[str, Coded], size: int) -> dict[str, Coded]:
-    """Return the columns with null in all partition columns."""
+def _nulls(columns: Mapping[str, Coded], names: Iterable[str], size: int) -> dict[str, Coded]:
+    """Return some of the columns with null in all rows."""
     nothing = np.zeros(size, np.int64)
+    found = {name: columns[name] for name in names}
     return {
         name: Coded(column.data_type, pa.nulls(1, column.values.type), nothing)
-        if _is_partition(name)
-        else column
-        for name, column in columns.items()
+        for name, column in found.items()
     }
 
 
-def _is_partition(name: str) -> bool:
+def _is_own(name: str) -> bool:
     return name.startswith(column_name(""))
+
+
+def _is_partition(name: str) -> bool:
+    return _is_own(name) or name.startswith(merged_name(""))
 
 
 def _marks(leaf: Expression, named: Mapping[str, Coded], size: int, *, false: bool) -> Marks:
