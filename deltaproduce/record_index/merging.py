@@ -22,6 +22,7 @@ from pyspark.sql.types import BooleanType
 from deltaproduce.engines.delta_log import is_committed, next_commit
 from deltaproduce.engines.delta_tables import Place
 from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.spark.columns import by_number
 from deltaproduce.engines.spark.delta import SparkDelta
 from deltaproduce.engines.spark.frames import frame
 from deltaproduce.errors import SessionError
@@ -99,8 +100,8 @@ def _statement(path: str, columns: Sequence[Column], deletes: pa.Table) -> str:
 
 def _unless_moved(rows: DataFrame, snapshot: Snapshot) -> DataFrame:
     """Return rows that cannot be read once the table has moved on."""
-    numbered = rows.toDF(*map(str, range(len(rows.columns))))  # Spark misreads names with dots
-    return numbered.mapInArrow(_check(snapshot.directory, snapshot.delta_version), rows.schema)
+    check = _check(snapshot.directory, snapshot.delta_version)
+    return by_number(rows).mapInArrow(check, rows.schema)
 
 
 def _check(directory: Directory, delta_version: int) -> Callable[[_Batches], _Batches]:

@@ -36,6 +36,14 @@ def of(rows: DataFrame, name: str) -> Expression:
     return rows[identifier(name) if _QUOTED & {*name} else name]
 
 
+def by_number(rows: DataFrame) -> DataFrame:
+    """Return rows with numbers as their columns' names, from 0, for a function that tasks run.
+
+    Spark misreads names with dots there.
+    """
+    return rows.toDF(*map(str, range(len(rows.columns))))
+
+
 def order(columns: Iterable[Column]) -> list[Expression]:
     """Return sort expressions in the columns' directions; nulls as in Spark (S13)."""
     return [col(c.name).desc() if c.descending else col(c.name).asc() for c in columns]

@@ -22,7 +22,7 @@ from pyspark.sql.types import DataType
 
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.local.large.spilling import reporting
-from deltaproduce.engines.spark.columns import cols, struct_of, typed
+from deltaproduce.engines.spark.columns import by_number, cols, struct_of, typed
 from deltaproduce.engines.spark.sessions.error_texts import raise_interrupt
 from deltaproduce.engines.spark.sessions.remote import kept
 from deltaproduce.model.limits import Limits
@@ -88,7 +88,7 @@ def in_files(rows: DataFrame) -> Iterator[RowFiles]:
         StorageError: there is no space for temporary files, or no right to write them.
     """
     columns = [Column(field.name, field.dataType) for field in rows.schema.fields]
-    numbered = rows.select(*map(_plain, columns)).toDF(*_numbers(columns))
+    numbered = by_number(rows.select(*map(_plain, columns)))
     with reporting():
         # Tasks of a job that is interrupted may write until it is gone.
         folder = TemporaryDirectory(prefix="deltaproduce-", ignore_cleanup_errors=True)
@@ -139,16 +139,10 @@ class RowFiles:
     def frame(self) -> DataFrame:
         """Return the rows in Spark, in as many tasks; the files are read when it computes them."""
         tasks = max(self.tasks, default=0) + 1
-        fields = zip(_numbers(self.columns), self.columns, strict=True)
-        schema = struct_of(replace(c, name=number) for number, c in fields)
+        schema = struct_of(replace(c, name=str(n)) for n, c in enumerate(self.columns))
         numbers = self.spark.range(0, tasks, 1, tasks)
         found = numbers.mapInArrow(partial(_from_files, place=self.place), schema)
         return found.toDF(*(c.name for c in self.columns))
-
-
-def _numbers(columns: Sequence[Column]) -> list[str]:
-    """Return names for columns in a function's tasks: Spark misreads names with dots there."""
-    return [str(number) for number in range(len(columns))]
 
 
 def _path(place: str, task: int) -> str:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 from deltaproduce.engines.failures import in_worker
 from deltaproduce.engines.local.arrays import whole_keys
-from deltaproduce.engines.spark.columns import col, cols, order, struct_of
+from deltaproduce.engines.spark.columns import by_number, col, cols, order, struct_of
 from deltaproduce.stages.aggregates.folding import Folding
 from deltaproduce.stages.aggregates.on_driver import SIGN, signed_states
 from deltaproduce.types.columns import Column
@@ -94,8 +94,7 @@ def _mapped(
         for table in run(tables):
             yield from table.to_batches()
 
-    numbered = rows.toDF(*map(str, range(len(names))))  # Spark misreads names with dots
-    return numbered.mapInArrow(in_worker(on_batches), struct_of(columns))
+    return by_number(rows).mapInArrow(in_worker(on_batches), struct_of(columns))
 
 
 def _in_parts(tables: _Tables) -> _Tables:

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StructField, StructType
 
 from deltaproduce.engines.failures import BatchFunction, in_worker
+from deltaproduce.engines.spark.columns import by_number
 from deltaproduce.engines.spark.failures import raised_by_producer
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Stage
@@ -54,8 +55,7 @@ def produced(rows: DataFrame, stage: Stage, run: BatchFunction) -> DataFrame:
         ``_ordinal`` (the emission's number in its call, from 0), the stage's value columns. An
         error while running it becomes a ProducerError in `failures.raised_by_producer`.
     """
-    numbered = rows.toDF(*map(str, range(len(rows.columns))))  # Spark misreads names with dots
-    return numbered.mapInArrow(in_worker(run), output_struct(stage))
+    return by_number(rows).mapInArrow(in_worker(run), output_struct(stage))
 
 
 def output_struct(stage: Stage) -> StructType:

@@ -23,7 +23,7 @@ from pyspark.sql import functions as f
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.failures import BatchFunction, in_worker
 from deltaproduce.engines.local.arrays import factorize, in_order
-from deltaproduce.engines.spark.columns import cols, of, order, same, struct_of
+from deltaproduce.engines.spark.columns import by_number, cols, of, order, same, struct_of
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, Layout
@@ -119,8 +119,7 @@ def _in_tasks(
         *(f.col(_EXAMPLE)[c.name].alias(f"{_EXAMPLE}_{n}") for n, c in enumerate(value)),
         _HAS_EXAMPLE,
     )
-    numbered = flat.toDF(*map(str, range(len(flat.columns))))  # Spark misreads names with dots
-    return numbered.mapInArrow(in_worker(run), struct_of(columns))
+    return by_number(flat).mapInArrow(in_worker(run), struct_of(columns))
 
 
 def calls(stage: Stage, preserve: PreserveFunction, zone: tzinfo) -> BatchFunction:

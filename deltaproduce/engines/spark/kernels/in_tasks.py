@@ -20,7 +20,7 @@ from pyspark.sql.types import ByteType
 from deltaproduce.engines.local.arrays import key_ends
 from deltaproduce.engines.local.kernels import comparing
 from deltaproduce.engines.marks import ADDED, AFTER, BEFORE, SIDE
-from deltaproduce.engines.spark.columns import cols, order, struct_of
+from deltaproduce.engines.spark.columns import by_number, cols, order, struct_of
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
@@ -55,8 +55,7 @@ def compare(rows: DataFrame, layout: Layout, part_bytes: int) -> DataFrame:
     columns = (*layout.content, *ADDED, Column(_HELD, ByteType()))
     together = rows.repartition(*cols(layout.key)).sortWithinPartitions(*order(layout.key))
     plain = together.select(*cols(layout.content), f.col(SIDE).cast("tinyint"))
-    numbered = plain.toDF(*map(str, range(len(plain.columns))))  # Spark misreads names with dots
-    return numbered.mapInArrow(_compared(layout, part_bytes), struct_of(columns))
+    return by_number(plain).mapInArrow(_compared(layout, part_bytes), struct_of(columns))
 
 
 def compared(found: DataFrame) -> DataFrame:

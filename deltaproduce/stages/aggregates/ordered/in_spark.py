@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from deltaproduce.engines.local.arrays import whole_keys
-from deltaproduce.engines.spark.columns import col, cols, order, struct_of, typed
+from deltaproduce.engines.spark.columns import by_number, col, cols, order, struct_of, typed
 from deltaproduce.stages.aggregates.functions.ordered import Ordered
 from deltaproduce.stages.aggregates.ordered.kernels import answers, nothing
 from deltaproduce.stages.aggregates.ordered.lookups import Lookup
@@ -43,8 +43,7 @@ def answered(
 
     together = rows.select(*cols(read)).repartition(*cols(group))
     in_order = together.sortWithinPartitions(*order(group))
-    numbered = in_order.toDF(*map(str, range(len(read))))  # Spark misreads names with dots
-    return numbered.mapInArrow(run, struct_of(columns))
+    return by_number(in_order).mapInArrow(run, struct_of(columns))
 
 
 def with_answers(
