@@ -12,6 +12,7 @@ from benchmarks.ours import (
     Ours,
     OursByAggregates,
     OursCopyOnWrite,
+    OursFromArrow,
     OursInFull,
     OursMergeOnRead,
     OursWithoutSession,
@@ -24,6 +25,7 @@ COMPETITORS: Final[dict[str, type[Competitor]]] = {
     "ours": Ours,
     "ours-cow": OursCopyOnWrite,
     "ours-mor": OursMergeOnRead,
+    "ours-arrow": OursFromArrow,
     "ours-here": OursWithoutSession,
     "ours-agg": OursByAggregates,
     "refresh": OursInFull,
@@ -44,13 +46,17 @@ OURS: Final[dict[str, type[Ours]]] = {"ours": Ours} | {
 ANY_WORKLOAD: Final = frozenset({*OURS, "refresh", "recompute"})
 """The competitors that can do any workload, not only W1."""
 
-BY_HAND: Final = frozenset({"join", "merge"})
-"""The shapes that the handwritten MERGE also does, because W1 has no such stage."""
+BY_FEW: Final = {
+    "join": frozenset({"merge"}),
+    "merge": frozenset({"merge"}),
+    "no-op": frozenset({"ours-arrow"}),
+}
+"""Who else does a shape: the handwritten MERGE, where W1 has none, and who needs no Spark job."""
 
 
 def able(shape: str) -> frozenset[str]:
     """Return the competitors that can do a shape."""
-    return ANY_WORKLOAD | {"merge"} if shape in BY_HAND else ANY_WORKLOAD
+    return ANY_WORKLOAD | BY_FEW.get(shape, frozenset())
 
 
 def all_of_them() -> list[str]:

@@ -53,6 +53,7 @@ LIMITS: Final[Mapping[str, Limits]] = {
     "ours": Limits(main=EVERY, others=EVERY, often=EVERY),
     "ours-cow": Limits(main=MILLION, others=0, often=MILLION),
     "ours-mor": Limits(main=MILLION, others=0, often=MILLION),
+    "ours-arrow": Limits(main=MILLION, others=MILLION, often=MILLION),
     "ours-here": Limits(main=EVERY, others=EVERY, often=EVERY),
     "ours-agg": Limits(main=EVERY, others=MILLION, often=MILLION),
     "refresh": Limits(main=MILLION, others=MILLION, often=0),
@@ -65,7 +66,7 @@ LIMITS: Final[Mapping[str, Limits]] = {
 LONG: Final = 10**12
 TOO_LONG: Final = 10**13
 """From these rows times changed keys on, a step takes minutes: one step is measured, or none."""
-SHAPE_PEERS: Final = ("ours", "recompute", "merge")
+SHAPE_PEERS: Final = ("ours", "ours-arrow", "recompute", "merge")
 """The peers that do shapes in a full run, unless a peer named on the command line can do them."""
 
 
