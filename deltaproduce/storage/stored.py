@@ -77,7 +77,7 @@ class Overlay:
         kept = ~isin_rows(self.rows.select(names), run.select(names))
         rows = pa.concat_tables(
             [self.rows.filter(pa.array(kept)), run.select(self.rows.schema.names)]
-        )
+        ).combine_chunks()  # or each version would add one, and each chunk costs a reader the same
         return Overlay(rows, self.pair, self.content, self.runs + 1, self.added + len(run))
 
     def only(self, keys: Selection) -> Overlay:
