@@ -130,7 +130,8 @@ def absorb(into: DataTable, other: DataTable) -> None:
     """Move the rows of another data set with the same descriptor into the first one.
 
     Raises:
-        InvalidArgumentError: rows of the other data set are marked as deleted.
+        InvalidArgumentError: rows of the other data set are marked as deleted, or it has files
+            that cannot be removed.
         ConflictError: a writer of either has undone it, or other writers were faster too often.
         StorageError: something cannot be written; the rows are in one of the two.
     """
@@ -143,6 +144,13 @@ def absorb(into: DataTable, other: DataTable) -> None:
             raise InvalidArgumentError(
                 f"rows of the data set at {other.address} are marked as deleted, and would come "
                 "back with their files: have Spark write these anew (REORG TABLE … APPLY (PURGE))",
+                argument="other",
+            )
+        if start.unremovable:
+            raise InvalidArgumentError(
+                f"the data set at {other.address} has files whose paths delta-rs spells otherwise "
+                f"than Spark, who wrote them, such as {min(start.unremovable)!r}: absorb a copy of "
+                "it (Dataset.copy)",
                 argument="other",
             )
         begun = Absorption(uuid.uuid4().hex, into.address, other.address, start.delta_version)
@@ -245,7 +253,11 @@ def _unmark(table: DataTable, begun: Absorption, *, unless_happened: bool = Fals
 
 
 def _empty(other: DataTable, begun: Absorption) -> None:
-    """Remove the absorbed files from the log of the table that had them."""
+    """Remove the absorbed files from the log of the table that had them.
+
+    Raises:
+        CorruptStoreError: someone else has rewritten them as files that cannot be removed.
+    """
 
     def decide() -> tuple[Snapshot, Change] | None:
         snapshot = other.snapshot()
@@ -254,6 +266,13 @@ def _empty(other: DataTable, begun: Absorption) -> None:
         gone = snapshot.files.filter(_is_absorbed(begun, snapshot))
         if not len(gone):
             return None
+        if odd := snapshot.unremovable.intersection(gone.column("path").to_pylist()):
+            raise CorruptStoreError(
+                f"someone else has rewritten files of {other.address} that {begun.into} has "
+                f"absorbed, as {min(odd)!r}, which only Spark can remove: restore it as it was "
+                "before that",
+                table=other.address,
+            )
         return snapshot, Change(
             removes=[removed(file, snapshot.descriptor) for file in gone.to_pylist()]
         )

@@ -264,8 +264,8 @@ class Dataset:
         completes or undoes it. So do not start it while writers of either are at work.
 
         Raises:
-            InvalidArgumentError: it is this data set itself, or one of the two is a part, or has
-                deletion vectors.
+            InvalidArgumentError: it is this data set itself, or one of the two is a part; or it has
+                deletion vectors, or files of Spark in a partition such as ``ä``: absorb a copy.
             DescriptorMismatchError: its descriptor differs.
             ConflictError: a writer of either has undone it; the rows are where they were.
             StorageError: something cannot be written; the rows are in one of the two.

@@ -38,7 +38,7 @@ from deltaproduce.described.descriptor import (
     Description,
     arrow_fields,
 )
-from deltaproduce.engines.delta_log import commit_file, is_committed
+from deltaproduce.engines.delta_log import commit_file, is_committed, is_logged_alike
 from deltaproduce.engines.delta_tables import MARKS_ROWS, RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
@@ -114,6 +114,12 @@ class Snapshot:
         paths = [unquote(path) for path in told.column("path").to_pylist()]
         place = told.schema.get_field_index("path")
         return told.set_column(place, "path", pa.array(paths, pa.string())).sort_by("path")
+
+    @cached_property
+    def unremovable(self) -> frozenset[str]:
+        """The paths of files that delta-rs cannot remove, as Spark spells them otherwise."""
+        paths = pa.table(self.table.get_add_actions()).column("path").to_pylist()
+        return frozenset(unquote(path) for path in paths if not is_logged_alike(path))
 
     @property
     def has_marked_rows(self) -> bool:

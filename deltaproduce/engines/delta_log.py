@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from pyspark.sql.types import DataType, DecimalType
 
@@ -54,6 +54,8 @@ LEAST_COMMITS: Final = 3
 
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _SAFE: Final = " +,@"
+_UNESCAPED: Final = "/!$&'()+,-.:;=@~"
+"""The characters that delta-rs leaves unescaped in a path, besides letters, digits and ``_``."""
 _LONGEST_NAME: Final = 120
 
 
@@ -165,6 +167,19 @@ def logged(value: object, data_type: DataType) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return f"{value:f}" if isinstance(data_type, DecimalType) else str(value)
+
+
+def logged_path(path: str) -> str:
+    """Return the path of a file as delta-rs writes it to the log."""
+    return quote(path, safe=_UNESCAPED)
+
+
+def is_logged_alike(path: str) -> bool:
+    """Return whether delta-rs spells a path as the log does; else it cannot remove the file.
+
+    Spark leaves letters such as ``ä`` unescaped.
+    """
+    return logged_path(unquote(path)) == path
 
 
 def folder_of(values: Iterable[tuple[str, str | None]]) -> str:

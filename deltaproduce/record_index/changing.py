@@ -21,6 +21,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 from pyspark.sql import SparkSession
 
+from deltaproduce.engines.delta_log import is_logged_alike, logged_path
 from deltaproduce.engines.delta_tables import RefusedError
 from deltaproduce.engines.local.arrays import Marks, Numbers, empty, factorize
 from deltaproduce.errors import CorruptStoreError
@@ -28,7 +29,6 @@ from deltaproduce.model.machine import cores
 from deltaproduce.record_index import table
 from deltaproduce.record_index.decisions.comparing import Outcome, deleting, places, upserting
 from deltaproduce.record_index.decisions.entries import NOWHERE, entries, together
-from deltaproduce.record_index.decisions.features import is_written_alike, logged
 from deltaproduce.record_index.merging import merge
 from deltaproduce.record_index.results import Changed
 from deltaproduce.record_index.view import View
@@ -181,7 +181,7 @@ def _obstacle(view: View, groups: Iterable[int]) -> str | None:
         file = view.snapshot.files[view.groups[group]]
         if file.alive is not None:
             return f"rows of its file {file.path!r} are marked as deleted"
-        if not is_written_alike(file.path):
+        if not is_logged_alike(file.path):
             return f"its log writes the path {file.path!r} in another way"
     return None
 
@@ -212,8 +212,8 @@ def _replaced(
     new = dict(enumerate((add.path for add in adds), state.next_group))
     ended = {one.group for one in changed if one.add is None}
     kept = {group: path for group, path in view.groups.items() if group not in ended}
-    kept |= {one.group: logged(one.add.path) for one in changed if one.add is not None}
-    kept |= {group: logged(path) for group, path in new.items()}
+    kept |= {one.group: logged_path(one.add.path) for one in changed if one.add is not None}
+    kept |= {group: logged_path(path) for group, path in new.items()}
     arrived = [
         entries(file.rows.select(view.keying.names), np.full(len(file.rows), group))
         for group, file in zip(new, files, strict=True)

@@ -1,11 +1,13 @@
 """Absorbing: rows are in one of two data sets, wherever it stops and whoever comes next."""
 
+import json
 import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -288,6 +290,60 @@ def test_rows_that_someone_else_removes_before_the_commit_do_not_move(tmp_path: 
     assert found_in(into) == Counter([*rows_from(0, 10), *rows_from(15, 7)])
     assert found_in(other) == Counter()
     assert not left_over(into)
+
+
+def spelled_by_spark(dataset: dp.Dataset) -> int:
+    """Store the files of the newest commit as Spark does, with letters as they are; say how many.
+
+    Spark's tests in `test_described` show that it does.
+    """
+    place = Path(dataset.location)
+    log = max((place / "_delta_log").glob("*.json"))
+    actions, moved = [json.loads(line) for line in log.read_text().splitlines()], 0
+    for action in actions:
+        if "%25C3%25A4" in (add := action.get("add", {})).get("path", ""):
+            old = unquote(add["path"])
+            new = old.replace("%C3%A4", "ä")
+            (place / new).parent.mkdir(exist_ok=True)
+            (place / old).rename(place / new)
+            add["path"], moved = quote(new, safe="/=").replace("%C3%A4", "ä"), moved + 1
+    log.write_text("\n".join(json.dumps(action, ensure_ascii=False) for action in actions))
+    return moved
+
+
+def test_files_that_delta_rs_cannot_remove_do_not_move(tmp_path: Path):
+    """It would spell their paths otherwise, and their rows would be in both; a copy moves."""
+    into, other = two(tmp_path)
+    assert spelled_by_spark(other)
+    other = dp.Dataset.find(None, other.location)
+    with pytest.raises(dp.InvalidArgumentError) as refused:
+        into.absorb(other)
+    assert refused.value.argument == "other"
+    settled(into, other, was_moved=False)
+    into.absorb(other.copy(tmp_path / "copy"))
+    assert found_in(into) == Counter(rows_from(0, 22))
+
+
+def test_files_that_are_rewritten_by_spark_after_the_commit_keep_the_mark(tmp_path: Path):
+    """So nobody sees their rows twice; and their table takes no rows before it is restored."""
+
+    def rewritten(when: str, name: str, table: str) -> None:
+        if (when, name) == ("after", "commit") and not done:
+            done.append(table)
+            DeltaTable(other.location).optimize.compact()
+            assert spelled_by_spark(other)
+
+    done = list[str]()
+    into, other = two(tmp_path)
+    with other.writer() as writer:
+        writer.write(rows_from(22, 30))
+    with failpoints.armed(rewritten), pytest.raises(dp.CorruptStoreError):
+        into.absorb(other)
+    other = dp.Dataset.find(None, other.location)
+    assert found_in(into) == Counter(rows_from(0, 52))
+    assert found_in(other) == Counter()
+    with pytest.raises(dp.CorruptStoreError):
+        other.writer()
 
 
 def test_an_absorption_is_settled_by_whoever_comes_through_a_link(tmp_path: Path):

@@ -126,6 +126,23 @@ def test_rows_that_spark_has_marked_as_deleted_do_not_come_back(spark: SparkSess
     assert found_in(into) == kept
 
 
+def test_what_spark_wrote_into_odd_partitions_is_absorbed_from_a_copy(
+    spark: SparkSession, tmp_path: Path
+):
+    """Spark leaves letters in paths as they are; delta-rs would not remove the files."""
+    into, other = (
+        dp.Dataset.create(None, tmp_path / name, schema="id int, kind string", partition="kind")
+        for name in "ab"
+    )
+    rows = spark.createDataFrame([(1, "ä"), (2, "x y"), (3, "a/b=%")], "id int, kind string")
+    rows.write.format("delta").mode("append").partitionBy("kind").save(other.location)
+    with pytest.raises(dp.InvalidArgumentError):
+        into.absorb(other)
+    into.absorb(other.copy(tmp_path / "copy"))
+    assert sorted(into.read().column("kind").to_pylist()) == ["a/b=%", "x y", "ä"]
+    assert in_session(spark, into).read().count() == 3
+
+
 def test_timestamps_are_instants_in_any_session(spark: SparkSession, tmp_path: Path):
     dataset = dp.Dataset.create(
         spark, tmp_path / "d", schema="n int, t timestamp", partition="date(t) AS day"

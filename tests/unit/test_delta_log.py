@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from deltaproduce import CommitUnknownError
-from deltaproduce.engines.delta_log import commit_file, is_committed, newest_commits
+from deltaproduce.engines.delta_log import (
+    commit_file,
+    is_committed,
+    is_logged_alike,
+    newest_commits,
+)
 from deltaproduce.engines.delta_tables import UNTOLD, LoggedCommit
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
@@ -43,6 +48,13 @@ def test_commits_are_told_newest_first(tmp_path: Path) -> None:
     assert newest_commits(Directory(ThisMachine(), str(tmp_path))) == found[:3]
     assert newest_commits(Directory(ThisMachine(), str(tmp_path)), 6) == found[:3]
     assert len(newest_commits(Directory(ThisMachine(), str(tmp_path)), 0) or ()) == 7
+
+
+def test_paths_that_are_written_in_two_ways() -> None:
+    assert is_logged_alike("p=a%20b/part-0.parquet")
+    assert is_logged_alike("p=a%2520b/x=1:2/part-0.parquet")
+    assert not is_logged_alike("p=é/part-0.parquet")
+    assert not is_logged_alike("p=a+b%2Bc/part-0.parquet")
 
 
 def test_whether_an_attempts_commit_is_there_is_read_or_unknown(tmp_path: Path) -> None:

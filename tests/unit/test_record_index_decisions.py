@@ -15,7 +15,6 @@ from deltaproduce.record_index.decisions.descriptor import Descriptor, check
 from deltaproduce.record_index.decisions.entries import entries, groups_in, groups_of, newest
 from deltaproduce.record_index.decisions.features import (
     Protocol,
-    is_written_alike,
     obstacle,
     unreadable,
 )
@@ -145,13 +144,6 @@ def test_files_with_other_column_names_are_not_read():
     assert unreadable(protocol(readers=["deletionVectors", "columnMapping"])) is None
     assert unreadable(protocol(properties={"delta.columnMapping.mode": "name"})) is not None
     assert "variantType" in unreadable(protocol(readers=["variantType"]))
-
-
-def test_paths_that_are_written_in_two_ways():
-    assert is_written_alike("p=a%20b/part-0.parquet")
-    assert is_written_alike("p=a%2520b/x=1:2/part-0.parquet")
-    assert not is_written_alike("p=é/part-0.parquet")
-    assert not is_written_alike("p=a+b%2Bc/part-0.parquet")
 
 
 def test_partition_values_as_text():

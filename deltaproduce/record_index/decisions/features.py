@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import quote, unquote
 
 _READ: Final = frozenset(
     {"deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "columnMapping"}
@@ -26,8 +25,6 @@ _WRITTEN: Final = _READ | {
 """Features that ask nothing of a writer unless a property or a column says so, see `obstacle`."""
 _PROPERTIES: Final = ("delta.enableChangeDataFeed", "delta.appendOnly")
 _OF_COLUMNS: Final = ("delta.generationExpression", "delta.invariants", "delta.identity.start")
-_UNESCAPED: Final = "/!$&'()+,-.:;=@~"
-"""The characters that delta-rs leaves unescaped in a path, besides letters, digits and ``_``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +68,3 @@ def obstacle(protocol: Protocol) -> str | None:
             if name in column.get("metadata", {}):
                 return f"its column {column['name']!r} has {name}"
     return None
-
-
-def is_written_alike(path: str) -> bool:
-    """Return whether delta-rs spells a path as the log does, so that its removal works."""
-    return logged(unquote(path)) == path
-
-
-def logged(path: str) -> str:
-    """Return the path of a file as delta-rs writes it to the log."""
-    return quote(path, safe=_UNESCAPED)
