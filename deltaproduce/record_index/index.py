@@ -338,7 +338,7 @@ class RecordIndex:
         """
         keying, ordering = self._keying(snapshot), self._ordering_in(snapshot)
         return Descriptor(
-            table=self._directory.path,
+            table=self._directory.real.path,
             key=tuple(keying.names),
             types=keying.types,
             hash=hash_name(self._hash),

@@ -328,7 +328,7 @@ def _files(handle: DeltaTable, directory: Directory) -> Mapping[str, TableFile]:
     counts = told.column("num_records").to_pylist() if "num_records" in told.column_names else ()
     counts = counts or [None] * len(paths)
     partitions = told.column("partition").to_pylist() if "partition" in told.column_names else ()
-    alive = _alive(handle, directory, paths)
+    alive = _alive(handle, paths)
     return {
         path: TableFile(path, size, rows, partition or none, alive.get(path))
         for path, size, rows, partition in zip(
@@ -337,18 +337,18 @@ def _files(handle: DeltaTable, directory: Directory) -> Mapping[str, TableFile]:
     }
 
 
-def _alive(handle: DeltaTable, directory: Directory, paths: Sequence[str]) -> Mapping[str, Marks]:
+def _alive(handle: DeltaTable, paths: Sequence[str]) -> Mapping[str, Marks]:
     """Return, for the files that have deleted rows, which rows are not deleted."""
     marked = pa.table(handle.deletion_vectors())
     if not len(marked):
         return {}
-    named = {f"/{unquote(path)}": path for path in paths} | {f"/{path}": path for path in paths}
-    found = dict[str, Marks]()
+    named = {unquote(path): path for path in paths}
+    addresses = marked.column("filepath").to_pylist()  # the table's, then a path, all escaped
     vectors = marked.column("selection_vector").to_pylist()
-    for address, vector in zip(marked.column("filepath").to_pylist(), vectors, strict=True):
-        inside = address[address.index(directory.path) + len(directory.path) :]
-        found[named[inside]] = np.array(vector, bool)
-    return found
+    return {
+        named[unquote(address.removeprefix(handle.table_uri))]: np.array(vector, bool)
+        for address, vector in zip(addresses, vectors, strict=True)
+    }
 
 
 def _constant(of: TableFile, column: Column, rows: int) -> pa.Array:

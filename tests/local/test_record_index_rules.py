@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from marked import mark_rows
 from records import KEYS, Records
 
 import deltaproduce as dp
@@ -97,6 +98,38 @@ def test_an_index_is_opened_as_it_was_built(tmp_path):
         assert refused.value.differences
     index.rebuild(5)
     assert dp.RecordIndex(None, table, "k", location, buckets=5).stats().buckets == 5
+
+
+def test_a_table_is_the_same_behind_a_link(tmp_path):
+    """However its path is spelled; a link to another table is another table."""
+    index = indexed(tmp_path, [1, 2])
+    make(tmp_path / "other", rows(1, 2))
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "t")
+    for table in (link, tmp_path / "i" / ".." / "t"):
+        same = dp.RecordIndex(None, str(table), "k", str(tmp_path / "i"))
+        assert same.stats() == index.stats()
+    link.unlink()
+    link.symlink_to(tmp_path / "other" / "t")
+    with pytest.raises(dp.DescriptorMismatchError):
+        dp.RecordIndex(None, str(link), "k", str(tmp_path / "i"))
+
+
+@pytest.mark.parametrize("part", ["plain", "ä b", "50%/x"])
+def test_rows_that_are_marked_as_deleted_are_no_entries_wherever_the_table_is(tmp_path, part):
+    """delta-rs escapes the paths of their files, and resolves links."""
+    place = tmp_path / "ü a=b+c"
+    given = [{"k": k, "part": part} for k in range(6)]
+    make(place, given, partition_by=["part"])
+    mark_rows(place / "t", [1, 4])
+    (tmp_path / "link").symlink_to(place)
+    for folder in (place, tmp_path / "link"):
+        index = dp.RecordIndex(None, str(folder / "t"), "k", str(tmp_path / folder.name / "i"))
+        index.build()
+        assert sorted(index.lookup([*range(7)]).column("k").to_pylist()) == [0, 2, 3, 5]
+        assert (index.stats().records, index.verify()) == (4, ())
+        with pytest.raises(dp.SessionError):
+            index.delete([2])
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,19 @@ def test_a_commit_before_that_of_a_merge_is_a_conflict(
     assert {row["id"]: row["v"] for row in rows} == {1: "new", 2: "old", 3: "theirs"}
 
 
+def test_lengths_of_text_are_checked(spark: SparkSession, tmp_path: Path) -> None:
+    """The table says ``string``; Spark keeps the length beside it."""
+    table = str(tmp_path / "t")
+    spark.sql(f"CREATE TABLE delta.`{table}` (id LONG, v VARCHAR(3)) USING delta")
+    dp.RecordIndex(None, table, "id", str(tmp_path / "i")).build()
+    with pytest.raises(dp.SessionError):
+        dp.RecordIndex(None, table, "id", str(tmp_path / "i")).upsert([{"id": 1, "v": "long"}])
+    index = dp.RecordIndex(spark, table, "id", str(tmp_path / "i"))
+    with pytest.raises(Exception, match="EXCEED_LIMIT_LENGTH"):
+        index.upsert([{"id": 1, "v": "long"}])
+    assert index.upsert([{"id": 1, "v": "abc"}]).strategy == "merge"
+
+
 def test_hashes_are_those_of_spark(spark: SparkSession) -> None:
     """Random keys of several types together, with nulls."""
     rows = spark.range(500).select(

@@ -138,6 +138,8 @@ def test_features_that_ask_more_of_a_writer_keep_files_from_being_replaced():
     assert obstacle(protocol(properties={"delta.enableChangeDataFeed": "false"})) is None
     for name in ("delta.generationExpression", "delta.invariants", "delta.identity.start"):
         assert name in obstacle(protocol(columns=[{"name": "c", "metadata": {name: "1"}}]))
+    length = {"__CHAR_VARCHAR_TYPE_STRING": "varchar(3)"}
+    assert "varchar(3)" in obstacle(protocol(columns=[{"name": "c", "metadata": length}]))
 
 
 def test_files_with_other_column_names_are_not_read():

@@ -17,7 +17,7 @@ class Descriptor:
     """The arguments that an index was built with.
 
     Attributes:
-        table: the path of the table.
+        table: the path of the table, without symbolic links.
         key: its key columns, in order.
         types: the types of the key columns, as DDL.
         hash: the name of the hash function.

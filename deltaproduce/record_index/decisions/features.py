@@ -24,6 +24,8 @@ _WRITTEN: Final = _READ | {
 }
 """Features that ask nothing of a writer unless a property or a column says so, see `obstacle`."""
 _PROPERTIES: Final = ("delta.enableChangeDataFeed", "delta.appendOnly")
+_LENGTH: Final = "__CHAR_VARCHAR_TYPE_STRING"
+"""Spark's name of a column's type with a length, of which the table has ``string``."""
 _OF_COLUMNS: Final = ("delta.generationExpression", "delta.invariants", "delta.identity.start")
 
 
@@ -64,7 +66,10 @@ def obstacle(protocol: Protocol) -> str | None:
         if is_on or name.startswith("delta.constraints."):
             return f"it has the property {name}"
     for column in protocol.columns:
+        metadata = column.get("metadata", {})
+        if _LENGTH in metadata:
+            return f"its column {column['name']!r} is {metadata[_LENGTH]}"
         for name in _OF_COLUMNS:
-            if name in column.get("metadata", {}):
+            if name in metadata:
                 return f"its column {column['name']!r} has {name}"
     return None
