@@ -130,29 +130,19 @@ def absorb(into: DataTable, other: DataTable) -> None:
     """Move the rows of another data set with the same descriptor into the first one.
 
     Raises:
-        InvalidArgumentError: rows of the other data set are marked as deleted, or it has files
-            that cannot be removed.
+        InvalidArgumentError: the other data set has rows that are marked as deleted, or it cannot
+            be emptied.
         ConflictError: a writer of either has undone it, or other writers were faster too often.
         StorageError: something cannot be written; the rows are in one of the two.
     """
     for _ in range(_TRIES):
-        settled(into)
+        into.check_rules(settled(into))
         start = settled(other)
         if not len(start.files):
             return
-        if start.has_marked_rows:
-            raise InvalidArgumentError(
-                f"rows of the data set at {other.address} are marked as deleted, and would come "
-                "back with their files: have Spark write these anew (REORG TABLE … APPLY (PURGE))",
-                argument="other",
-            )
-        if start.unremovable:
-            raise InvalidArgumentError(
-                f"the data set at {other.address} has files whose paths delta-rs spells otherwise "
-                f"than Spark, who wrote them, such as {min(start.unremovable)!r}: absorb a copy of "
-                "it (Dataset.copy)",
-                argument="other",
-            )
+        if fault := _fault(start):
+            message = f"the data set at {other.address} cannot be absorbed: {fault}"
+            raise InvalidArgumentError(message, argument="other")
         begun = Absorption(uuid.uuid4().hex, into.address, other.address, start.delta_version)
         try:
             _mark(into, begun)
@@ -167,6 +157,23 @@ def absorb(into: DataTable, other: DataTable) -> None:
         if has_moved:
             return
     raise ConflictError(f"other writers of {other.address} were faster {_TRIES} times")
+
+
+def _fault(other: Snapshot) -> str | None:
+    """Return why another data set cannot be emptied, or its files have other rows than it."""
+    if other.has_marked_rows:
+        return (
+            "rows are marked as deleted, and would come back with their files; have Spark write "
+            "these anew (REORG TABLE … APPLY (PURGE))"
+        )
+    if other.unremovable:
+        return (
+            "delta-rs spells the paths of some files otherwise than Spark, who wrote them, such as "
+            f"{min(other.unremovable)!r}; absorb a copy of it (Dataset.copy)"
+        )
+    if other.properties.get("delta.appendOnly") == "true":
+        return "its property delta.appendOnly keeps rows from being removed; unset it"
+    return None
 
 
 def _move(begun: Absorption, into: DataTable, other: DataTable, start: Snapshot) -> bool:

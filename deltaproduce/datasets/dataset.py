@@ -244,6 +244,7 @@ class Dataset:
         Raises:
             InvalidArgumentError: an argument has the wrong type, or there is no partition.
             NotFoundError: the data set does not exist any more.
+            StorageError: someone else has given it a ``CHECK`` constraint, which only Spark checks.
         """
         return opened_writer(
             self._engines,
@@ -264,8 +265,8 @@ class Dataset:
         completes or undoes it. So do not start it while writers of either are at work.
 
         Raises:
-            InvalidArgumentError: it is this data set itself, or one of the two is a part; or it has
-                deletion vectors, or files of Spark in a partition such as ``ä``: absorb a copy.
+            InvalidArgumentError: it is this data set itself, or one of the two is a part; or it is
+                append-only, has deletion vectors, or files of Spark in a partition such as ``ä``.
             DescriptorMismatchError: its descriptor differs.
             ConflictError: a writer of either has undone it; the rows are where they were.
             StorageError: something cannot be written; the rows are in one of the two.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -38,7 +38,12 @@ from deltaproduce.described.descriptor import (
     Description,
     arrow_fields,
 )
-from deltaproduce.engines.delta_log import commit_file, is_committed, is_logged_alike
+from deltaproduce.engines.delta_log import (
+    commit_file,
+    is_committed,
+    is_logged_alike,
+    next_commit,
+)
 from deltaproduce.engines.delta_tables import MARKS_ROWS, RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
@@ -60,6 +65,8 @@ _CHECKPOINTS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_e
 _PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
     {MARKS_ROWS: "false", "delta.checkpointInterval": "50"}
 )
+_RULE: Final = "delta.constraints."
+"""The properties of a table that are rules for its rows begin with this."""
 _TRIES: Final = 100
 _LONGEST_WAIT_SECONDS: Final = 0.2
 
@@ -254,6 +261,8 @@ class DataTable:
                     return
                 if isinstance(error, StorageError):
                     raise
+                if not next_commit(self.directory, snapshot.delta_version):  # nobody was faster
+                    raise _unwritable(self.address, str(error)) from error
                 time.sleep(random.uniform(0, min(_LONGEST_WAIT_SECONDS, 0.005 * 2**tried)))
             else:
                 return
@@ -269,6 +278,8 @@ class DataTable:
                     dict(change.properties), raise_if_not_exists=False, commit_properties=said
                 )
                 return
+            if change.adds:
+                self.check_rules(snapshot)
             descriptor = snapshot.descriptor
             snapshot.table.create_write_transaction(
                 [*change.adds, *change.removes],
@@ -278,6 +289,18 @@ class DataTable:
                 commit_properties=said,
                 post_commithook_properties=_CHECKPOINTS,
             )
+
+    def check_rules(self, snapshot: Snapshot) -> None:
+        """Refuse to add rows to a table that someone else has given rules for its rows.
+
+        Raises:
+            StorageError: it has a ``CHECK`` constraint.
+        """
+        for name in snapshot.properties:
+            if name.startswith(_RULE):
+                rule = name.removeprefix(_RULE)
+                why = f"it has the CHECK constraint {rule!r}, which only Spark checks: drop it"
+                raise _unwritable(self.address, why)
 
     def check_commits(self) -> None:
         """Refuse a place where two writers could overwrite each other's commits.
@@ -312,12 +335,14 @@ class DataTable:
         except (DeltaError, OSError) as error:
             if isinstance(error, DeltaProduceError):
                 raise
-            found = unwritable(error) or described(error)
-            raise StorageError(
-                f"the data set at {self.address} cannot be written ({found}); nothing of this is "
-                "visible",
-                table=self.address,
-            ) from error
+            raise _unwritable(self.address, unwritable(error) or described(error)) from error
+
+
+def _unwritable(address: str, why: str) -> StorageError:
+    return StorageError(
+        f"the data set at {address} cannot be written ({why}); nothing of this is visible",
+        table=address,
+    )
 
 
 def _make(directory: Directory, descriptor: Description) -> None:
@@ -348,15 +373,27 @@ def _said(attempt: str, positions: Mapping[str, int] | None = None) -> CommitPro
 
 
 def _check_columns(found: Snapshot, address: str) -> None:
-    """Refuse a table whose columns do not match its descriptor."""
+    """Refuse a table whose columns do not match its descriptor, but for comments on them."""
     descriptor, table = found.descriptor, found.table
     wanted = json.loads(Schema.from_arrow(arrow_fields(descriptor.all_columns)).to_json())
     by = [one.column.name for one in descriptor.partitions]
     there = json.loads(table.schema().to_json())
-    if there["fields"] != wanted["fields"] or table.metadata().partition_columns != by:
+    if (
+        _uncommented(there["fields"]) != wanted["fields"]
+        or table.metadata().partition_columns != by
+    ):
         names = [one["name"] for one in there["fields"]]
         raise CorruptStoreError(
             f"the table at {address} has the columns {', '.join(names)}, which are not those of "
             "its descriptor, or it is partitioned by others: someone else has changed it",
             table=address,
         )
+
+
+def _uncommented(part: Any) -> Any:  # noqa: ANN401 a part of JSON
+    """Return a part of a schema as JSON, without comments."""
+    if isinstance(part, list):
+        return [_uncommented(one) for one in part]
+    if isinstance(part, dict):
+        return {name: _uncommented(one) for name, one in part.items() if name != "comment"}
+    return part

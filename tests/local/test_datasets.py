@@ -503,3 +503,65 @@ def test_a_copy_or_a_new_one_is_there_as_a_whole_or_not_at_all_after_a_crash(tmp
             assert found_in(dp.Dataset.find(None, place)) == expected
             at += 1
         assert outcomes == {True, False}
+
+
+def test_comments_on_columns_change_nothing(tmp_path: Path):
+    dataset = dp.Dataset.create(None, tmp_path / "d", schema="id bigint, at struct<comment: int>")
+    DeltaTable(dataset.location).alter.set_column_metadata("id", {"comment": "by whom"})
+    found = dp.Dataset.find(None, tmp_path / "d", schema="id bigint, at struct<comment: int>")
+    with found.writer() as writer:
+        writer.write((1, (2,)))
+    assert found.read().to_pylist() == [{"id": 1, "at": {"comment": 2}}]
+    fields = json.loads(DeltaTable(dataset.location).schema().to_json())["fields"]
+    assert fields[0]["metadata"] == {"comment": "by whom"}
+
+
+def test_a_data_set_with_a_rule_that_only_spark_checks_takes_no_rows(tmp_path: Path):
+    """Not even of a writer that was opened before."""
+    dataset, other = made(tmp_path / "d"), made(tmp_path / "other")
+    write(other, rows_from(5, 2))
+    early = dataset.writer()
+    DeltaTable(dataset.location).alter.add_constraint({"few": "id < 3"})
+    with pytest.raises(dp.StorageError, match="few"), early:
+        early.write(rows_from(0, 2))
+    with pytest.raises(dp.StorageError, match="few"):
+        dataset.writer()
+    with pytest.raises(dp.StorageError, match="few"):
+        dataset.absorb(other)
+    assert (found_in(dataset), found_in(other)) == (Counter(), Counter(rows_from(5, 2)))
+
+
+def test_a_table_that_asks_too_much_of_a_writer_is_told_at_once(tmp_path: Path):
+    """Nobody was faster, so nothing is tried again."""
+    dataset, other = made(tmp_path / "d"), made(tmp_path / "other")
+    for one, first in ((dataset, 0), (other, 5)):
+        write(one, rows_from(first, 3))
+    protocol = {
+        "minReaderVersion": 1,
+        "minWriterVersion": 7,
+        "writerFeatures": ["appendOnly", "invariants", "domainMetadata", "rowTracking"],
+    }
+    log = Path(dataset.location) / "_delta_log" / f"{2:020}.json"
+    log.write_text(json.dumps({"protocol": protocol}))
+    with pytest.raises(dp.StorageError, match="RowTracking"):
+        write(dataset, rows_from(0, 3))
+    for into, of in ((dataset, other), (other, dataset)):
+        with pytest.raises(dp.StorageError, match="RowTracking"):
+            into.absorb(of)
+    assert (found_in(dataset), found_in(other)) == (
+        Counter(rows_from(0, 3)),
+        Counter(rows_from(5, 3)),
+    )
+    write(other, rows_from(3, 1))
+
+
+def test_a_data_set_that_only_grows_is_not_absorbed(tmp_path: Path):
+    into, other = made(tmp_path / "d"), made(tmp_path / "other")
+    write(other, rows_from(0, 3))
+    table = DeltaTable(other.location)
+    table.alter.set_table_properties({"delta.appendOnly": "true"})
+    with pytest.raises(dp.InvalidArgumentError) as refused:
+        into.absorb(other)
+    assert refused.value.argument == "other"
+    assert (found_in(into), found_in(other)) == (Counter(), Counter(rows_from(0, 3)))
+    write(other, rows_from(3, 1))

@@ -71,6 +71,7 @@ def opened_writer(
         name += json.dumps(within, sort_keys=True)
     table.check_commits()
     snapshot = settled(table)
+    table.check_rules(snapshot)
     grouping = Grouping(snapshot.descriptor, table.address, within)
     return DatasetWriter(
         engines,
