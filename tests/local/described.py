@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -114,6 +117,32 @@ def crashed(action: Callable[[], object], at: int) -> bool:
     except Crash:
         return True
     return False
+
+
+_KILLED = """
+import os, signal, sys
+sys.path.insert(0, os.path.join({root!r}, "tests", "local"))
+import deltaproduce as dp
+from described import rows_from
+from deltaproduce.storage import failpoints
+reached = 0
+def reach(when, name, table):
+    global reached
+    reached += 1
+    if reached > {at}:
+        os.kill(os.getpid(), signal.SIGKILL)
+with failpoints.armed(reach):
+    {action}
+"""
+
+
+def killed(action: str, at: int) -> bool:
+    """Whether a process was killed (SIGKILL), at that many fail points of what it does."""
+    root = str(Path(__file__).parents[2])
+    script = _KILLED.format(root=root, at=at, action=action)
+    ran = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": root})
+    assert ran.returncode in (0, -9)
+    return ran.returncode == -9
 
 
 def left_over(dataset: dp.Dataset) -> set[str]:

@@ -1,9 +1,6 @@
 """Writers of data sets: files, commits and checkpoints, wherever a writer stops."""
 
 import contextlib
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import date
@@ -23,6 +20,7 @@ from described import (
     crashing,
     files_of,
     found_in,
+    killed,
     left_over,
     made,
     partition_of,
@@ -540,51 +538,39 @@ def written(dataset: dp.Dataset, rows: list[Row], how: dict[str, Any]) -> None:
         writer.write(rows[writer.resume_from or 0 :])
 
 
-KILLED = """
-import os, signal, sys
-sys.path.insert(0, os.path.join({root!r}, "tests", "local"))
-import deltaproduce as dp
-from described import rows_from
-from deltaproduce.storage import failpoints
-reached = 0
-def reach(when, name, table):
-    global reached
-    reached += 1
-    if reached > {at}:
-        os.kill(os.getpid(), signal.SIGKILL)
-with failpoints.armed(reach):
-    {action}
-"""
+KILLS = [
+    pytest.param(
+        form, how, marks=() if (form, how) == ("by day and kind", LAST) else pytest.mark.long
+    )
+    for form in ("plain", "by day and kind")
+    for how in ACTIONS
+]
 
 
-def killed(action: str, at: int) -> bool:
-    """Whether a process was killed at a fail point of what it does."""
-    root = str(Path(__file__).parents[2])
-    script = KILLED.format(root=root, at=at, action=action)
-    ran = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": root})
-    assert ran.returncode in (0, -9)
-    return ran.returncode == -9
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("how", ACTIONS)
-def test_a_killed_process_loses_and_doubles_nothing(tmp_path: Path, how: str):
-    rows, at = rows_from(0, 18), 0
-    while True:
-        dataset = made(tmp_path / str(at), "by day and kind")
-        action = (
-            f"w = dp.Dataset.find(None, {dataset.location!r}).writer(**{ACTIONS[how]!r})\n"
-            "    with w: w.write(rows_from(0, 18))"
+@pytest.mark.parametrize(("form", "how"), KILLS)
+def test_a_killed_process_loses_and_doubles_nothing(
+    tmp_path: Path, form: str, how: str, long_run: bool
+):
+    """At each effect; a short run has a kill between two commits."""
+    rows, more = rows_from(0, 18), ACTIONS[how]
+    whole = made(tmp_path / "whole", form)
+    with crashing(None) as reached:
+        written(whole, rows, more)
+    outcomes = set[int]()
+    for at in range(len(reached)) if long_run else [reached.index(("after", "commit"))]:
+        dataset = made(tmp_path / str(at), form)
+        assert killed(
+            f"w = dp.Dataset.find(None, {dataset.location!r}).writer(**{more!r})\n"
+            "    with w: w.write(rows_from(0, 18))",
+            at,
         )
-        if not killed(action, at):
-            break
         found = found_in(dataset)
+        outcomes.add(found.total())
         assert found <= Counter(rows)
-        if "checkpoint" in ACTIONS[how] or not found:
-            written(dataset, rows, ACTIONS[how])
+        if "checkpoint" in more or not found:
+            written(dataset, rows, more)
         assert found_in(dataset) == Counter(rows)
-        at += 1
-    assert at >= 4
+    assert not long_run or {0, len(rows)} <= outcomes
 
 
 def test_crashes_are_at_effects(tmp_path: Path):

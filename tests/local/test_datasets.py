@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from deltalake.transaction import AddAction
-from described import FORMS, SCHEMA, check_sorted, crashed, found_in, made, rows_from
+from described import FORMS, SCHEMA, check_sorted, crashed, found_in, killed, made, rows_from
 from marked import mark_rows
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -503,6 +503,28 @@ def test_a_copy_or_a_new_one_is_there_as_a_whole_or_not_at_all_after_a_crash(tmp
             assert found_in(dp.Dataset.find(None, place)) == expected
             at += 1
         assert outcomes == {True, False}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["copy", "new"])
+def test_a_killed_process_leaves_a_whole_copy_or_new_one_or_none(tmp_path: Path, what: str):
+    dataset, at, outcomes = made(tmp_path / "d", "by day and kind"), 0, set[bool]()
+    write(dataset, rows_from(0, 20))
+    expected = Counter(rows_from(0, 20)) if what == "copy" else Counter()
+    while True:
+        place = str(tmp_path / f"{at}")
+        action = {
+            "copy": f"dp.Dataset.find(None, {dataset.location!r}).copy({place!r})",
+            "new": f"dp.Dataset.create(None, {place!r}, schema='id int', partition='')",
+        }[what]
+        if not killed(action, at):
+            break
+        outcomes.add((Path(place) / "_delta_log").exists())
+        if not (Path(place) / "_delta_log").exists():
+            dataset.copy(place) if what == "copy" else made(place)
+        assert found_in(dp.Dataset.find(None, place)) == expected
+        at += 1
+    assert outcomes == {True, False}
 
 
 def test_comments_on_columns_change_nothing(tmp_path: Path):
