@@ -18,11 +18,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "cli"), str(ROOT / "tests" / "postgres")]
 
-from consoles import commands, steady  # noqa: E402
+from consoles import TOOLS, commands, steady  # noqa: E402
 from server import served  # noqa: E402
 
 MOST_SECONDS = 180
-TOOLS = ("bash", "cat", "env", "psql")
 MARK = "<<< the next command"
 
 

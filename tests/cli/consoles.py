@@ -15,6 +15,8 @@ if TYPE_CHECKING:  # `make newcomer` has nothing installed beforehand
     import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
+TOOLS = ("bash", "cat", "env", "mv", "psql", "sed")
+"""The programs that pages need beside the command itself; `make newcomer` has no others."""
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _COMMAND = re.compile(r"^\$ (.*? <<END\n(?:.*\n)*?END|.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 _VARIES = (
@@ -64,6 +66,7 @@ def printed(
                 yield command, ""
             case ["deltaproduce", args]:
                 yield command, deltaproduce(*shlex.split(args))
-            case _:
+            case [program, *_]:
+                assert program in TOOLS, f"add it to TOOLS: {command.line}"
                 shell = ["bash", "-c", command.line]
                 yield command, subprocess.check_output(shell, text=True, env=os.environ)
