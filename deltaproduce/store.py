@@ -291,6 +291,7 @@ class Store(Tabular):
         Raises:
             NotFoundError: there is no such source.
             DefinitionError: as for `update`.
+            MissingPartitionsError: as for `update`, if no row that is given could bring them.
         """
         return update.plan(self._writer, given, snapshots, partitions, as_of)
 

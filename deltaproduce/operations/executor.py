@@ -186,18 +186,25 @@ class Executor:
 
         Args:
             given: source -> the number of keys given for it; None if unknown.
+
+        Raises:
+            MissingPartitionsError: a window would lack partitions, whatever rows are given.
         """
-        means, windows = self._means, asked.state(head.windows)
+        means, windows, arrived = self._means, asked.state(head.windows), arrivals or {}
         steps = means.plan(
             head,
             self._clock(),
             given=given,
             snapshots=snapshots,
-            arrivals=arrivals or {},
+            arrivals=arrived,
             refreshed=(),
             windows=windows,
             advances=True,
         )
+        if windows != head.windows:
+            made = [step.stage.name for step in steps if step.stage.feeders]
+            reached = {*given, *snapshots, *arrived, *made}
+            self.windows.check_present(windows, self.windows.unknown(head, reached))
         sources = means.retentions.sources
         expiring = means.retentions.due(head, windows)
         forgetting = [name for name in expiring if sources[name].retention.forgets]

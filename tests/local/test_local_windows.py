@@ -532,12 +532,17 @@ def test_partitions_that_are_missing_are_an_error_where_that_is_wanted(location:
         named = {"events": ["2013-03-16"]}
         store.update({"events": FIFTEENTH + SEVENTEENTH}, partitions=named)
         assert counts(store) == {1: 5, 2: 4, 3: 4}
-        with pytest.raises(dp.MissingPartitionsError) as caught:
-            store.update({}, as_of="2013-03-16")
-        assert caught.value.partitions == (date(2013, 3, 14),)
-        with pytest.raises(dp.MissingPartitionsError) as caught:
-            store.update({}, as_of="2013-03-19")
-        assert caught.value.partitions == (date(2013, 3, 18), date(2013, 3, 19))
+        for asking in (partial(store.update, {}), store.plan):
+            with pytest.raises(dp.MissingPartitionsError) as caught:
+                asking(as_of="2013-03-16")
+            assert caught.value.partitions == (date(2013, 3, 14),)
+            with pytest.raises(dp.MissingPartitionsError) as caught:
+                asking(as_of="2013-03-19")
+            assert caught.value.partitions == (date(2013, 3, 18), date(2013, 3, 19))
+            with pytest.raises(dp.MissingPartitionsError) as caught:
+                asking(as_of="2013-03-19", partitions={"events": ["2013-03-19"]})
+            assert caught.value.partitions == (date(2013, 3, 18),)
+        assert store.plan(["events"], as_of="2013-03-19")  # its rows may be of these days
         assert (store.head.number, store.head.as_of) == (1, None)
 
 
@@ -548,9 +553,10 @@ def test_partitions_are_missing_too_where_nothing_reaches_the_stage(location: st
     others = {"others": [{"n": 1, "m": 1}]}
     with dp.Store(None, location, pipeline) as store:
         for told in ({"as_of": "2013-03-16"}, {"partitions": {"events": ["2013-03-16"]}}):
-            with pytest.raises(dp.MissingPartitionsError) as caught:
-                store.update(others, **told)  # type: ignore[arg-type]
-            assert caught.value.stage == "views_0"
+            for asking in (store.update, store.plan):
+                with pytest.raises(dp.MissingPartitionsError) as caught:
+                    asking(others, **told)  # type: ignore[arg-type]
+                assert caught.value.stage == "views_0"
             assert store.head.number == 0
         assert store.update(others).number == 1
         both = {"events": ["2013-03-15", "2013-03-16"]}

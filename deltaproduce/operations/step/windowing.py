@@ -197,6 +197,23 @@ class Windows:
             if name not in settled:
                 windowed.check_present(state)
 
+    def unknown(self, head: Version, reached: Collection[str]) -> set[str]:
+        """Return the stages whose windows may have partitions that nobody knows before an update.
+
+        Args:
+            reached: the stages that may get rows.
+        """
+        known = head.windows.present
+        return {
+            name
+            for name, windowed in self.stages.items()
+            if any(
+                root.stage.name in reached
+                or (root.tracked not in known and has_tables(head, root.stage.name))
+                for root in windowed.roots
+            )
+        }
+
     def due(self, head: Version, state: WindowState, *, advances: bool) -> dict[str, str]:
         """Return the stages whose windows move though none of their inputs changes, and why.
 
