@@ -185,8 +185,8 @@ class RecordIndex:
 
         Raises:
             InvalidArgumentError: the keys do not fit the key columns.
-            ConflictError, SessionError, StorageError, CommitUnknownError, NotFoundError,
-                CorruptStoreError: as for `upsert`.
+            ConflictError, SessionError, StorageError: as for `upsert`.
+            CommitUnknownError, NotFoundError, CorruptStoreError: as for `upsert`.
         """
         view = self._view(writes=True)
         given = keys_given(self._spark, keys, view.keying.columns)
