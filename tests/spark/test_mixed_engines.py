@@ -5,6 +5,7 @@ fencing, crashes, older versions.
 """
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -14,12 +15,13 @@ from typing import Any
 import damaging
 import duckdb
 import polars as pl
+import pyarrow as pa
 import pytest
 from comparing import as_frames, assert_changes, assert_lineage
 from conftest import SETTINGS
 from counting import jobs
 from crashing import OPERATIONS, CrashError, batch, drawn, frames, orders
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 from killing import Stores, all_cases, as_table, killed, some_cases
 from limiting import limited
 from local_stores import as_rows, assert_same_here
@@ -31,9 +33,11 @@ from deltaproduce import ConflictError, Limits, Pipeline, SessionError, Store
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local import files as local_files
+from deltaproduce.operations.step.plan import TableType
 from deltaproduce.storage import failpoints, files
 from deltaproduce.testing import Oracle, Upsert, strategies
 
+Rows = list[tuple[Any, ...]]
 IN_SPARK = Limits(local_rows=0, small_table_rows=0)
 HERE = Limits(small_table_rows=0)
 
@@ -170,26 +174,79 @@ def counts(key: str) -> Pipeline:
     return pipeline
 
 
-@long
-def test_others_read_what_both_have_written(spark: SparkSession, location: str) -> None:
-    for number in range(3):
-        session = spark if number == 1 else None
-        opened(session, location, orders()).update(frames(session, drawn(number)))
-    path = str(Path(location, "by_customer", "updates"))
-    columns = ["_version", "_change_type", "customer", "_position", "amount"]
-    by = columns[:4]
-    in_spark = spark.sql(f"SELECT * FROM delta.`{path}`").select(columns).orderBy(by)
-    expected = [tuple(row) for row in in_spark.collect()]
-    assert {row[0] for row in expected} == {1, 2, 3}
-    by_polars = pl.read_delta(path).select(columns).sort(by, nulls_last=False)
-    assert by_polars.rows() == expected
-    by_delta_rs = DeltaTable(path).to_pyarrow_table().select(columns)
-    assert sorted(tuple(row.values()) for row in by_delta_rs.to_pylist()) == sorted(expected)
-    files = DeltaTable(path).file_uris()
-    text = f"SELECT {', '.join(columns)} FROM read_parquet($files) ORDER BY ALL NULLS FIRST"
-    assert duckdb.execute(text, {"files": files}).fetchall() == sorted(expected)
-    history = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").select("userMetadata").collect()
-    assert all(row[0] and '"attempt"' in row[0] for row in history)
+def by_spark_sql(spark: SparkSession, path: str, columns: list[str]) -> Rows:
+    return [*map(tuple, spark.sql(f"SELECT {', '.join(columns)} FROM delta.`{path}`").collect())]
+
+
+def by_duckdb(_: SparkSession, path: str, columns: list[str]) -> Rows:
+    text = f"SELECT {', '.join(columns)} FROM read_parquet($files)"
+    return duckdb.execute(text, {"files": DeltaTable(path).file_uris()}).fetchall()
+
+
+def by_delta_rs(_: SparkSession, path: str, columns: list[str]) -> Rows:
+    query = QueryBuilder().register("found", DeltaTable(path))
+    found = pa.table(query.execute(f"SELECT {', '.join(columns)} FROM found").read_all())
+    return [tuple(row.values()) for row in found.to_pylist()]
+
+
+def by_polars(_: SparkSession, path: str, columns: list[str]) -> Rows:
+    return pl.read_delta(path).select(columns).rows()
+
+
+def by_pandas(_: SparkSession, path: str, columns: list[str]) -> Rows:
+    found = pa.Table.from_pandas(DeltaTable(path).to_pandas(columns=columns))  # nulls as such
+    return [tuple(row.values()) for row in found.to_pylist()]
+
+
+READERS = (by_spark_sql, by_duckdb, by_delta_rs, by_polars, by_pandas)
+READ: dict[str, tuple[TableType, Limits, Limits]] = {
+    "small stages": ("merge_on_read", Limits(), Limits(local_rows=0)),
+    "runs": ("merge_on_read", HERE, IN_SPARK),
+    "copy on write": ("copy_on_write", HERE, Limits(local_rows=0)),
+}
+"""The table type, and the limits of the store without a session and of the one with it."""
+
+
+@pytest.mark.parametrize("kind", chosen(READ, "copy on write"))
+def test_others_read_what_both_have_written(
+    spark: SparkSession, location: str, kind: str, long_run: bool
+) -> None:
+    """Each table, by each reader: it has the rows that the oracle has.
+
+    Runs are beside what they change: readers agree on both. A short run reads three tables of
+    two versions.
+    """
+    table_type, here, in_spark = READ[kind]
+    oracle, pipeline = Oracle(orders()), orders()
+    for number in range(4 if long_run else 2):
+        session, limits = (spark, in_spark) if number % 2 else (None, here)
+        with Store(session, location, pipeline, table_type=table_type, limits=limits) as store:
+            store.update(frames(session, drawn(number)))
+        oracle.update(drawn(number))
+    versions = range(1, oracle.head + 1)
+    expected: dict[str, tuple[list[str], Rows | None]] = {
+        "_versions": (["number", "operation"], [(number, "update") for number in versions])
+    }
+    for name in ("orders", "by_customer"):
+        for table in ("content", "key_mappings", "updates")[:: 2 if name == "orders" else 1]:
+            numbers = versions if table == "updates" else versions[-1:]
+            rows = [row for number in numbers for row in getattr(oracle, table)(name, number)]
+            is_whole = kind != "runs" or table == "updates"
+            expected[f"{name}/{table}"] = [*oracle.columns(name, table)], rows if is_whole else None
+        if kind == "runs":
+            columns = ["_version", "_is_alive", *oracle.columns(name, "content")]
+            expected[f"{name}/runs"] = columns, None
+    logs = [log.parent for log in Path(location).rglob("_delta_log")]
+    assert {log.relative_to(location).as_posix() for log in logs} == {*expected}
+    for table, (columns, rows) in [*expected.items()] if long_run else [*expected.items()][1::2]:
+        path = str(Path(location, table))
+        right = by_spark_sql(spark, path, columns) if rows is None else rows
+        assert right
+        for read in READERS:
+            assert Counter(read(spark, path, columns)) == Counter(right), (read.__name__, table)
+        if table != "_versions":
+            commits = DeltaTable(path).history()
+            assert all('"attempt"' in commit["userMetadata"] for commit in commits)
 
 
 def test_a_session_that_has_rows_takes_arrow_without_a_job(
