@@ -245,9 +245,12 @@ class Kind(ABC):
         return False
 
     @property
-    def is_read_by_ends(self) -> bool:
-        """Whether a step may read only the first or the last of many adjacent rows."""
-        return False
+    def group_width(self) -> int:
+        """How many of the first key columns identify a group of adjacent rows.
+
+        A step may read only the first or the last of a group. 0 if there are no groups.
+        """
+        return 0
 
     @property
     def reads_states(self) -> bool:

@@ -105,7 +105,8 @@ def _reached(footer: FileFooter, column: Column, values: pa.ChunkedArray) -> lis
     if ranges is None or sought is None:
         return None
     reached = (
-        bisect_left(sought, one.least) < bisect_right(sought, one.greatest) for one in ranges
+        bisect_left(sought, least) < bisect_right(sought, greatest)
+        for least, greatest in zip(*ranges, strict=True)
     )
     return list(compress(footer.numbers.tolist(), reached))
 

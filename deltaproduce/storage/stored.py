@@ -31,6 +31,7 @@ from deltaproduce.model.partitions import Ranges
 from deltaproduce.shown.phases import in_phase
 from deltaproduce.storage.parquet.held import Held
 from deltaproduce.storage.parquet.lookups import LookedUp, Strategy
+from deltaproduce.storage.parquet.neighbours import Neighbours
 from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.types.columns import IS_ALIVE, IS_ALIVE_COLUMN, ORDINAL, VERSION, Column
@@ -114,6 +115,7 @@ class Stored:
         held: partitions of it that others have read for the same version.
         by_log: how Spark reads the base if Delta's log is to skip files; None for the same way as
             all of it.
+        neighbours: rows of groups that earlier look-ups of the same step have read.
         placed: returns the partitions of the base in which keys can be; None if any may.
     """
 
@@ -126,6 +128,7 @@ class Stored:
     files: ParquetFiles | None = None
     readings: Readings = field(default_factory=Readings)
     held: Held | None = None
+    neighbours: Neighbours | None = None
     by_log: Callable[[], DataFrame] | None = None
     placed: Callable[[pa.Table], pa.Table | None] | None = None
 
@@ -232,7 +235,7 @@ class Stored:
                     return np.ones(len(rows), bool)
                 return ~isin_rows(rows.select(names), overlay.rows.select(names))
 
-            found = self.files.first_rows(keys, by, count, self.columns, alive)
+            found = self.files.first_rows(keys, by, count, self.columns, alive, self.neighbours)
         if found is None:
             return self.of(keys)
         newer = [] if overlay is None else [overlay.newer(self.columns)]
@@ -260,7 +263,7 @@ class Stored:
         found = None
         if self.files is not None and keys.are_sought:
             within = None if self.placed is None else self.placed(keys.keys)
-            found = self.files.rows_of(keys, self.columns, most, within)
+            found = self.files.rows_of(keys, self.columns, most, within, self.neighbours)
         if found is None:
             found = self._sought(keys)
         if found is None or (most is not None and len(found) > most):

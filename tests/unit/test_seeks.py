@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -26,8 +27,9 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.limits import Limits
 from deltaproduce.model.partitions import Ranges
-from deltaproduce.storage.parquet import seeks
+from deltaproduce.storage.parquet import neighbours, seeks
 from deltaproduce.storage.parquet.file_ranges import FileRanges
+from deltaproduce.storage.parquet.neighbours import Neighbours
 from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
@@ -143,7 +145,10 @@ def test_a_row_is_found_by_three_columns(
     assert [tuple(row.values()) for row in found.to_pylist()] == [sought[0]]
 
 
-def test_many_groups_are_read_a_part_at_a_time(tmp_path: Path, groups_read: list[int]) -> None:
+def test_many_groups_are_read_a_part_at_a_time(
+    tmp_path: Path, groups_read: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seeks, "_SOUGHT_AT_A_TIME", 64 * 3)
     files = ParquetFiles(*_written(tmp_path, [_numbers(0, 600)]))
     found = files.rows_of(_selection([_ID], *range(600)), (_ID, _TEXT), _MOST)
     assert found is not None
@@ -155,6 +160,7 @@ def test_no_more_is_read_than_tells_that_there_is_too_much(
     tmp_path: Path, groups_read: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seeks, "cores", lambda: 1)
+    monkeypatch.setattr(seeks, "_SOUGHT_AT_A_TIME", 64 * 3)
     files = ParquetFiles(*_written(tmp_path, [_numbers(0, 60_000)]))
     found = files.rows_of(_selection([_ID], *range(0, 60_000, 3)), (_ID, _TEXT), 70)
     assert found is not None
@@ -395,6 +401,94 @@ def test_few_row_groups_are_read_for_the_first_row_of_a_key_of_many(
     assert found is not None
     assert found.to_pylist() == [{"id": 2, "value": 2_999}, {"id": 2, "value": 2_998}]
     assert sum(groups_read) <= 3
+
+
+@given(
+    rows=_VALUES,
+    asked=st.lists(
+        st.tuples(
+            st.sampled_from(["pairs", "ids", "first", "last"]),
+            st.lists(st.integers(-1, 5) | st.none(), min_size=1, unique=True),
+            st.integers(0, 1),
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    most=st.sampled_from([0, 5, neighbours.MOST]),
+)
+def test_held_neighbours_change_no_answer(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[tuple[int | None, int, bool]],
+    asked: list[tuple[str, list[int | None], int]],
+    most: int,
+) -> None:
+    """Whatever was looked up before, in the same files or in others, and however many are held."""
+    ids, values, _ = zip(*sorted(set(rows), key=_in_order), strict=True)
+    table = pa.table({"id": pa.array(ids, pa.int64()), "value": values})
+    others = table.set_column(1, "value", pc.add(table.column("value"), 1))
+    stores = [
+        ParquetFiles(*_written(tmp_path_factory.mktemp("files"), parts))
+        for parts in ([table], [others.slice(0, len(others) // 2), others.slice(len(others) // 2)])
+    ]
+    columns, held = (_ID, _VALUE), Neighbours([_ID])
+
+    def answer(files: ParquetFiles, way: str, keys: list[int | None], known: Any) -> Any:
+        if way in ("pairs", "ids"):
+            found = _selection([_ID], *keys)
+            if way == "pairs":
+                found = _selection(columns, *((key, n) for key in keys for n in range(-20, 20, 3)))
+            return files.rows_of(found, columns, None, neighbours=known)
+        by = replace(_VALUE, descending=way == "last")
+        every = _selection([_ID], *keys)
+        return files.first_rows(every, [by], 2, columns, lambda t: np.ones(len(t), bool), known)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (neighbours, seeks):
+            patch.setattr(module, "MOST", most)
+        for name in ("_SOUGHT_AT_A_TIME", "_AT_A_TIME"):  # so that reading stops early
+            patch.setattr(seeks, name, 1)
+        for way, keys, number in asked:
+            found, wanted = (answer(stores[number], way, keys, known) for known in (held, None))
+            assert Counter(map(str, found.to_pylist())) == Counter(map(str, wanted.to_pylist()))
+
+
+def test_neighbours_are_read_once(tmp_path: Path, groups_read: list[int]) -> None:
+    """Of 300 groups, each in one row group, ten are changed and then read from both ends."""
+    table = pa.table({"id": [n // 10 for n in range(3_000)], "value": range(3_000)})
+    files = ParquetFiles(*_written(tmp_path, [table], group_rows=20))
+    columns, held, ids = (_ID, _VALUE), Neighbours([_ID]), range(0, 300, 30)
+    found = files.rows_of(_selection(columns, *((n, 10 * n + 5) for n in ids)), columns, None)
+    assert found is not None
+    once = sum(groups_read)
+    assert once == len(ids)
+    groups_read.clear()
+    files.rows_of(
+        _selection(columns, *((n, 10 * n + 5) for n in ids)), columns, None, neighbours=held
+    )
+    for descending in (False, True):
+        by = replace(_VALUE, descending=descending)
+        first = files.first_rows(
+            _selection([_ID], *ids), [by], 1, columns, lambda t: np.ones(len(t), bool), held
+        )
+        assert first is not None
+        ends = [10 * n + 9 * descending for n in ids]
+        assert sorted(row["value"] for row in first.to_pylist()) == ends
+    whole = files.rows_of(_selection([_ID], *ids), columns, None, neighbours=held)
+    assert whole is not None
+    assert len(whole) == 10 * len(ids)
+    assert sum(groups_read) == once
+
+
+def test_neighbours_of_other_files_are_not_taken(tmp_path: Path) -> None:
+    """As when a table is written between two look-ups: its new files have other rows."""
+    columns, held = (_ID, _VALUE), Neighbours([_ID])
+    for value in (1, 2):
+        folder = tmp_path / str(value)
+        folder.mkdir()
+        files = ParquetFiles(*_written(folder, [pa.table({"id": [7], "value": [value]})]))
+        found = files.rows_of(_selection([_ID], 7), columns, None, neighbours=held)
+        assert found is not None
+        assert found.to_pylist() == [{"id": 7, "value": value}]
 
 
 def test_files_that_the_log_rules_out_are_not_opened(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.resumption import Kept
 from deltaproduce.storage.figures import NO_TABLES
 from deltaproduce.storage.parquet.held import Held
+from deltaproduce.storage.parquet.neighbours import Neighbours
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, columns_of, has_tables
 from deltaproduce.storage.window_states import WindowState
@@ -64,6 +65,7 @@ class Update(Work):
         advances: whether limited windows move, too.
         agenda: the tasks to make; None for no tasks.
         held: what windows have read of a feeder that several windows are over, by feeder.
+        neighbours: what steps have read of stages with groups of rows, by stage.
     """
 
     batches: Mapping[str, Batch]
@@ -72,6 +74,7 @@ class Update(Work):
     advances: bool = False
     agenda: Agenda | None = None
     held: Mapping[str, Held] = field(default_factory=dict)
+    neighbours: Mapping[str, Neighbours] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -132,6 +135,11 @@ class Update(Work):
             held={
                 name: Held(*shared)
                 for name, shared in means.windows.shared([s.stage.name for s in steps]).items()
+            },
+            neighbours={
+                stage.name: Neighbours(stage.schema.key.columns[: stage.kind.group_width])
+                for stage in (step.stage for step in steps)
+                if stage.kind.group_width
             },
         )
 
@@ -266,7 +274,7 @@ class Update(Work):
         redefined = Redefinition.of(stage, head)
         if stage.name in self.arrivals:
             return self._arrived(self.arrivals[stage.name], redefined)
-        content = reader.content(head, stage)
+        content = _beside(reader.content(head, stage), self.neighbours.get(stage.name))
         if not stage.feeders:
             return self.given(stage.name, content, redefined, state)
         production, inputs = self.production(stage, shift), self.inputs(stage, results)
@@ -352,9 +360,10 @@ class Update(Work):
         ]
 
     def _input(self, feeder: Stage, results: Mapping[str, StepResult]) -> StageInput:
+        before, known = self.rows_before(feeder, results), self.neighbours.get(feeder.name)
         return StageInput(
             feeder,
-            self.rows_before(feeder, results),
+            before if known is None else lambda: _beside(before(), known),
             results[feeder.name].comparison if feeder.name in results else None,
             is_after=self.are_after(feeder),
         )
@@ -479,3 +488,8 @@ def _digest(
         *sorted((name, text_of(found)) for name, found in means.descriptions.items()),
     ]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def _beside(stored: Stored | None, neighbours: Neighbours | None) -> Stored | None:
+    """Return stored rows that are looked up with the neighbours that are held."""
+    return None if stored is None else replace(stored, neighbours=neighbours)

@@ -43,9 +43,9 @@ class Multiset(Aggregate):
         return "multiset"
 
     @property
-    def is_read_by_ends(self) -> bool:
-        """See `Kind.is_read_by_ends`: the ends of a group."""
-        return True
+    def group_width(self) -> int:
+        """See `Kind.group_width`: a group of the aggregate."""
+        return self.width
 
     def typed(
         self, types: Mapping[str, DataType], partials: Partials = NO_PARTIALS, *, stage: str

@@ -21,6 +21,7 @@ from pyspark.sql.types import DecimalType, StringType
 from deltaproduce.engines.local.arrays import Marks, Numbers, codes
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.partitions import SORTS, Ranges
+from deltaproduce.storage.parquet.readings import Reading
 from deltaproduce.types.catalogue import atom, is_whole
 from deltaproduce.types.columns import Column
 from deltaproduce.types.pandas_on_demand import in_numpy
@@ -29,6 +30,7 @@ Values = NDArray[np.generic]
 
 
 _DIGITS: Final = 60
+_FILE_BITS: Final = 32
 _BEYOND: Final = 1 << 63
 
 
@@ -37,6 +39,11 @@ class Group(NamedTuple):
 
     file: int
     number: int
+
+    @property
+    def code(self) -> int:
+        """A number that no other row group of the table has."""
+        return self.file << _FILE_BITS | self.number
 
 
 class EveryRange(NamedTuple):
@@ -57,7 +64,7 @@ class EveryRange(NamedTuple):
         """Whether ranges overlap only at their ends, as in a table that is sorted by the column."""
         order = np.argsort(self.least, kind="stable")
         ends, begins = self.greatest[order][:-1], self.least[order][1:]
-        return bool(np.less_equal(ends, begins, dtype=object).all())
+        return bool(np.less_equal(ends, begins).all())
 
 
 class _Range(NamedTuple):
@@ -132,14 +139,23 @@ class FileFooter:
         counts = {group: said.row_group(group).num_rows for group in range(said.num_row_groups)}
         self.numbers: Numbers = np.array([n for n, rows in counts.items() if rows], np.int64)
         self.rows: Numbers = np.array([rows for rows in counts.values() if rows], np.int64)
-        self._ranges: dict[str, tuple[_Range, ...] | None] = {}
+        self._ranges: dict[str, EveryRange | None] = {}
+        self._amounts: dict[int, Reading] = {}
 
-    def ranges_in(self, name: str) -> tuple[_Range, ...] | None:
+    def amount_of(self, number: int) -> Reading:
+        """Return the amount that is read with a row group, all of its columns."""
+        if number not in self._amounts:
+            group = self.said.row_group(number)
+            columns = map(group.column, range(group.num_columns))
+            size = sum(column.total_compressed_size for column in columns)
+            self._amounts[number] = Reading(group.num_rows, size)
+        return self._amounts[number]
+
+    def ranges_in(self, name: str) -> EveryRange | None:
         """Return the ranges of one column; None if the footer lacks them."""
         if name not in self._ranges:
-            self._ranges[name] = (
-                self._one_value(name) if name in self.values else self._read_ranges(name)
-            )
+            found = self._one_value(name) if name in self.values else self._read_ranges(name)
+            self._ranges[name] = None if found is None else _every(found)
         return self._ranges[name]
 
     def _one_value(self, name: str) -> tuple[_Range, ...] | None:
@@ -248,14 +264,13 @@ class Footers:
 
     def ranges_in(self, name: str) -> EveryRange | None:
         """Return the ranges of one column; None if a footer lacks them."""
-        found: list[_Range] = []
+        found = [_every(())]
         for file in self.files.values():
             ranges = file.ranges_in(name)
             if ranges is None:
                 return None
-            found += ranges
-        least, greatest = zip(*found, strict=True) if found else ((), ())
-        return EveryRange(_values(least), _values(greatest))
+            found.append(ranges)
+        return EveryRange(*map(np.concatenate, zip(*found, strict=True)))
 
 
 def plain(keys: pa.ChunkedArray, column: Column) -> Values | None:
@@ -293,6 +308,11 @@ def reach_of(bounds: Sequence[Bound]) -> Reach:
             last[group] = start + among.searchsorted(greatest[group], "right")
         alike = alike & (least == greatest)
     return Reach(in_order, first, last)
+
+
+def _every(ranges: Sequence[_Range]) -> EveryRange:
+    least, greatest = zip(*ranges, strict=True) if ranges else ((), ())
+    return EveryRange(_values(least), _values(greatest))
 
 
 def _is_number(kind: pa.DataType) -> bool:

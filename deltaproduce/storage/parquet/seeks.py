@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby, islice
-from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -41,13 +40,15 @@ from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.parquet.file_ranges import FileRanges, unknown
 from deltaproduce.storage.parquet.lookups import LookedUp, Strategy, chosen, reaches
 from deltaproduce.storage.parquet.nearest import Nearest
+from deltaproduce.storage.parquet.neighbours import MOST, ROW_GROUP, Neighbours
 from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.parquet.row_groups import FileFooter, Footers, Group, place_of
 from deltaproduce.types.columns import VERSION, VERSION_COLUMN, Column
 from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.pandas_on_demand import in_numpy
 
-_GROUPS_AT_A_TIME: Final = 64
+_SOUGHT_AT_A_TIME: Final = 1 << 18
+"""About the most rows of row groups that a thread reads to find keys in."""
 _ROWS_AT_A_TIME: Final = 1 << 20
 _AT_A_TIME: Final = 8
 """How many parts are read in parallel."""
@@ -134,6 +135,7 @@ class ParquetFiles:
         columns: Sequence[Column],
         most: int | None,
         partitions: pa.Table | None = None,
+        neighbours: Neighbours | None = None,
     ) -> pa.Table | None:
         """Return exactly the rows of these keys, which are on the driver; None to ask Spark.
 
@@ -141,6 +143,7 @@ class ParquetFiles:
             columns: the table's columns; the rows have them in the types of `arrow_type`.
             most: the most rows wanted; beyond it the result may be incomplete.
             partitions: those that have the rows, by some of their columns; None if any may.
+            neighbours: holds the rows of the keys' groups that are in the same row groups.
         """
         files = self._ranges.holding(keys)
         if partitions is not None:
@@ -156,7 +159,7 @@ class ParquetFiles:
         holding = np.flatnonzero(marks)
         if footers.rows[holding].sum() > keys.engines.limits.seek_rows:
             return None
-        return self._found_in(footers, holding, keys, columns, most)
+        return self._found_in(footers, holding, keys, columns, most, neighbours)
 
     def looked_up(
         self, keys: Selection, columns: Sequence[Column], strategy: Strategy, most: int | None
@@ -185,6 +188,7 @@ class ParquetFiles:
         count: int,
         columns: Sequence[Column],
         alive: Callable[[pa.Table], Marks],
+        neighbours: Neighbours | None = None,
     ) -> pa.Table | None:
         """Return the first rows of each of these keys, which are on the driver; None to ask Spark.
 
@@ -195,6 +199,7 @@ class ParquetFiles:
             count: the most rows wanted of a key.
             columns: as for `rows_of`.
             alive: marks the rows that count.
+            neighbours: as for `rows_of`.
         """
         footers = self._footers(self._ranges.holding(keys))
         ranges = None if footers is None else footers.ranges_in(by[0].name)
@@ -209,7 +214,9 @@ class ParquetFiles:
             search = Nearest(part.keys, reach, near, by, count)
             while len(groups := search.groups()):
                 left -= int(footers.rows[groups].sum())
-                found = None if left < 0 else self._found_in(footers, groups, part, columns)
+                if left < 0:
+                    return None
+                found = self._found_in(footers, groups, part, columns, None, neighbours)
                 if found is None:
                     return None
                 search.take(found.filter(pa.array(alive(found))))
@@ -223,13 +230,37 @@ class ParquetFiles:
         keys: Selection,
         columns: Sequence[Column],
         most: int | None = None,
+        neighbours: Neighbours | None = None,
     ) -> pa.Table | None:
         """Return the rows of some keys in some row groups; None if they cannot be read."""
 
         def read(some: Sequence[Group]) -> pa.Table:
             return keys.exactly(in_arrow_types(self._read(footers.files, some), columns))
 
+        if neighbours is not None:
+            codes = np.array([group.code for group in footers.groups(groups)], np.int64)
+            found = neighbours.rows_of(
+                self,
+                keys,
+                codes,
+                lambda wanted, among: self._numbered(footers, groups[among], wanted, columns),
+            )
+            if found is not None:
+                return found
         return self._each_part(footers, groups, read, columns, most)
+
+    def _numbered(
+        self, footers: Footers, groups: Numbers, keys: Selection, columns: Sequence[Column]
+    ) -> pa.Table | None:
+        """Return what `Neighbours` holds of some keys in some row groups."""
+
+        def read(some: Sequence[Group]) -> pa.Table:
+            rows = in_arrow_types(self._read(footers.files, some), columns)
+            sizes = [footers.files[group.file].amount_of(group.number).rows for group in some]
+            numbers = pa.array(np.repeat([group.code for group in some], sizes))
+            return keys.exactly(rows.append_column(ROW_GROUP.name, numbers))
+
+        return self._each_part(footers, groups, read, (*columns, ROW_GROUP), MOST)
 
     def _each_part(
         self,
@@ -246,8 +277,8 @@ class ParquetFiles:
             with ThreadPoolExecutor(cores()) as threads:
                 while some := [*islice(parts, _AT_A_TIME)]:
                     for part, rows in zip(some, threads.map(read, some), strict=True):
-                        read_groups = [group.number for group in part]
-                        self._count(footers.files[part[0].file].said, read_groups)
+                        for group in part:
+                            self._readings.add(*footers.files[group.file].amount_of(group.number))
                         found.add(rows)
                         count += len(rows)
                     if most is not None and count > most:
@@ -418,13 +449,11 @@ class ParquetFiles:
                 rows = _beside(file.read_row_groups(some, names), values)
                 yield in_arrow_types(rows, columns)
 
-    def _count(
-        self, footer: pq.FileMetaData, groups: Sequence[int], names: Sequence[str] | None = None
-    ) -> None:
-        """Count row groups as read: the given columns of them, or all."""
+    def _count(self, footer: pq.FileMetaData, groups: Sequence[int], names: Sequence[str]) -> None:
+        """Count the given columns of row groups as read."""
         found = [footer.row_group(group) for group in groups]
         columns = (group.column(place) for group in found for place in range(group.num_columns))
-        wanted = (c for c in columns if names is None or c.path_in_schema.split(".")[0] in names)
+        wanted = (c for c in columns if c.path_in_schema.split(".")[0] in names)
         size = sum(column.total_compressed_size for column in wanted)
         self._readings.add(sum(group.num_rows for group in found), size)
 
@@ -500,7 +529,8 @@ def _shared_out(groups: Sequence[int], footer: pq.FileMetaData) -> Iterator[list
 
 def _parts(footers: Footers, groups: Numbers) -> Iterator[list[Group]]:
     """Yield chunks of row groups to read at a time, each of one file."""
-    for _, of_file in groupby(footers.groups(groups), attrgetter("file")):
-        found = list(of_file)
-        for first in range(0, len(found), _GROUPS_AT_A_TIME):
-            yield found[first : first + _GROUPS_AT_A_TIME]
+    before = np.cumsum(footers.rows[groups]) - footers.rows[groups]
+    parts = (before // _SOUGHT_AT_A_TIME).tolist()
+    together = zip(footers.groups(groups), parts, strict=True)
+    for _, part in groupby(together, lambda each: (each[0].file, each[1])):
+        yield [group for group, _ in part]
