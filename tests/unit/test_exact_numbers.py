@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from deltaproduce.stages.aggregates.exact.numbers import (
     ExactNumbers,
     concatenated,
+    doubles_summed,
     of_decimals,
     of_doubles,
     of_integers,
@@ -89,6 +90,36 @@ def test_sums_of_doubles_are_exact_and_rounded_once(rows):
     assert_canonical(found)
     assert all_of(found) == expected
     same_bits(nearest_doubles(found), [nearest(value) for value in expected])
+
+
+NEAR = st.lists(
+    st.tuples(
+        st.one_of(st.floats(2.0**-30, 2.0**90), st.floats(-(2.0**90), -1.0), st.just(0.0)),
+        st.integers(0, GROUPS - 1),
+        st.booleans(),
+    ),
+    max_size=30,
+)
+
+
+@given(st.one_of(ROWS, NEAR), st.integers(-900, 900))
+@example([(2.0**32 - 1, 0, False)] * 3 + [(2.0**32 - 1, 1, True)] * 3 + [(2.0**64, 2, True)], 0)
+@example([(TINY, 0, False), (3 * TINY, 1, True), (0.0, 2, False)], 0)
+@example([(MOST, 0, True), (MOST, 0, True), (2.0**900, 1, False)], 0)
+def test_doubles_with_near_places_are_summed_to_the_same(rows, exponent):
+    with np.errstate(over="ignore"):
+        values = np.ldexp(np.array([value for value, *_ in rows], np.float64), exponent)
+    values = np.where(np.isfinite(values), values, 0.0)
+    groups = np.array([group for _, group, _ in rows], np.int64)
+    turned = np.array([is_gone for *_, is_gone in rows], bool)
+    found = doubles_summed(values, np.where(turned, -1, 1), groups, GROUPS)
+    sizes = np.abs(values[values != 0])
+    near = not len(sizes) or sizes.max() / 2.0**120 < sizes.min()
+    assert found is not None or not near
+    if found is not None:
+        assert_canonical(found)
+        expected = of_doubles(values).turned(turned).summed(groups, GROUPS)
+        assert to_binary(found) == to_binary(expected)
 
 
 @given(ROWS, st.randoms(use_true_random=False))

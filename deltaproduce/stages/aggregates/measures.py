@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, DataType, DecimalType, LongType
@@ -26,6 +27,7 @@ from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.stages.aggregates.exact.numbers import (
     ExactNumbers,
     concatenated,
+    doubles_summed,
     of_decimals,
     of_doubles,
     of_integers,
@@ -139,7 +141,9 @@ class _Count(Measure):
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.here`."""
         if values is not None:
-            signs = np.where(in_numpy(self.counted(values)), signs, 0)
+            counted = in_numpy(self.counted(values))
+            if not counted.all():
+                signs, groups = signs[counted], groups[counted]
         return pa.array(_sums(signs, groups, size))
 
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
@@ -325,6 +329,10 @@ class ExactTotal(Measure):
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.here`: in parts, since a value is many times as large there as a double."""
         assert values is not None
+        if pa.types.is_floating(values.type) and self.power != _SQUARED:
+            dense = doubles_summed(_finite(values), signs, groups, size)
+            if dense is not None:
+                return to_binary(dense)
         parts, their_groups = [], []
         for begin in range(0, len(values) or 1, _PART_ROWS):
             part = slice(begin, begin + _PART_ROWS)
@@ -405,11 +413,16 @@ class Merged(Measure):
 def _exact(values: pa.Array) -> ExactNumbers:
     """Convert values to exact numbers: zero for null, NaN and infinity."""
     if pa.types.is_floating(values.type):
-        doubles = in_numpy(values.cast(pa.float64()).fill_null(0.0))
-        return of_doubles(np.where(np.isfinite(doubles), doubles, 0.0))
+        return of_doubles(_finite(values))
     if pa.types.is_integer(values.type):
         return of_integers(in_numpy(values.cast(pa.int64()).fill_null(0)))
     return of_decimals(values.fill_null(pa.scalar(Decimal(0), values.type)))
+
+
+def _finite(values: pa.Array) -> NDArray[np.float64]:
+    """Return floating-point values as doubles: zero for null, NaN and infinity."""
+    doubles = in_numpy(values.cast(pa.float64()).fill_null(0.0))
+    return np.where(np.isfinite(doubles), doubles, 0.0)
 
 
 def _sums(numbers: Numbers, groups: Numbers, size: int) -> Numbers:

@@ -27,6 +27,12 @@ _LIMB: Final = (1 << LIMB_BITS) - 1
 _MANTISSA_BITS: Final = 53
 _FAR: Final = 1 << 32
 """A place that no limb has."""
+_LIMB_SHIFT: Final = 5
+"""A place has 2**5 bits."""
+_LIMBS_OF_DOUBLE: Final = 3
+_DENSE_LIMBS: Final = 8
+"""Sums of doubles have limbs at the same places if that takes no more than these."""
+_PART_ROWS: Final = 1 << 16
 _ROOM: Final = 1
 """How many limbs a sum may have more than its terms, which are fewer than 2**31."""
 
@@ -133,25 +139,61 @@ def accumulated(terms: Sequence[tuple[Numbers, Numbers, Numbers]], size: int) ->
     limbs = np.zeros(ends[-1], np.int64)
     for owners, places, amounts in terms:
         np.add.at(limbs, (ends[:-1] - lowest)[owners] + places, amounts)
-    _carry(limbs, ends)
-    negative = np.zeros(size, bool)
-    some = lengths > 0
-    negative[some] = limbs[ends[1:][some] - 1] < 0
-    limbs[np.repeat(negative, lengths)] *= -1
-    _carry(limbs, ends)
-    return _without_zeros(ExactNumbers(negative, np.where(some, lowest, 0), ends, limbs))
+    return _settled(limbs, ends, np.where(lengths > 0, lowest, 0))
+
+
+def doubles_summed(
+    values: NDArray[np.float64], signs: Numbers, groups: Numbers, size: int
+) -> ExactNumbers | None:
+    """Return the sum of each of ``size`` groups of doubles; None if their places are far apart.
+
+    All groups have limbs at the same places, so no row becomes a number of its own: a fifth of the
+    time of `summed`.
+
+    Args:
+        values: all of them finite.
+        signs: 1 for a value to add, -1 for one to subtract.
+        groups: the group of each; no group has 2**31 values or more.
+    """
+    sizes = np.abs(values)
+    ends = sizes.min(initial=np.inf, where=sizes > 0), sizes.max(initial=0.0)
+    if not ends[1]:
+        ends = 1.0, 1.0
+    (lowest, highest), _ = _limbs_of(np.array(ends))
+    width = int(highest - lowest) + _LIMBS_OF_DOUBLE + _ROOM
+    if width > _DENSE_LIMBS:
+        return None
+    limbs = np.zeros(size * width, np.int64)
+    for begin in range(0, len(values), _PART_ROWS):
+        part = slice(begin, begin + _PART_ROWS)
+        places, amounts = _limbs_of(sizes[part])
+        above = np.clip(places, lowest, highest) - lowest  # a zero is at any place
+        at = groups[part] * width + above
+        signed = np.where(values[part] < 0, -signs[part], signs[part])
+        for n, amount in enumerate(amounts):
+            np.add.at(limbs, at + n, amount * signed)
+    return _settled(limbs, np.arange(size + 1) * width, np.full(size, lowest))
 
 
 def of_doubles(values: NDArray[np.float64]) -> ExactNumbers:
     """Convert doubles, all of them finite."""
-    fractions, exponents = np.frexp(values)
-    mantissas = np.ldexp(np.abs(fractions), _MANTISSA_BITS).astype(np.int64)
+    places, limbs = _limbs_of(np.abs(values))
+    return _of_rows(values < 0, places, np.stack(limbs, axis=1))
+
+
+def _limbs_of(sizes: NDArray[np.float64]) -> tuple[Numbers, list[Numbers]]:
+    """Return the place of the first limb of each double, and the limbs, column by column.
+
+    Args:
+        sizes: finite, and not negative.
+    """
+    fractions, exponents = np.frexp(sizes)
+    mantissas = np.ldexp(fractions, _MANTISSA_BITS).astype(np.int64)
     exponents = exponents.astype(np.int64) - _MANTISSA_BITS
-    shifts = exponents % LIMB_BITS
+    shifts = exponents & (LIMB_BITS - 1)
     low = (mantissas & _LIMB) << shifts
     high = (low >> LIMB_BITS) + ((mantissas >> LIMB_BITS) << shifts)
-    limbs = np.stack([low & _LIMB, high & _LIMB, high >> LIMB_BITS], axis=1)
-    return _of_rows(values < 0, exponents // LIMB_BITS, limbs)
+    return exponents >> _LIMB_SHIFT, [low & _LIMB, high & _LIMB, high >> LIMB_BITS]
 
 
 def of_integers(values: Numbers) -> ExactNumbers:
@@ -179,6 +221,18 @@ def _of_rows(negative: Marks, lowest: Numbers, limbs: Numbers) -> ExactNumbers:
     rows, width = limbs.shape
     ends = np.arange(rows + 1) * width
     return _without_zeros(ExactNumbers(negative, lowest, ends, limbs.reshape(-1)))
+
+
+def _settled(limbs: Numbers, ends: Numbers, lowest: Numbers) -> ExactNumbers:
+    """Return the numbers that have these limbs, not all of which are below 2**32 or positive."""
+    _carry(limbs, ends)
+    lengths = np.diff(ends)
+    negative = np.zeros(len(lengths), bool)
+    some = lengths > 0
+    negative[some] = limbs[ends[1:][some] - 1] < 0
+    limbs[np.repeat(negative, lengths)] *= -1
+    _carry(limbs, ends)
+    return _without_zeros(ExactNumbers(negative, lowest, ends, limbs))
 
 
 def _ends(lengths: Numbers) -> Numbers:
