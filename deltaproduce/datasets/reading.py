@@ -31,6 +31,7 @@ from deltaproduce.stages.sql.expressions.evaluation import holds
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Term
+from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.excerpts import described, shown
 
@@ -165,12 +166,20 @@ def _true(rows: pa.Table, condition: Condition) -> pa.Table:
 
 
 def _groups(table: DataTable, descriptor: Description, path: str) -> Iterator[pa.Table]:
+    """Return the row groups of a file; Delta lets a file lack columns, whose values are null."""
+    wanted = descriptor.in_files
     try:
         with table.directory.parquet(path) as file:
-            names = [column.name for column in descriptor.in_files]
+            there = file.schema_arrow.names
+            lacking = [c for c in wanted if c.nullable and c.name not in there]
+            names = [c.name for c in wanted if c not in lacking]
             for number in range(file.num_row_groups):
                 group = file.read_row_group(number, columns=names)
-                yield in_arrow_types(group, descriptor.in_files)
+                count = file.metadata.row_group(number).num_rows
+                for column in lacking:
+                    nulls = pa.nulls(count, arrow_type(column.data_type))
+                    group = group.append_column(column.name, nulls)
+                yield in_arrow_types(group, wanted)
     except (OSError, pa.ArrowException, KeyError) as error:
         raise CorruptStoreError(
             f"the file {path!r} of the data set at {table.address} cannot be read: "

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from deltalake.transaction import AddAction
@@ -525,6 +526,24 @@ def test_a_killed_process_leaves_a_whole_copy_or_new_one_or_none(tmp_path: Path,
         assert found_in(dp.Dataset.find(None, place)) == expected
         at += 1
     assert outcomes == {True, False}
+
+
+@pytest.mark.parametrize("lacking", [["day"], ["day", "kind"], ["id"]])
+def test_a_column_that_a_file_of_someone_else_lacks_is_null(tmp_path: Path, lacking: list[str]):
+    """Delta lets writers leave out null columns; one that is NOT NULL is missing."""
+    dataset, at = made(tmp_path / "d"), {"id": 1, "day": None, "kind": None}
+    write(dataset, rows_from(4, 2))
+    rows = pa.Table.from_pylist([at], dataset.read().schema)
+    write_deltalake(dataset.location, rows, mode="append")
+    (path,) = (path for path in dataset.files() if path.endswith("-c000.snappy.parquet"))
+    pq.write_table(rows.drop_columns(lacking), tmp_path / "d" / path)
+    if "id" in lacking:
+        with pytest.raises(dp.CorruptStoreError):
+            dataset.read()
+        return
+    assert found_in(dataset) == Counter([*rows_from(4, 2), (1, None, None)])
+    assert found_in(dataset, "kind is null and day is null and id = 1").total() == 1
+    assert found_in(dataset.copy(tmp_path / "copy")) == found_in(dataset)
 
 
 def test_comments_on_columns_change_nothing(tmp_path: Path):
