@@ -402,6 +402,15 @@ def test_inputs_are_kept_apart_by_the_names_of_their_checkpoints(tmp_path: Path)
     assert found_in(dataset).total() == 65 + sum(r[1] is None for r in rows_from(0, 20))
 
 
+def test_rows_that_are_taken_back_leave_the_checkpoint_and_another_one_writes_them(tmp_path: Path):
+    dataset, rows = made(tmp_path / "d"), rows_from(0, 5)
+    written(dataset, rows, {"checkpoint": "a"})
+    DeltaTable(dataset.location).restore(0)
+    assert dataset.writer(checkpoint="a").resume_from == 5
+    written(dataset, rows, {"checkpoint": "b"})
+    assert found_in(dataset) == Counter(rows)
+
+
 @pytest.mark.parametrize("rows", [1, 5])
 def test_of_two_writers_of_one_checkpoint_one_is_refused(tmp_path: Path, rows: int):
     dataset = made(tmp_path / "d", "by day and kind")
