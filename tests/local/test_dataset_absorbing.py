@@ -357,6 +357,21 @@ def test_files_that_are_rewritten_by_spark_after_the_commit_keep_the_mark(tmp_pa
         other.writer()
 
 
+def test_old_files_that_are_about_to_move_outlive_a_vacuum_by_someone_else(tmp_path: Path):
+    """It removes files that the log does not name, by their age, which is not that of their name."""
+
+    def vacuumed(when: str, name: str, table: str) -> None:
+        if (when, name) == ("before", "commit"):
+            DeltaTable(into.location).vacuum(retention_hours=168, dry_run=False, full=True)
+
+    into, other = two(tmp_path)
+    for path in other.files():
+        os.utime(Path(other.location) / path, (0, 0))
+    with failpoints.armed(vacuumed):
+        into.absorb(other)
+    settled(into, other, was_moved=True)
+
+
 def test_an_absorption_is_settled_by_whoever_comes_through_a_link(tmp_path: Path):
     into, other = two(tmp_path / "real", "plain")
     (tmp_path / "link").symlink_to(tmp_path / "real")

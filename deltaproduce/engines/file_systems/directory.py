@@ -134,6 +134,8 @@ class FileSystem(Protocol):
     def link(self, path: str, of: str) -> None:
         """Put a file at a second path, where there is none: without copying its bytes if possible.
 
+        It is new at both: a ``VACUUM`` removes old files that no commit names yet.
+
         Raises:
             OSError: it cannot be done.
         """
