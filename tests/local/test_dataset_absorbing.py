@@ -358,7 +358,7 @@ def test_files_that_are_rewritten_by_spark_after_the_commit_keep_the_mark(tmp_pa
 
 
 def test_old_files_that_are_about_to_move_outlive_a_vacuum_by_someone_else(tmp_path: Path):
-    """It removes files that the log does not name, by their age, which is not that of their name."""
+    """It removes files that the log does not name, by age, which is not that of their names."""
 
     def vacuumed(when: str, name: str, table: str) -> None:
         if (when, name) == ("before", "commit"):
