@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from deltaproduce.stages.aggregates.agg import AggregateCall
     from deltaproduce.stages.functions.kinds import ArrowFunction, ProduceFunction
     from deltaproduce.stages.functions.preservation import PreserveFunction
-    from deltaproduce.stages.partitioned.on_driver import ForeignFunction
+    from deltaproduce.stages.scheduled import ForeignFunction
     from deltaproduce.storage.figures import StageFigures
     from deltaproduce.storage.parquet.lookups import Strategy
     from deltaproduce.storage.versions import Version
@@ -106,7 +106,7 @@ _HOMES: Final = MappingProxyType(
         "FailedTask": "deltaproduce.shown.tasks",
         "FeedMode": "deltaproduce.engines.change_feed",
         "Finding": "deltaproduce.operations.verifying.findings",
-        "ForeignFunction": "deltaproduce.stages.partitioned.on_driver",
+        "ForeignFunction": "deltaproduce.stages.scheduled",
         "Forgotten": "deltaproduce.reading.remains",
         "Graph": "deltaproduce.model.graph",
         "HashFunction": "deltaproduce.record_index.decisions.buckets",

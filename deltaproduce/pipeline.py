@@ -33,10 +33,12 @@ from deltaproduce.model.windows import Window
 from deltaproduce.shown.table import Table
 from deltaproduce.shown.tabular import Tabular, Word, one_line
 from deltaproduce.shown.tasks import Values
+from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.functions.kinds import ArrowFunction, ByKey, OverTables, ProduceFunction
 from deltaproduce.stages.functions.preservation import PreserveFunction
 from deltaproduce.stages.given.kind import Given
 from deltaproduce.stages.partitioned.presence import presence_stage, records_of
+from deltaproduce.stages.scheduled import ForeignFunction
 from deltaproduce.types.columns import (
     RowSchema,
     SchemaLike,
@@ -46,9 +48,7 @@ from deltaproduce.types.columns import (
 )
 
 if TYPE_CHECKING:
-    from deltaproduce.stages.aggregates.agg import AggregateCall
     from deltaproduce.stages.partitioned.kind import Partitioned
-    from deltaproduce.stages.partitioned.on_driver import ForeignFunction
 
 Stored: TypeAlias = Mapping[str, str | None] | None
 """How files keep content: some of ``partition``, ``order`` and ``compression``."""

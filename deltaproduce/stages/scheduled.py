@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,9 @@ from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.kind import unfit
 from deltaproduce.stages.productions import DerivedKind, Production
 from deltaproduce.storage.stored import Stored
+
+ForeignFunction: TypeAlias = Callable[[pa.Table, Task], pa.Table]
+"""A user function: takes the rows of its query, and the task; returns the partition's rows."""
 
 
 class Listed(Protocol):

@@ -85,5 +85,12 @@ def test_a_type_that_is_not_exported_is_found(monkeypatch: pytest.MonkeyPatch) -
     assert {"Version of Store.update", "Source of Pipeline.source"} <= unexported()
 
 
+def test_types_in_public_signatures_are_there_at_run_time() -> None:
+    """But for one that a store imports with the grammar of expressions, once it is asked for it."""
+    for where, function in called():
+        if where != "Store.dataset":
+            assert "return" in typing.get_type_hints(function), where
+
+
 def test_what_is_exported_is_in_order() -> None:
     assert dp.__all__ == sorted(dp.__all__)

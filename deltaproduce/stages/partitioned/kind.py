@@ -22,13 +22,12 @@ from deltaproduce.stages.partitioned.digests import digests_stage
 from deltaproduce.stages.partitioned.frames import Feeder
 from deltaproduce.stages.partitioned.in_spark import query_types
 from deltaproduce.stages.partitioned.making import Tasks, tasked
-from deltaproduce.stages.partitioned.on_driver import ForeignFunction
 from deltaproduce.stages.partitioned.query import TaskQuery, read_query
 from deltaproduce.stages.partitioned.records import records_stage
 from deltaproduce.stages.partitioned.scope.clauses import Scope, Scopes
 from deltaproduce.stages.partitioned.scope.partitions import Partitions
 from deltaproduce.stages.productions import Production
-from deltaproduce.stages.scheduled import Agenda, ScheduledKind, Tasked
+from deltaproduce.stages.scheduled import Agenda, ForeignFunction, ScheduledKind, Tasked
 from deltaproduce.stages.sql.expressions.expression import items
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables

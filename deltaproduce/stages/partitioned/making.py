@@ -32,17 +32,12 @@ from deltaproduce.stages.partitioned.digests import COUNT, DIGEST, digests
 from deltaproduce.stages.partitioned.entries import Entries, Entry, Fed, Kept, definitions_of
 from deltaproduce.stages.partitioned.in_spark import numbered, queried
 from deltaproduce.stages.partitioned.links import Links
-from deltaproduce.stages.partitioned.on_driver import (
-    ForeignFunction,
-    called,
-    conforming,
-    plainly_made,
-)
+from deltaproduce.stages.partitioned.on_driver import called, conforming, plainly_made
 from deltaproduce.stages.partitioned.query import TaskQuery
 from deltaproduce.stages.partitioned.records import read_records, records_batch, records_stage
 from deltaproduce.stages.partitioned.scope.partitions import Partitions, Planned, values_at
 from deltaproduce.stages.productions import Production
-from deltaproduce.stages.scheduled import Agenda, Chosen, ScheduledKind, Tasked
+from deltaproduce.stages.scheduled import Agenda, Chosen, ForeignFunction, ScheduledKind, Tasked
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import escaped

@@ -6,10 +6,10 @@ invariant: it returns what Spark returns, or is left to Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Never, TypeAlias
+from typing import Final, Never
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,7 @@ from deltaproduce.stages.partitioned.frames import is_star
 from deltaproduce.stages.partitioned.query import TaskQuery
 from deltaproduce.stages.partitioned.scope.scalars import ZONE
 from deltaproduce.stages.partitioned.scope.tables import table_of
+from deltaproduce.stages.scheduled import ForeignFunction
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import evaluated, holds
 from deltaproduce.stages.sql.expressions.expression import Expression
@@ -45,9 +46,6 @@ from deltaproduce.types.columns import ORDINAL, Column
 from deltaproduce.types.conversions import conformed
 from deltaproduce.types.excerpts import described, shown
 from deltaproduce.types.row_readers import zone_of
-
-ForeignFunction: TypeAlias = Callable[[pa.Table, Task], pa.Table]
-"""A user function: takes the rows of its query, and the task; returns the partition's rows."""
 
 _PLAIN: Final = frozenset({"expressions", "from_", "where"})
 _PLAIN_TABLE: Final = frozenset({"this", "alias"})
