@@ -1,12 +1,14 @@
 """The docs pages: all are in the site, their links work, and excerpts are Python."""
 
 import doctest
+import inspect
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
 
+import deltaproduce as dp
 from deltaproduce import pipeline
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +64,20 @@ def test_pages_of_the_site_link_to_pages_of_the_site():
                 )
                 assert there.is_file(), (page.name, target)
                 assert there.is_relative_to(docs), (page.name, target)
+
+
+def test_the_reference_has_all_that_is_exported():
+    """Classes and functions by name or with their module; not aliases, which signatures spell."""
+    told = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "reference.md").read_text(), re.MULTILINE)
+    exported = [getattr(dp, name) for name in dp.__all__]
+    named = [one for one in exported if inspect.isclass(one) or inspect.isfunction(one)]
+    left_out = [
+        one.__qualname__
+        for one in named
+        if not {one.__module__, f"{one.__module__}.{one.__qualname__}"} & {*told}
+    ]
+    assert len(named) > 60
+    assert left_out == []
 
 
 def test_excerpts_that_are_not_run_are_python():
