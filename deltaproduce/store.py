@@ -198,7 +198,7 @@ class Store(Tabular):
                 the changes are ignored. So you can send a batch again, even after a vacuum has
                 dropped the version, which then has no ``stages``. If an update with this id was
                 interrupted, the same changes continue it, without running functions again for
-                stages that are stored. Costs a Spark job per source.
+                stages that are stored. Costs a Spark job per source whose rows are in Spark.
             snapshots: other sources -> all their rows, as for `load`, in the same version.
             partitions: source -> partitions to mark as present, with or without rows: dates (or
                 text in ISO 8601) or whole numbers, of the column of its windows; column ->
@@ -242,7 +242,7 @@ class Store(Tabular):
         Keys that a snapshot lacks are deleted; the others get its rows. So an empty snapshot
         deletes all rows of its source, and one that equals the content changes nothing. Sources
         without a snapshot stay as they are. The store compares content and snapshot in full, which
-        costs a shuffle of both if they are large: if you know the changes, `update` is cheaper.
+        sorts both, in Spark if they are large: if you know the changes, `update` is cheaper.
 
         Args:
             rows: source name -> all its rows; as for `update`, but without ``_change_type``. The
