@@ -134,6 +134,24 @@ class Engines:
             return function(rows)
         return parting.by_slices(rows, function, self.limits)
 
+    def reads_in_parts(self, rows: int, row_bytes: int) -> bool:
+        """Return whether the driver reads rows of files in parts, all cores at once, or Spark does.
+
+        It holds a few parts at a time, however many rows there are. Spark has no more cores if its
+        tasks run on this machine.
+        """
+        if self.session is None or self.limits.is_local(rows, rows * row_bytes):
+            return True
+        return self.limits.is_local(1, 1) and not has_other_machines(self.session)
+
+    def rows_of_part(self, rows: int, row_bytes: int) -> int:
+        """Return how many rows of files each core reads at a time; see `reads_in_parts`."""
+        return parting.rows_of_part(rows, rows * row_bytes, self.limits, cores())
+
+    def in_parts(self, rows: pa.Table, function: Callable[[pa.Table], pa.Table]) -> pa.Table:
+        """Return what a function makes of parts of rows on the driver, all cores at once."""
+        return parting.by_slices(rows, function, self.limits, cores())
+
     def by_ranges(
         self,
         tables: Sequence[pa.Table],
@@ -141,6 +159,7 @@ class Engines:
         function: Callable[..., pa.Table],
         *,
         names: Sequence[Sequence[str]] | None = None,
+        threads: int = 1,
     ) -> pa.Table:
         """Return the result of a function over rows on the driver that needs all rows of a key.
 
@@ -148,11 +167,14 @@ class Engines:
 
         Args:
             names: the names of the key's columns in each table, if not those of ``key``.
+            threads: how many threads may call it, each with ranges of its own.
         """
-        if self.holds(*tables):
+        is_one = threads == 1 or not parting.are_many(sum(map(len, tables)))
+        if is_one and self.holds(*tables):
             return function(*tables)
-        ranges = self.ranges(tables, key, names=names)
-        return parting.gathered((function(*parts) for parts in ranges), self.limits)
+        ranges = parting.by_ranges(tables, key, self.limits, names, threads)
+        made = parting.side_by_side(lambda parts: function(*parts), ranges, threads)
+        return parting.gathered(made, self.limits)
 
     def ranges(
         self,

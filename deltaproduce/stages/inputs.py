@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql.types import IntegerType
 
 from deltaproduce.engines.choice import Engines
@@ -86,6 +87,26 @@ class StageInput:
         if self.step is not None:
             return self.step.content_after(None if before is None else before.rows)
         return None if before is None else before.rows()
+
+    def reduced(
+        self, columns: Sequence[Column], function: Callable[[pa.Table], pa.Table]
+    ) -> pa.Table | None:
+        """Return what a function makes of parts of its content, if the driver reads it in parts.
+
+        Args:
+            columns: the columns that the function gets.
+
+        Returns:
+            None if it is read all at once, with `all_rows`.
+        """
+        if self.step is None:
+            before = self.before()
+            return None if before is None else before.reduced(columns, function)
+        rows = self.step.content_after(None) if self.step.complete else None
+        if not isinstance(rows, pa.Table):
+            return None
+        engines = self.step.engines
+        return engines.in_parts(engines.of(rows).here(rows, columns), function)
 
     def within(self, column: Column, values: Ranges) -> Rows | None:
         """Return its content after the step with a value in the ranges; None if there is none.

@@ -205,6 +205,35 @@ class Stored:
         if self.overlay is not None:
             yield self.overlay.newer(self.columns).select(names)
 
+    @in_phase("reading")
+    def reduced(
+        self, columns: Sequence[Column], function: Callable[[pa.Table], pa.Table]
+    ) -> pa.Table | None:
+        """Return what a function makes of parts of all rows, which the driver reads in parallel.
+
+        Args:
+            columns: the columns that the function gets.
+
+        Returns:
+            None if Spark has to read the rows, or if they are in memory; see `rows`.
+        """
+        engines, overlay = self.engines, self.overlay
+        if isinstance(self.base, pa.Table) or self.files is None:
+            return None
+        if not engines.reads_in_parts(self.count, self.row_bytes):
+            return None
+        names = [c.name for c in columns]
+        pair = () if overlay is None else overlay.pair
+        read = tuple(dict.fromkeys((*columns, *pair)))
+        rows = engines.rows_of_part(self.count, self.row_bytes)
+        found = self.files.reduced(
+            read, rows, lambda part: function(self._kept(part).select(names))
+        )
+        if found is None or overlay is None:
+            return found
+        newer = function(overlay.newer(self.columns).select(names))
+        return pa.concat_tables([found, newer])
+
     def read(self, keys: Selection | None = None) -> Rows:
         """Return all rows, or all rows of some keys and perhaps of others, for users to see.
 

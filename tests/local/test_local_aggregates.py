@@ -15,7 +15,8 @@ from two_sources import changes
 
 import deltaproduce as dp
 from deltaproduce import agg
-from deltaproduce.testing import Oracle
+from deltaproduce.stages.aggregates.folding import Folding
+from deltaproduce.testing import Oracle, Upsert
 
 WAYS = {
     "small": dp.Limits(),
@@ -135,6 +136,42 @@ def test_versions_equal_the_oracle(location: str, seed: int, way: str, long_run:
             assert repr(now.to_pylist()) == repr(then.to_pylist())  # NaN is not equal to itself
         store.update(as_rows(pipeline, series[-1]))
         assert store.verify(recompute=True) == ()
+
+
+def sources_alone() -> dp.Pipeline:
+    pipeline = dp.Pipeline("site")
+    for source in site().graph().sources:
+        types = ", ".join(f"{c.name} {c.data_type.simpleString()}" for c in source.schema.value)
+        pipeline.source(source.name, key="id bigint", value=types)
+    return pipeline
+
+
+@pytest.mark.parametrize("seed", some(((n,) for n in range(3)), lambda seed: seed == 0))
+def test_a_load_in_parts_stores_what_a_load_at_once_does(
+    location: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit for bit, states too, of sources that have runs."""
+    folded, parts = Folding.of_rows, list[int]()
+
+    def counting(self: Folding, rows: pa.Table, signs: Any, key: Any) -> pa.Table:
+        parts.append(len(rows))
+        return folded(self, rows, signs, key)
+
+    pipeline, alone = site(), sources_alone()
+    chance, batches = random.Random(seed), history(50 + seed)[:2]
+    sources = [source.name for source in alone.graph().sources]
+    many = {name: [Upsert((n,), some_values(chance)) for n in range(40)] for name in sources}
+    with dp.Store(None, location, alone, limits=replace(WAYS["runs"], group_rows=4)) as store:
+        for batch in (many, *batches):
+            store.update(as_rows(alone, batch))
+    with dp.Store(None, location, pipeline) as store:
+        store.refresh()
+    monkeypatch.setattr(Folding, "of_rows", counting)
+    few = replace(IN_PARTS, local_rows=4, local_bytes=1 << 14)
+    with dp.Store(None, location, pipeline, limits=few) as store:
+        assert_refreshed(store, ("by_text", "by_two", "by_rows"))
+    assert len(parts) > 20
+    assert max(parts) <= 20
 
 
 def orders(**values: agg.AggregateCall) -> dp.Pipeline:

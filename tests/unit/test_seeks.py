@@ -94,6 +94,29 @@ def test_only_groups_that_may_hold_a_key_are_read(tmp_path: Path, groups_read: l
     assert found["text"].to_pylist() == [f"row {i}" for i in found["id"].to_pylist()]
 
 
+@pytest.mark.parametrize("rows", [1, 4, 10, 1_000])
+def test_all_rows_are_reduced_part_by_part(tmp_path: Path, rows: int) -> None:
+    """Parts are of whole row groups, of one file or several; of the columns, some are read."""
+    tables = [_numbers(0, 10), _numbers(10, 10), _numbers(10, 11), _numbers(11, 30)]
+    parts: list[list[int]] = []
+
+    def summed(part: pa.Table) -> pa.Table:
+        assert part.column_names == ["id"]
+        parts.append(part["id"].to_pylist())
+        return pa.table({"sum": pa.array([sum(parts[-1])], pa.int64())})
+
+    files = ParquetFiles(*_written(tmp_path, tables))
+    found = files.reduced([_ID], rows, summed)
+    assert found is not None
+    assert sum(found["sum"].to_pylist()) == sum(range(30))
+    assert sorted(part for part in parts if part) == sorted(
+        [*range(30)][part[0] : part[-1] + 1] for part in parts if part
+    )
+    assert sorted(i for part in parts for i in part) == [*range(30)]
+    assert max(map(len, parts)) <= rows + 2 * 3
+    assert 30 // (rows + 3) <= len([part for part in parts if part]) <= 12  # row groups
+
+
 def test_nothing_is_read_for_keys_beyond_the_table(tmp_path: Path, groups_read: list[int]) -> None:
     files = ParquetFiles(*_written(tmp_path, [_numbers(10, 20)]))
     found = files.rows_of(_selection([_ID], -1, 9, 20), (_ID, _TEXT), _MOST)
@@ -312,6 +335,7 @@ def test_files_with_other_columns_are_for_spark_or_damaged(
     for files in (ParquetFiles(here, names), alone):
         assert files.rows_of(_selection([_ID], 1), columns, _MOST) is None
     assert ParquetFiles(here, names).rows(columns) is None
+    assert ParquetFiles(here, names).reduced(columns, 1, lambda part: part) is None
     with pytest.raises(CorruptStoreError):
         alone.rows(columns)
 

@@ -294,10 +294,11 @@ class Aggregate(DerivedKind):
     ) -> tuple[Rows, int] | None:
         """See `DerivedKind.produced`."""
         fed, kept = _apart(production, inputs)
-        found = _all_rows(production.shift, fed)
-        if not found:
-            return None
-        return self._step(production, kept).made(found)
+        step = self._step(production, kept)
+        if production.shift is None:
+            return step.made_of_all(fed)
+        found = rows_in_window(production.shift, fed)
+        return step.made(found) if found else None
 
     def changed(
         self,

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltaproduce.engines.engine import Rows
+from deltaproduce.model.machine import cores
 from deltaproduce.stages.aggregates.folding import Folding
 from deltaproduce.stages.productions import Production
 from deltaproduce.types.columns import Column
@@ -68,7 +69,7 @@ def _made(
 ) -> tuple[Rows, int] | None:
     """Apply a function to rows by key; return its output columns, and the number of rows."""
     if not folding.grouping.calls or not len(rows):
-        made = production.engines.by_ranges([rows], key, run)
+        made = production.engines.by_ranges([rows], key, run, threads=cores())
         return made, len(made)
 
     def on_batches(batches: _Batches) -> _Batches:

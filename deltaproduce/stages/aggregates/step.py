@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+import numpy as np
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
@@ -70,7 +72,44 @@ class AggregateStep:
         """Return the stage's rows if it has only these feeder rows, and their number."""
         states = self._states(parts)
         assert states is not None  # there are parts
-        return self._rows(states, None)
+        return self._rows(states, None, once=True)
+
+    def made_of_all(self, fed: Sequence[StageInput]) -> tuple[Rows, int] | None:
+        """Return the stage's rows if it has all rows of these feeders, and their number.
+
+        What the driver reads in parts becomes states part by part, so memory has to hold a few
+        parts and not the rows.
+
+        Returns:
+            None if no feeder has ever had rows.
+        """
+        states, parts = list[Rows](), list[Part]()
+        for each in fed:
+            of_all = self._in_parts(each)
+            if of_all is not None:
+                states.append(of_all)
+            elif (rows := each.all_rows()) is not None:
+                parts.append((rows, each.stage, 1))
+        if not states:
+            return self.made(parts) if parts else None
+        others = self._states(parts)
+        states += [] if others is None else [others]
+        engine = self.production.engines.of(*states)
+        return self._rows(engine.united(states, self.folding.states), None, once=False)
+
+    def _in_parts(self, each: StageInput) -> pa.Table | None:
+        """Return the states of a feeder's rows, several of a key; None if they are read at once."""
+        is_here = self.projection.is_here(self._read, self.production.engines)
+        if self.grouping.calls or not is_here:
+            return None
+        columns = tuple(dict.fromkeys(self._columns(each.stage)))
+        return each.reduced(columns, partial(self._folded, feeder=each.stage))
+
+    def _folded(self, rows: pa.Table, feeder: Stage) -> pa.Table:
+        """Return the states of some rows of a feeder on the driver, one row per key."""
+        [(found, _)] = self._computed([(rows, feeder, 1)])
+        assert isinstance(found, pa.Table)
+        return self.folding.of_rows(found, np.ones(len(found), np.int64), self.keys)
 
     def changed(
         self,
@@ -95,7 +134,7 @@ class AggregateStep:
         if lost is not None:
             affected = affected.union(lost)
         if content is None:
-            return self.production.first(*self._rows(states, None))
+            return self.production.first(*self._rows(states, None, once=True))
         whole = content.small and affected.is_here
         before = content.fetched() if whole else content.of(affected)
         known = affected.exactly(before)
@@ -178,12 +217,13 @@ class AggregateStep:
             found.append((self.counted(of_rows), sign))
         return found
 
-    def _rows(self, states: Rows, known: Known | None) -> tuple[Rows, int]:
+    def _rows(self, states: Rows, known: Known | None, *, once: bool = False) -> tuple[Rows, int]:
         """Return the rows of the stage that states become, and their number.
 
         Args:
-            states: all states of each key, each key once, if nothing is known.
+            states: all states of each key.
             known: what the stage had for the keys before.
+            once: whether each key occurs once.
         """
         engines = self.production.engines
         answers = Answers(self.kept, self.grouping, self.layout, engines)
@@ -196,7 +236,7 @@ class AggregateStep:
             found = None
         if found is None:
             there = engines.frame(states, self.folding.states)
-            found = in_spark.rows_of(there, self.folding, once=known is None)
+            found = in_spark.rows_of(there, self.folding, once=once)
         return self.production.computed(answers.in_spark(found, known))
 
     @property

@@ -122,6 +122,10 @@ class Projection:
             return engines.by_slices(rows, outputs)
         return self._in_spark(engines.frame(rows, columns))
 
+    def is_here(self, columns: Sequence[Column], engines: Engines) -> bool:
+        """Return whether the driver computes the outputs of rows that are there."""
+        return self._terms(columns, engines).keys() >= {*self._expressions}
+
     def failed(self, error: PySparkException, *, stage: str) -> ProducerError:
         """Return the error for Spark's failure to compute the outputs of rows."""
         parts = [context.fragment() for context in error.getQueryContext()]

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby, islice
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -31,6 +32,7 @@ from deltaproduce.engines.local.arrays import (
     Numbers,
     empty,
 )
+from deltaproduce.engines.local.large.parting import side_by_side
 from deltaproduce.engines.local.large.spilling import Spill
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.kernels.ranges import rows_within
@@ -56,6 +58,10 @@ _FOOTERS_AT_A_TIME: Final = 16
 """How many footers are read in parallel: for remote files nearly all of the time is waiting."""
 _UNREADABLE: Final = (OSError, KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError)
 """Files are gone or broken, lack a column, or have one of another type."""
+
+
+class _UnreadError(Exception):
+    """A part of the files could not be read; its cause says why."""
 
 
 class ParquetFiles:
@@ -351,6 +357,35 @@ class ParquetFiles:
             raise unreadable_here(self._table, self._directory, error) from error
         return found.table()
 
+    def reduced(
+        self, columns: Sequence[Column], rows: int, function: Callable[[pa.Table], pa.Table]
+    ) -> pa.Table | None:
+        """Return what a function makes of all rows, part by part on all cores; None to ask Spark.
+
+        Args:
+            columns: some of the table's, as for `rows_of`; no others are read.
+            rows: about how many rows a part has; it has whole row groups.
+        """
+        footers = self._footers(np.ones(len(self._paths), bool))
+        if footers is None:
+            return None
+
+        def made(groups: Sequence[Group]) -> pa.Table:
+            try:
+                read = [self._read_of(footers, some, columns) for some in _of_files(groups)]
+            except _UNREADABLE as error:
+                raise _UnreadError from error
+            return function(pa.concat_tables(read))
+
+        found = self._spill()
+        found.add(function(empty(columns)))
+        try:
+            for part in side_by_side(made, _of_about(footers, rows)):
+                found.add(part)
+        except _UnreadError:
+            return None
+        return found.table()
+
     def some_rows(self, columns: Sequence[Column], version: int, most: int) -> pa.Table | None:
         """Return at most ``most`` rows of one version, in no order; None to ask Spark.
 
@@ -435,6 +470,18 @@ class ParquetFiles:
         with self._directory.parquet(self._paths[number], footers[number].said) as file:
             found = file.read_row_groups([group.number for group in groups], use_threads=False)
         return _beside(found, self._values[number])
+
+    def _read_of(
+        self, footers: Footers, groups: Sequence[Group], columns: Sequence[Column]
+    ) -> pa.Table:
+        """Read these columns of row groups of one file, and count them as read."""
+        number, chosen = groups[0].file, [group.number for group in groups]
+        said, values = footers.files[number].said, self._values[number]
+        names = [column.name for column in columns if column.name not in values]
+        with self._directory.parquet(self._paths[number], said) as file:
+            found = file.read_row_groups(chosen, names, use_threads=False)
+        self._count(said, chosen, names)
+        return in_arrow_types(_beside(found, values), columns)
 
     def _parts_of(
         self, number: int, columns: Sequence[Column], versions: tuple[int, int] | None = None
@@ -525,6 +572,21 @@ def _shared_out(groups: Sequence[int], footer: pq.FileMetaData) -> Iterator[list
             found, rows = [], 0
     if found:
         yield found
+
+
+def _of_about(footers: Footers, rows: int) -> Iterator[list[Group]]:
+    """Yield all row groups, in parts of about so many rows, in the order of the files."""
+    ends = np.cumsum(footers.rows)
+    parts = (ends - 1) // max(rows, 1)
+    for places in np.split(np.arange(len(ends)), np.flatnonzero(np.diff(parts)) + 1):
+        if len(places):
+            yield [*footers.groups(places)]
+
+
+def _of_files(groups: Sequence[Group]) -> Iterator[list[Group]]:
+    """Yield row groups by file."""
+    for _, of_file in groupby(groups, attrgetter("file")):
+        yield list(of_file)
 
 
 def _parts(footers: Footers, groups: Numbers) -> Iterator[list[Group]]:

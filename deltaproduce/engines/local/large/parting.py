@@ -65,14 +65,22 @@ def are_many(rows: int) -> bool:
     return rows >= 2 * THREAD_ROWS
 
 
+def rows_of_part(rows: int, total_bytes: int, limits: Limits, threads: int) -> int:
+    """Return the rows of each of equal parts, at least one.
+
+    Args:
+        threads: the number of parts that have to fit in memory together.
+    """
+    return -(-rows // _parts(rows, total_bytes, limits, threads)) or 1
+
+
 def slices(rows: pa.Table, limits: Limits, threads: int = 1) -> Iterator[pa.Table]:
     """Yield all rows, in tables that each fit in memory; an empty table if there are no rows.
 
     Args:
         threads: the number of tables that have to fit there together.
     """
-    count = _parts(len(rows), rows.nbytes, limits, threads)
-    size = -(-len(rows) // count) or 1
+    size = rows_of_part(len(rows), rows.nbytes, limits, threads)
     for start in range(0, max(len(rows), 1), size):
         yield from _halved(rows.slice(start, size), limits)
 
