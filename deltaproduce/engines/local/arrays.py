@@ -434,7 +434,9 @@ def _codes_of_floats(array: pa.Array) -> Numbers:
 
 def _codes_of_lists(offsets: NDArray[np.int32], items: Numbers) -> Numbers:
     known: dict[bytes, int] = {}
-    parts = (items[a:b].tobytes() for a, b in pairwise(offsets))
+    every = items.tobytes()
+    width = len(every) // max(len(items), 1)
+    parts = (every[a:b] for a, b in pairwise((offsets.astype(np.int64) * width).tolist()))
     return np.fromiter((known.setdefault(part, len(known)) for part in parts), np.int64)
 
 

@@ -6,7 +6,7 @@ wanted values; a row group without a range may have any.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import localcontext
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -39,11 +39,6 @@ class Group(NamedTuple):
 
     file: int
     number: int
-
-    @property
-    def code(self) -> int:
-        """A number that no other row group of the table has."""
-        return self.file << _FILE_BITS | self.number
 
 
 class EveryRange(NamedTuple):
@@ -142,14 +137,20 @@ class FileFooter:
         self._ranges: dict[str, EveryRange | None] = {}
         self._amounts: dict[int, Reading] = {}
 
-    def amount_of(self, number: int) -> Reading:
-        """Return the amount that is read with a row group, all of its columns."""
-        if number not in self._amounts:
-            group = self.said.row_group(number)
-            columns = map(group.column, range(group.num_columns))
-            size = sum(column.total_compressed_size for column in columns)
-            self._amounts[number] = Reading(group.num_rows, size)
-        return self._amounts[number]
+    def amount_of(self, numbers: Iterable[int]) -> Reading:
+        """Return the amount that is read with row groups, all of their columns."""
+        rows = size = 0
+        for number in numbers:
+            found = self._amounts.get(number)
+            if found is None:
+                found = self._amounts[number] = self._amount_of_one(number)
+            rows, size = rows + found.rows, size + found.size
+        return Reading(rows, size)
+
+    def _amount_of_one(self, number: int) -> Reading:
+        group = self.said.row_group(number)
+        columns = map(group.column, range(group.num_columns))
+        return Reading(group.num_rows, sum(column.total_compressed_size for column in columns))
 
     def ranges_in(self, name: str) -> EveryRange | None:
         """Return the ranges of one column; None if the footer lacks them."""
@@ -239,6 +240,11 @@ class Footers:
         """Return the row groups at some places among all."""
         of, numbers = self._of[places].tolist(), self._numbers[places].tolist()
         return (Group(file, number) for file, number in zip(of, numbers, strict=True))
+
+    def codes(self, places: Numbers) -> Numbers:
+        """Return for each of some row groups a number that no other one of the table has."""
+        codes: Numbers = (self._of[places] << _FILE_BITS) | self._numbers[places]
+        return codes
 
     def bounds(self, keys: Selection) -> list[Bound]:
         """Return bounds for the key columns before the first that is not plain or has no ranges.

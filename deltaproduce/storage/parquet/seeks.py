@@ -244,11 +244,10 @@ class ParquetFiles:
             return keys.exactly(in_arrow_types(self._read(footers.files, some), columns))
 
         if neighbours is not None:
-            codes = np.array([group.code for group in footers.groups(groups)], np.int64)
             found = neighbours.rows_of(
                 self,
                 keys,
-                codes,
+                footers.codes(groups),
                 lambda wanted, among: self._numbered(footers, groups[among], wanted, columns),
             )
             if found is not None:
@@ -259,12 +258,13 @@ class ParquetFiles:
         self, footers: Footers, groups: Numbers, keys: Selection, columns: Sequence[Column]
     ) -> pa.Table | None:
         """Return what `Neighbours` holds of some keys in some row groups."""
+        codes = dict(zip(footers.groups(groups), footers.codes(groups).tolist(), strict=True))
+        sizes = dict(zip(codes, footers.rows[groups].tolist(), strict=True))
 
         def read(some: Sequence[Group]) -> pa.Table:
             rows = in_arrow_types(self._read(footers.files, some), columns)
-            sizes = [footers.files[group.file].amount_of(group.number).rows for group in some]
-            numbers = pa.array(np.repeat([group.code for group in some], sizes))
-            return keys.exactly(rows.append_column(ROW_GROUP.name, numbers))
+            numbers = np.repeat([codes[group] for group in some], [sizes[group] for group in some])
+            return keys.exactly(rows.append_column(ROW_GROUP.name, pa.array(numbers)))
 
         return self._each_part(footers, groups, read, (*columns, ROW_GROUP), MOST)
 
@@ -283,8 +283,8 @@ class ParquetFiles:
             with ThreadPoolExecutor(cores()) as threads:
                 while some := [*islice(parts, _AT_A_TIME)]:
                     for part, rows in zip(some, threads.map(read, some), strict=True):
-                        for group in part:
-                            self._readings.add(*footers.files[group.file].amount_of(group.number))
+                        footer = footers.files[part[0].file]
+                        self._readings.add(*footer.amount_of(group.number for group in part))
                         found.add(rows)
                         count += len(rows)
                     if most is not None and count > most:
@@ -592,7 +592,7 @@ def _of_files(groups: Sequence[Group]) -> Iterator[list[Group]]:
 def _parts(footers: Footers, groups: Numbers) -> Iterator[list[Group]]:
     """Yield chunks of row groups to read at a time, each of one file."""
     before = np.cumsum(footers.rows[groups]) - footers.rows[groups]
-    parts = (before // _SOUGHT_AT_A_TIME).tolist()
-    together = zip(footers.groups(groups), parts, strict=True)
-    for _, part in groupby(together, lambda each: (each[0].file, each[1])):
-        yield [group for group, _ in part]
+    file, part = footers.of[groups], before // _SOUGHT_AT_A_TIME
+    begins = np.flatnonzero((np.diff(file) != 0) | (np.diff(part) != 0)) + 1
+    for some in np.split(groups, begins) if len(groups) else ():
+        yield list(footers.groups(some))
