@@ -37,6 +37,7 @@ class Limits:
             a 48th of the driver's memory, and at most 1 GiB. A step holds several times as much.
             Without a session, a step with more rows holds a part of about this size in memory at a
             time, and keeps the others in temporary files.
+            An aggregate is loaded so with a session, too, if Spark's tasks run on this machine.
         written_bytes: the most bytes of a table that the driver rewrites, in parts of
             `local_bytes`, if the changed rows are on the driver; by default a sixth of the driver's
             memory. Spark on the same machine takes twice as long.

@@ -1,9 +1,11 @@
 """Aggregate stages in Spark and on both engines in turn: the same laws as in `tests/local`."""
 
 import math
+from dataclasses import replace
 
 import arrow_aggregates
 import own_aggregates
+import pyarrow as pa
 import pytest
 from arrow_aggregates import SquaresOfColumns
 from comparing import as_frames, assert_same, read_by_delta_rs
@@ -29,6 +31,7 @@ from test_local_own import assert_twins
 
 import deltaproduce as dp
 from deltaproduce import agg
+from deltaproduce.stages.aggregates import in_spark
 from deltaproduce.testing import Oracle, plain_rows
 
 VERSIONS = 3
@@ -114,6 +117,34 @@ def test_content_is_what_group_by_gives(spark: SparkSession, location: str) -> N
         plain_rows(expected.select(plain).collect()), key=str
     )
     spark.catalog.dropTempView("aggregated_events")
+
+
+def test_rows_beyond_the_limits_are_loaded_on_the_driver_in_parts(
+    spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark reads and computes none of them; what its tasks make of them is the same."""
+    values = {"n": agg.sum("n"), "mean": agg.avg("n"), "rows": agg.count()}
+    source = dp.Pipeline("orders")
+    source.source("orders", key="id bigint", value="k string, n bigint")
+    given = pa.table({"id": range(5_000), "k": [f"{n % 700}" for n in range(5_000)]})
+    given = given.append_column("n", given.column("id"))
+    few = dp.Limits(small_table_rows=0, local_rows=500, group_rows=100)
+    dp.Store(spark, location, source, limits=replace(few, local_rows=10_000)).update(
+        {"orders": given}
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(in_spark, "states_of", None)
+        store = dp.Store(spark, location, orders(**values), limits=few)
+        assert store.refresh("by_k").stages["by_k"].rows == 700
+    rows = given.group_by("k").aggregate([("n", "sum"), ("n", "mean"), ("n", "count")])
+    found = {row["k"]: row for row in store.content("by_k").drop("_ordinal").toLocalIterator()}
+    assert {k: tuple(row) for k, row in found.items()} == {
+        row["k"]: (row["k"], row["n_sum"], row["n_mean"], row["n_count"])
+        for row in rows.to_pylist()
+    }
+    there = dp.Store(spark, location, orders(**values), limits=replace(few, local_rows=0))
+    figures = there.refresh("by_k").stages["by_k"]
+    assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
 
 
 GROUPS = {

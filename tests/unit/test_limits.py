@@ -1,5 +1,7 @@
 """The limits of a step follow from the available memory."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -31,6 +33,17 @@ def test_little_is_fetched_from_a_cluster(master):
 def test_one_machine_has_what_it_has(master):
     for session in (Session(master), None):
         assert Engines.opened(session, Limits()).limits == Limits()
+
+
+def test_rows_of_files_are_read_in_parts_unless_a_cluster_has_more_cores():
+    few = Limits(local_rows=10, local_bytes=1_000)
+    for master in ("local[2]", None):
+        session = Session(master) if master else None
+        assert Engines.opened(session, few).reads_in_parts(1 << 40, 100)
+        none = Engines.opened(session, replace(few, local_rows=0))
+        assert none.reads_in_parts(1, 1) == (session is None)
+    far = Engines.opened(Session("yarn"), few)
+    assert [far.reads_in_parts(10, size) for size in (100, 101)] == [True, False]
 
 
 def test_what_a_table_has_counts_and_not_what_it_was_cut_from():

@@ -56,7 +56,7 @@ def signed_states(rows: pa.Table, key: Sequence[str], folding: Folding) -> pa.Ta
 def rows_of(states: pa.Table, folding: Folding, production: Production) -> tuple[Rows, int] | None:
     """Return the stage's rows, and their number; see `Folding.rows`. None as for `states_of`."""
     layout = folding.layout
-    return _made(folding.rows, states, layout.key, folding, production, layout.content)
+    return _made(folding.rows, states, layout.key, folding, production, layout.content, cores())
 
 
 def _made(
@@ -66,10 +66,15 @@ def _made(
     folding: Folding,
     production: Production,
     columns: Sequence[Column],
+    threads: int = 1,
 ) -> tuple[Rows, int] | None:
-    """Apply a function to rows by key; return its output columns, and the number of rows."""
+    """Apply a function to rows by key; return its output columns, and the number of rows.
+
+    Args:
+        threads: how many threads share the rows if there are many.
+    """
     if not folding.grouping.calls or not len(rows):
-        made = production.engines.by_ranges([rows], key, run, threads=cores())
+        made = production.engines.by_ranges([rows], key, run, threads=threads)
         return made, len(made)
 
     def on_batches(batches: _Batches) -> _Batches:
