@@ -30,6 +30,7 @@ from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.parquet import neighbours, seeks
 from deltaproduce.storage.parquet.file_ranges import FileRanges
 from deltaproduce.storage.parquet.neighbours import Neighbours
+from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
@@ -96,7 +97,10 @@ def test_only_groups_that_may_hold_a_key_are_read(tmp_path: Path, groups_read: l
 
 @pytest.mark.parametrize("rows", [1, 4, 10, 1_000])
 def test_all_rows_are_reduced_part_by_part(tmp_path: Path, rows: int) -> None:
-    """Parts are of whole row groups, of one file or several; of the columns, some are read."""
+    """Parts are of whole row groups, of one file or several; of the columns, some are read.
+
+    Whoever reads in parallel, the reads count in the thread that asks.
+    """
     tables = [_numbers(0, 10), _numbers(10, 10), _numbers(10, 11), _numbers(11, 30)]
     parts: list[list[int]] = []
 
@@ -105,8 +109,14 @@ def test_all_rows_are_reduced_part_by_part(tmp_path: Path, rows: int) -> None:
         parts.append(part["id"].to_pylist())
         return pa.table({"sum": pa.array([sum(parts[-1])], pa.int64())})
 
-    files = ParquetFiles(*_written(tmp_path, tables))
+    readings, at_once = Readings(), Readings()
+    directory, names = _written(tmp_path, tables)
+    files = ParquetFiles(directory, names, readings=readings)
     found = files.reduced([_ID], rows, summed)
+    others = [name for name, table in zip(names, tables, strict=True) if len(table)]
+    assert ParquetFiles(directory, others, readings=at_once).rows([_ID]) is not None
+    assert readings.total == at_once.total
+    assert readings.total.rows == 30
     assert found is not None
     assert sum(found["sum"].to_pylist()) == sum(range(30))
     assert sorted(part for part in parts if part) == sorted(

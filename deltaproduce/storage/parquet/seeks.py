@@ -277,7 +277,8 @@ class ParquetFiles:
         most: int | None,
     ) -> pa.Table | None:
         """Read row groups in parallel, and stop once there are more than ``most`` rows."""
-        found, count, parts = self._spill(), 0, iter(_parts(footers, groups))
+        found, count, in_parts = self._spill(), 0, _parts(footers, groups, _SOUGHT_AT_A_TIME)
+        parts = (of_file for part in in_parts for of_file in _of_files(part))
         found.add(empty(columns))
         try:
             with ThreadPoolExecutor(cores()) as threads:
@@ -370,18 +371,28 @@ class ParquetFiles:
         if footers is None:
             return None
 
+        names = {number: self._names_in(number, columns) for number in footers.files}
+
         def made(groups: Sequence[Group]) -> pa.Table:
             try:
-                read = [self._read_of(footers, some, columns) for some in _of_files(groups)]
+                read = [
+                    in_arrow_types(self._read(footers.files, some, names[some[0].file]), columns)
+                    for some in _of_files(groups)
+                ]
             except _UNREADABLE as error:
                 raise _UnreadError from error
             return function(pa.concat_tables(read))
 
-        found = self._spill()
+        found, parts = self._spill(), [*_parts(footers, np.arange(len(footers.rows)), rows)]
         found.add(function(empty(columns)))
         try:
-            for part in side_by_side(made, _of_about(footers, rows)):
-                found.add(part)
+            for part, rows_made in zip(parts, side_by_side(made, parts), strict=True):
+                for some in _of_files(part):
+                    file = some[0].file
+                    self._count(
+                        footers.files[file].said, [group.number for group in some], names[file]
+                    )
+                found.add(rows_made)
         except _UnreadError:
             return None
         return found.table()
@@ -426,12 +437,12 @@ class ParquetFiles:
             CorruptStoreError: files are gone or broken.
         """
         try:
-            for path, values in zip(self._paths, self._values, strict=True):
-                names = [column.name for column in columns if column.name not in values]
+            for number, path in enumerate(self._paths):
+                names = self._names_in(number, columns)
                 with self._directory.parquet(path) as file:
                     self._count(file.metadata, range(file.num_row_groups), names)
                     for batch in file.iter_batches(rows, columns=names, use_threads=False):
-                        part = _beside(pa.Table.from_batches([batch]), values)
+                        part = _beside(pa.Table.from_batches([batch]), self._values[number])
                         yield in_arrow_types(part, columns)
         except _UNREADABLE as error:
             if self._table is None:
@@ -464,24 +475,21 @@ class ParquetFiles:
         if self._table is not None and self._directory.file_system.silence(error):
             raise unreadable_here(self._table, self._directory, error) from error
 
-    def _read(self, footers: Mapping[int, FileFooter], groups: Sequence[Group]) -> pa.Table:
-        """Read row groups of one file."""
-        number = groups[0].file
+    def _read(
+        self,
+        footers: Mapping[int, FileFooter],
+        groups: Sequence[Group],
+        names: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """Read row groups of one file: the named columns of it, or all."""
+        number, chosen = groups[0].file, [group.number for group in groups]
         with self._directory.parquet(self._paths[number], footers[number].said) as file:
-            found = file.read_row_groups([group.number for group in groups], use_threads=False)
+            found = file.read_row_groups(chosen, names, use_threads=False)
         return _beside(found, self._values[number])
 
-    def _read_of(
-        self, footers: Footers, groups: Sequence[Group], columns: Sequence[Column]
-    ) -> pa.Table:
-        """Read these columns of row groups of one file, and count them as read."""
-        number, chosen = groups[0].file, [group.number for group in groups]
-        said, values = footers.files[number].said, self._values[number]
-        names = [column.name for column in columns if column.name not in values]
-        with self._directory.parquet(self._paths[number], said) as file:
-            found = file.read_row_groups(chosen, names, use_threads=False)
-        self._count(said, chosen, names)
-        return in_arrow_types(_beside(found, values), columns)
+    def _names_in(self, number: int, columns: Sequence[Column]) -> list[str]:
+        """Return the names of the columns that a file has: not those it is partitioned by."""
+        return [column.name for column in columns if column.name not in self._values[number]]
 
     def _parts_of(
         self, number: int, columns: Sequence[Column], versions: tuple[int, int] | None = None
@@ -489,8 +497,7 @@ class ParquetFiles:
         """Yield a file's rows of some versions, and others that share a row group with them."""
         values = self._values[number]
         with self._directory.parquet(self._paths[number]) as file:
-            groups = _groups_of(file.metadata, versions)
-            names = [column.name for column in columns if column.name not in values]
+            groups, names = _groups_of(file.metadata, versions), self._names_in(number, columns)
             self._count(file.metadata, groups, names)
             for some in _shared_out(groups, file.metadata):
                 rows = _beside(file.read_row_groups(some, names), values)
@@ -574,25 +581,15 @@ def _shared_out(groups: Sequence[int], footer: pq.FileMetaData) -> Iterator[list
         yield found
 
 
-def _of_about(footers: Footers, rows: int) -> Iterator[list[Group]]:
-    """Yield all row groups, in parts of about so many rows, in the order of the files."""
-    ends = np.cumsum(footers.rows)
-    parts = (ends - 1) // max(rows, 1)
-    for places in np.split(np.arange(len(ends)), np.flatnonzero(np.diff(parts)) + 1):
-        if len(places):
-            yield [*footers.groups(places)]
-
-
 def _of_files(groups: Sequence[Group]) -> Iterator[list[Group]]:
     """Yield row groups by file."""
     for _, of_file in groupby(groups, attrgetter("file")):
         yield list(of_file)
 
 
-def _parts(footers: Footers, groups: Numbers) -> Iterator[list[Group]]:
-    """Yield chunks of row groups to read at a time, each of one file."""
+def _parts(footers: Footers, groups: Numbers, rows: int) -> Iterator[list[Group]]:
+    """Yield row groups in parts of about so many rows, in the order of the files."""
     before = np.cumsum(footers.rows[groups]) - footers.rows[groups]
-    file, part = footers.of[groups], before // _SOUGHT_AT_A_TIME
-    begins = np.flatnonzero((np.diff(file) != 0) | (np.diff(part) != 0)) + 1
+    begins = np.flatnonzero(np.diff(before // max(rows, 1))) + 1
     for some in np.split(groups, begins) if len(groups) else ():
-        yield list(footers.groups(some))
+        yield [*footers.groups(some)]
