@@ -44,7 +44,7 @@ from deltaproduce.engines.delta_log import (
     is_logged_alike,
     next_commit,
 )
-from deltaproduce.engines.delta_tables import MARKS_ROWS, RefusedError
+from deltaproduce.engines.delta_tables import CONSTRAINT, MARKS_ROWS, RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local import commit_probe
@@ -65,8 +65,6 @@ _CHECKPOINTS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_e
 _PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
     {MARKS_ROWS: "false", "delta.checkpointInterval": "50"}
 )
-_RULE: Final = "delta.constraints."
-"""The properties of a table that are rules for its rows begin with this."""
 _TRIES: Final = 100
 _LONGEST_WAIT_SECONDS: Final = 0.2
 
@@ -297,8 +295,8 @@ class DataTable:
             StorageError: it has a ``CHECK`` constraint.
         """
         for name in snapshot.properties:
-            if name.startswith(_RULE):
-                rule = name.removeprefix(_RULE)
+            if name.startswith(CONSTRAINT):
+                rule = name.removeprefix(CONSTRAINT)
                 why = f"it has the CHECK constraint {rule!r}, which only Spark checks: drop it"
                 raise _unwritable(self.address, why)
 

@@ -125,14 +125,19 @@ class Engines:
         """Return a place for rows that come to the driver part by part."""
         return parting.spill_of(self.limits)
 
-    def by_slices(self, rows: pa.Table, function: Callable[[pa.Table], pa.Table]) -> pa.Table:
+    def by_slices(
+        self, rows: pa.Table, function: Callable[[pa.Table], pa.Table], *, threads: int = 1
+    ) -> pa.Table:
         """Return the result of a function over rows on the driver that looks at each row alone.
 
         The function is called with parts of the rows that fit in memory.
+
+        Args:
+            threads: how many threads may call it, each with parts of its own.
         """
-        if self.holds(rows):
+        if self._is_one([rows], threads):
             return function(rows)
-        return parting.by_slices(rows, function, self.limits)
+        return parting.by_slices(rows, function, self.limits, threads)
 
     def reads_in_parts(self, rows: int, row_bytes: int) -> bool:
         """Return whether the driver reads rows of files in parts, all cores at once, or Spark does.
@@ -147,10 +152,6 @@ class Engines:
     def rows_of_part(self, rows: int, row_bytes: int) -> int:
         """Return how many rows of files each core reads at a time; see `reads_in_parts`."""
         return parting.rows_of_part(rows, rows * row_bytes, self.limits, cores())
-
-    def in_parts(self, rows: pa.Table, function: Callable[[pa.Table], pa.Table]) -> pa.Table:
-        """Return what a function makes of parts of rows on the driver, all cores at once."""
-        return parting.by_slices(rows, function, self.limits, cores())
 
     def by_ranges(
         self,
@@ -169,12 +170,16 @@ class Engines:
             names: the names of the key's columns in each table, if not those of ``key``.
             threads: how many threads may call it, each with ranges of its own.
         """
-        is_one = threads == 1 or not parting.are_many(sum(map(len, tables)))
-        if is_one and self.holds(*tables):
+        if self._is_one(tables, threads):
             return function(*tables)
         ranges = parting.by_ranges(tables, key, self.limits, names, threads)
         made = parting.side_by_side(lambda parts: function(*parts), ranges, threads)
         return parting.gathered(made, self.limits)
+
+    def _is_one(self, tables: Sequence[pa.Table], threads: int) -> bool:
+        """Return whether tables are processed as they are, and not part by part."""
+        is_one = threads == 1 or not parting.are_many(sum(map(len, tables)))
+        return is_one and self.holds(*tables)
 
     def ranges(
         self,

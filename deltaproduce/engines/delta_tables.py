@@ -24,6 +24,9 @@ APP_ID: Final = "deltaproduce"
 
 MARKS_ROWS: Final = "delta.enableDeletionVectors"
 
+CONSTRAINT: Final = "delta.constraints."
+"""The name of a ``CHECK`` constraint comes behind this, as a property of the table."""
+
 _COMMITS_A_CHECKPOINT: Final = 50
 """A checkpoint costs as much as five commits; Delta writes one every ten by default."""
 

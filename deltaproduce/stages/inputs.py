@@ -27,6 +27,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, Layout
+from deltaproduce.model.machine import cores
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
@@ -106,7 +107,8 @@ class StageInput:
         if not isinstance(rows, pa.Table):
             return None
         engines = self.step.engines
-        return engines.in_parts(engines.of(rows).here(rows, columns), function)
+        here = engines.of(rows).here(rows, columns)
+        return engines.by_slices(here, function, threads=cores())
 
     def within(self, column: Column, values: Ranges) -> Rows | None:
         """Return its content after the step with a value in the ranges; None if there is none.

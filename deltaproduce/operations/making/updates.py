@@ -363,7 +363,7 @@ class Update(Work):
         before, known = self.rows_before(feeder, results), self.neighbours.get(feeder.name)
         return StageInput(
             feeder,
-            before if known is None else lambda: _beside(before(), known),
+            lambda: _beside(before(), known),
             results[feeder.name].comparison if feeder.name in results else None,
             is_after=self.are_after(feeder),
         )
@@ -492,4 +492,6 @@ def _digest(
 
 def _beside(stored: Stored | None, neighbours: Neighbours | None) -> Stored | None:
     """Return stored rows that are looked up with the neighbours that are held."""
-    return None if stored is None else replace(stored, neighbours=neighbours)
+    if stored is None or neighbours is None:
+        return stored
+    return replace(stored, neighbours=neighbours)

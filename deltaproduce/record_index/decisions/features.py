@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from deltaproduce.engines.delta_tables import CONSTRAINT
+
 _READ: Final = frozenset(
     {"deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "columnMapping"}
 )
@@ -63,7 +65,7 @@ def obstacle(protocol: Protocol) -> str | None:
         return f"it has features that are not known here: {', '.join(unknown)}"
     for name, value in protocol.properties.items():
         is_on = name in _PROPERTIES and value.lower() == "true"
-        if is_on or name.startswith("delta.constraints."):
+        if is_on or name.startswith(CONSTRAINT):
             return f"it has the property {name}"
     for column in protocol.columns:
         metadata = column.get("metadata", {})

@@ -27,8 +27,8 @@ _LIMB: Final = (1 << LIMB_BITS) - 1
 _MANTISSA_BITS: Final = 53
 _FAR: Final = 1 << 32
 """A place that no limb has."""
-_LIMB_SHIFT: Final = 5
-"""A place has 2**5 bits."""
+_LIMB_SHIFT: Final = LIMB_BITS.bit_length() - 1
+"""A place has this power of two of bits."""
 _LIMBS_OF_DOUBLE: Final = 3
 _DENSE_LIMBS: Final = 8
 """Sums of doubles have limbs at the same places if that takes no more than these."""
