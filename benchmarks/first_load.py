@@ -21,14 +21,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import deltaproduce as dp
-from benchmarks import w1
+from benchmarks import policy, w1
 from benchmarks.measures import Processes, Step, measured
 from benchmarks.ours import Ours
 from benchmarks.runs import Bench, medians, say
 from benchmarks.workload import Workload, digest
 
-WARM_UP: Final = 1
-MEASURED: Final = 3
 PLAIN: Final = "plain"
 
 _SCHEMA: Final = (
@@ -99,7 +97,8 @@ def first_load(bench: Bench, rows: int, what: FirstLoad) -> dict[str, Any]:
     right = digest(workload.derived(stage, source).select(*columns))
     taken: dict[str, list[Step]] = {name: [] for name in loads}
     wrong: set[str] = set()
-    for number in range(WARM_UP + MEASURED):
+    effort = policy.of_first_load(rows)
+    for number in range(effort.warm_up + effort.steps):
         for name, load in loads.items():
             target = place / f"{name}-{number}"
             shutil.copytree(loaded_source[name], target)
@@ -113,7 +112,7 @@ def first_load(bench: Bench, rows: int, what: FirstLoad) -> dict[str, Any]:
     bench.events.read()
     found: dict[str, Any] = {}
     for name, steps in taken.items():
-        counted = [bench.events.counted(step) for step in steps[WARM_UP:]]
+        counted = [bench.events.counted(step) for step in steps[effort.warm_up :]]
         figures = {"failure": "wrong"} if name in wrong else {"median": medians(counted)}
         found[name] = {"name": names[name], **figures}
     return {"rows": rows, "competitors": found}

@@ -47,6 +47,8 @@ MAIN: Final = Effort(warm_up=2, steps=5)
 OTHER: Final = Effort(warm_up=1, steps=3)
 SHAPE: Final = Effort(warm_up=1, steps=3)
 COLD: Final = Effort(warm_up=0, steps=1)
+BRIEF: Final = Effort(warm_up=1, steps=2)
+"""For steps and loads that take a minute each."""
 MILLION: Final = 1_000_000
 EVERY: Final = 10**12
 LIMITS: Final[Mapping[str, Limits]] = {
@@ -75,6 +77,17 @@ def shape_peers(named: Sequence[str], able: Collection[str]) -> list[str]:
     return [name for name in named if name in able] or [
         name for name in SHAPE_PEERS if name in able
     ]
+
+
+def of_aggregates(peers: Sequence[str], rows: int, steps: int) -> dict[str, Effort]:
+    """Return peer -> effort; above a million rows, Spark's peers make each group anew for long."""
+    slow = {"recompute", "merge"} if rows > MILLION else set()
+    return {name: BRIEF if name in slow else MAIN.of(steps) for name in peers}
+
+
+def of_first_load(rows: int) -> Effort:
+    """Return the effort of a first load."""
+    return BRIEF if rows > MILLION else OTHER
 
 
 def shape_keys(rows: int) -> int:

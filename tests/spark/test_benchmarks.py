@@ -175,7 +175,7 @@ def test_the_forms_are_checked(spark: SparkSession, tmp_path: Path) -> None:
 def test_aggregates_are_checked(spark: SparkSession, tmp_path: Path, stage: str) -> None:
     workload = grouped.grouped(stage, many=True)
     found = aggregates.steps(
-        bench(spark, tmp_path), workload, ROWS, KEYS, aggregates.PEERS, ONE_STEP
+        bench(spark, tmp_path), workload, ROWS, KEYS, dict.fromkeys(aggregates.PEERS, ONE_STEP)
     )
     for competitor in found["cases"][0]["competitors"].values():
         assert "failure" not in competitor, competitor
@@ -235,6 +235,8 @@ def test_fractions_become_numbers_of_keys_once() -> None:
 
 
 def test_a_run_of_all_spares_what_is_known_to_be_dear() -> None:
+    slow = policy.of_aggregates(["ours", "merge"], 10_000_000, steps=3)
+    assert slow == {"ours": Effort(2, 3), "merge": policy.BRIEF}
     found = policy.efforts(["ours", "refresh"], 10_000_000, [10, 1_000], steps=5, limited=True)
     assert list(found) == [1_000, 10], "the main case comes first"
     assert found[1_000]["ours"] == policy.MAIN
