@@ -7,12 +7,10 @@ that is sought, as with Hudi's HFiles. The invariant: both ways find the same en
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import compress
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +20,7 @@ from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.machine import cores
 from deltaproduce.record_index.decisions.entries import GROUP, entries
 from deltaproduce.record_index.runs import GROUP_COLUMN, RunFile, Runs
-from deltaproduce.storage.parquet.row_groups import FileFooter
+from deltaproduce.storage.parquet.row_groups import Bound, FileFooter, plain, reach_of
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
 
@@ -93,31 +91,21 @@ def _found(runs: Runs, file: RunFile, keys: pa.Table, key: Sequence[Column]) -> 
     if len(keys) < _SEEK_SHARE * file.entries:
         with _readable(runs, file):
             footer = FileFooter(runs.place.footer(file.path))
-        groups = _reached(footer, key[0], keys.column(0))
+        groups = _reached(footer, key, keys)
     every = read(runs, file, key, groups)
     return every.filter(pa.array(isin_rows(every.drop_columns([GROUP]), keys)))
 
 
-def _reached(footer: FileFooter, column: Column, values: pa.ChunkedArray) -> list[int] | None:
-    """Return the row groups that may have one of the values; None if unknown."""
-    ranges = footer.ranges_in(column.name)
-    sought = _as_in_footers(values)
-    if ranges is None or sought is None:
+def _reached(footer: FileFooter, key: Sequence[Column], keys: pa.Table) -> list[int] | None:
+    """Return the row groups that may have one of the keys; None if the ranges are unknown."""
+    bounds = list[Bound]()
+    for column, values in zip(key, keys.columns, strict=True):
+        sought, ranges = plain(values, column), footer.ranges_in(column.name)
+        if sought is None or ranges is None:
+            break
+        bounds.append(Bound(sought, ranges))
+    if not bounds:
         return None
-    reached = (
-        bisect_left(sought, least) < bisect_right(sought, greatest)
-        for least, greatest in zip(*ranges, strict=True)
-    )
-    return list(compress(footer.numbers.tolist(), reached))
-
-
-def _as_in_footers(values: pa.ChunkedArray) -> Sequence[Any] | None:
-    """Return values sorted and in the form of footers; None if the type's form is not known."""
-    kind = values.type
-    if values.null_count:
-        return None
-    if pa.types.is_string(kind):
-        return sorted(values.cast(pa.binary()).to_pylist())
-    if pa.types.is_integer(kind):
-        return sorted(values.to_pylist())
-    return None
+    reach = reach_of(bounds)
+    found: list[int] = footer.numbers[reach.first < reach.last].tolist()
+    return found

@@ -3,7 +3,7 @@
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -636,6 +636,37 @@ def test_many_entries_are_sought_by_row_groups(tmp_path, monkeypatch):
     assert read[-1] is None
     given = pa.Table.from_pylist([{"a": None, "b": "é"}, {"a": 1, "b": ""}], KEYS)
     assert len(records.index.lookup(given)) <= 2
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda n: {"k": date(2026, 1, 1) + timedelta(days=n)},
+        lambda n: {"k": datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=n)},
+        lambda n: {"k": Decimal(n + 5_000).scaleb(-2)},
+        lambda n: {"k": f"{n:05}"},
+        lambda n: {"country": "AT", "k": n},
+    ],
+    ids=["date", "timestamp", "decimal", "string", "two columns"],
+)
+def test_keys_of_each_type_are_sought_by_row_groups(tmp_path, monkeypatch, of):
+    """A first column with one value does not make every row group be read."""
+    monkeypatch.setattr(runs, "_GROUP_ROWS", 50)
+    monkeypatch.setattr("deltaproduce.record_index.decisions.keying._MIXED_ENTRIES", 10)
+    write_deltalake(str(tmp_path / "t"), pa.Table.from_pylist([of(n) for n in range(1_000)]))
+    index = dp.RecordIndex(None, str(tmp_path / "t"), [*of(0)], str(tmp_path / "i"), buckets=2)
+    index.build()
+    read, whole = [], seeking.read
+
+    def counted(runs, file, key, groups=None):
+        read.append(groups)
+        return whole(runs, file, key, groups)
+
+    monkeypatch.setattr(seeking, "read", counted)
+    found = index.lookup(pa.Table.from_pylist([of(3), of(999), of(2_000)]))
+    assert sorted(row["k"] for row in found.to_pylist()) == [of(3)["k"], of(999)["k"]]
+    assert read
+    assert all(len(groups) <= 3 for groups in read)
 
 
 def test_paths_with_odd_signs(tmp_path):
