@@ -267,6 +267,7 @@ def test_what_an_aggregate_brings_along_is_not_shown(location: str) -> None:
     store = dp.Store(None, location, pipeline)
     assert [step.stage.name for step in store.plan(["orders"])] == ["orders", "by_k"]
     version = store.update({"orders": [{"id": 1, "k": "a", "n": 5, "x": 0.5}]})
+    assert store.plan(["orders"])[-1].reason == "reached through orders"
     for shown in (version, store.head, *store.versions()):
         assert set(shown.stages) == {"orders", "by_k"}
     assert set(store.lineage("orders", 1).downstream) == {"by_k"}

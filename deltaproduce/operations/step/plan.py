@@ -274,7 +274,8 @@ def _producer_step(
     if timed is not None:
         return Step(stage, "full", timed)
     if reached:
-        reason = f"reached through {', '.join(reached)}"
+        shown = [name for name in reached if not is_auxiliary(name)] or reached
+        reason = f"reached through {', '.join(shown)}"
         note = stage.kind.note
         return Step(stage, "incremental", reason if note is None else f"{reason}; {note}")
     if stage.name in due:
