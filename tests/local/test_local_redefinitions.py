@@ -2,7 +2,7 @@
 
 import pytest
 
-from deltaproduce import DefinitionError, NotFoundError, Pipeline, SessionError, Store, agg
+from deltaproduce import DefinitionError, Limits, NotFoundError, Pipeline, SessionError, Store, agg
 
 ROWS = [(3, "ann", 5), (1, "bob", 7), (2, "ann", 6)]
 
@@ -62,6 +62,21 @@ def test_other_values_change_every_row(location):
         changed = store.updates("by_customer", 2).to_pylist()
         assert {row["_change_type"] for row in changed} == {"update"}
         assert len(changed) == 3
+
+
+def test_a_stage_that_had_runs_is_not_damaged_by_other_values(location):
+    """Its runs are of the columns of before until the next one is written."""
+    large = Limits(small_table_rows=0)
+    more = {"orders": [{"id": 1, "customer": "bob", "amount": 9}]}
+    with Store(None, location, shop("id bigint"), limits=large) as store:
+        store.update(rows("id"))
+        assert store.update(more).delta_version("by_customer", "runs") == 0
+    with Store(None, location, shop("id bigint", "amount bigint, again int"), limits=large) as store:
+        store.update({})
+        assert store.verify() == ()
+        store.update({"orders": [{"id": 2, "_change_type": "delete"}]})
+        assert store.verify() == ()
+        assert stored(store, "amount", "again") == [("ann", 3, 3), ("bob", 9, 9)]
 
 
 def test_values_are_kept_where_nothing_is_emitted(location):
