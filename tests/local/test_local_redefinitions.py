@@ -71,7 +71,9 @@ def test_a_stage_that_had_runs_is_not_damaged_by_other_values(location):
     with Store(None, location, shop("id bigint"), limits=large) as store:
         store.update(rows("id"))
         assert store.update(more).delta_version("by_customer", "runs") == 0
-    with Store(None, location, shop("id bigint", "amount bigint, again int"), limits=large) as store:
+    with Store(
+        None, location, shop("id bigint", "amount bigint, again int"), limits=large
+    ) as store:
         store.update({})
         assert store.verify() == ()
         store.update({"orders": [{"id": 2, "_change_type": "delete"}]})

@@ -183,7 +183,7 @@ class Verifier:
                 yield Finding(stage.name, kind, "gone", str(error))
                 continue
             if kind == RUNS and RUNS not in self._figures(stage).base.added:
-                continue  # no run since the stage has these columns: the next one rewrites the table
+                continue  # no run has these columns yet: the next one rewrites the table
             has = {field.name: with_nulls(field.dataType) for field in found}
             columns = (*layout.columns(kind), *(self._beside(stage) if kind == CONTENT else ()))
             # Spark lets the parts of columns be null, delta-rs stores them as they are declared.
