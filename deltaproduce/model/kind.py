@@ -253,6 +253,11 @@ class Kind(ABC):
         return 0
 
     @property
+    def subtracts(self) -> bool:
+        """Whether it subtracts the rows that its feeders lose from what it has."""
+        return False
+
+    @property
     def reads_states(self) -> bool:
         """Whether it works on the states of its feeders, which may change where no value does."""
         return False

@@ -81,6 +81,54 @@ def test_a_stage_that_had_runs_is_not_damaged_by_other_values(location):
         assert stored(store, "amount", "again") == [("ann", 3, 3), ("bob", 9, 9)]
 
 
+def summed(key, value, **more):
+    """Orders, their number and sum by customer, and what is made of these."""
+    made = Pipeline("summed")
+    orders = made.source("orders", key=key, value=value)
+    calls = {**more, "total": agg.sum("amount"), "n": agg.count()}
+    by_customer = made.aggregate("by_customer", orders, key="customer", values=calls)
+    least = {"least": agg.min("amount"), "most": agg.max("amount")}
+    made.aggregate("ends", orders, key="", values=least)
+    totals = {"total": agg.sum("total"), "least": agg.min("total"), "n": agg.count()}
+    made.aggregate("all", by_customer, key="", values=totals)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "more"),
+    [
+        ("id bigint", "customer string, amount bigint, again int", {}),
+        ("id int", "customer string, amount bigint", {}),
+        ("id bigint", "customer string, amount int", {}),
+        ("id bigint", "customer string, amount bigint", {"first": agg.min("amount")}),
+    ],
+)
+def test_aggregates_of_a_feeder_with_other_columns_are_made_of_its_new_rows(
+    location, key, value, more
+):
+    """The rows that it had are not known in its new columns, so nothing is subtracted."""
+    with Store(None, location, summed("id bigint", "customer string, amount bigint")) as store:
+        store.update(rows("id"))
+    given = rows("id")
+    given["orders"][0]["amount"] = 9
+    with Store(None, location, summed(key, value, **more)) as store:
+        store.load(
+            {
+                "orders": [
+                    {**row, "again": 1} if "again" in value else row for row in given["orders"]
+                ]
+            }
+        )
+        assert store.content("by_customer", ordered=True).column("total").to_pylist() == [11, 1]
+        assert store.content("ends").drop_columns("_ordinal").to_pylist() == [
+            {"least": 1, "most": 9}
+        ]
+        assert store.content("all").drop_columns("_ordinal").to_pylist() == [
+            {"total": 12, "least": 1, "n": 2}
+        ]
+        assert store.verify(recompute=True) == ()
+
+
 def test_values_are_kept_where_nothing_is_emitted(location):
     def first(value, example):
         return value if example is None else example

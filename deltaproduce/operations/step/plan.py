@@ -267,9 +267,9 @@ def _producer_step(
         return Step(stage, "full", "refresh asked for")
     if head.definitions[stage.name].function != definition.function:
         return Step(stage, "full", f"its {stage.kind.maker} changed", redefined=True)
-    anew = [name for name in reached if steps[name].redefined]
-    if anew and stage.kind.reads_states:
-        return Step(stage, "full", f"the states of {', '.join(anew)} changed", redefined=True)
+    again = _again(stage, head, steps)
+    if again is not None:
+        return again
     timed = None if now is None else stage.kind.due(head.committed_at, now)
     if timed is not None:
         return Step(stage, "full", timed)
@@ -281,6 +281,24 @@ def _producer_step(
     if stage.name in due:
         return Step(stage, "incremental", due[stage.name])
     return None
+
+
+def _again(stage: Producer, head: Version, steps: Mapping[str, Step]) -> Step | None:
+    """Return a step in full if the old rows of feeders cannot be subtracted from a stage's rows."""
+    reached = [feeder for feeder in stage.feeders if feeder.name in steps]
+    anew = [feeder.name for feeder in reached if steps[feeder.name].redefined]
+    if anew and stage.kind.reads_states:
+        return Step(stage, "full", f"the states of {', '.join(anew)} changed", redefined=True)
+    others = [feeder.name for feeder in reached if _has_other_columns(feeder, head)]
+    if others and stage.kind.subtracts:
+        return Step(stage, "full", f"the columns of {', '.join(others)} changed")
+    return None
+
+
+def _has_other_columns(stage: Stage, head: Version) -> bool:
+    """Return whether a stage has other key or value columns than its tables."""
+    was, now = stage_at(head, stage).schema, stage.schema
+    return (was.key.ddl, was.value.ddl) != (now.key.ddl, now.value.ddl)
 
 
 def weighed(step: Step, changed: int, rows: int, policy: Policy, limits: Limits) -> Step:

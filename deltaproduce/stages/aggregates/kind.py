@@ -195,6 +195,11 @@ class Aggregate(DerivedKind):
         return any(call.estimates for call in self.origins)
 
     @property
+    def subtracts(self) -> bool:
+        """See `Kind.subtracts`."""
+        return True
+
+    @property
     def reads_states(self) -> bool:
         """See `Kind.reads_states`."""
         return bool(self._merged)
