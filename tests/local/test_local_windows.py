@@ -878,6 +878,16 @@ def test_a_window_that_is_defined_later_knows_what_there_is(location: str) -> No
     assert changed.verify(recompute=True) == ()
 
 
+def test_a_feeder_is_in_order_when_no_window_is_over_it_any_more(location: str) -> None:
+    """It stays as the window had it until it is written whole."""
+    key = "id bigint, day date"
+    with dp.Store(None, location, views(dp.window("day", last=1), key=key)) as store:
+        store.update({"events": FIFTEENTH + SIXTEENTH})
+    with dp.Store(None, location, views(key=key), limits=RUNS) as store:
+        store.update({"events": [{"id": 1, "day": date(2013, 3, 15), "_change_type": "delete"}]})
+        assert store.verify() == ()
+
+
 def test_the_lineage_of_a_window_ends_where_it_does(location: str) -> None:
     store = dp.Store(None, location, views(dp.window("day", last=1)))
     store.update({"events": FIFTEENTH + SIXTEENTH})

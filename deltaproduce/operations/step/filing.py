@@ -23,6 +23,7 @@ from deltaproduce.errors import InvalidChangesError, ProducerError
 from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.graph import Stage, belongs_to
 from deltaproduce.model.layouts import CONTENT, Layout
+from deltaproduce.model.partitions import SORTS
 from deltaproduce.storage.edits import Edit
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import shown
@@ -56,10 +57,16 @@ class Filing:
         return self.clustering if self.description is None else None
 
     def orders(self, layout: Layout) -> tuple[tuple[Column, ...], ...]:
-        """Return the possible orders of the rows: a table may be older than the window over it."""
-        by = layout.order(CONTENT)
-        clustered = self._clustered(layout)
-        orders = (by,) if clustered is None else (clustered.order(by), by)
+        """Return the possible orders of the rows, the wanted one first.
+
+        A table may be older than the window over it, or than the end of one.
+        """
+        by, clustered = layout.order(CONTENT), self._clustered(layout)
+        firsts = [] if clustered is None else [clustered.column]
+        firsts += [by[0], *(c for c in layout.schema.key if c.data_type.simpleString() in SORTS)]
+        orders = tuple(
+            (first, *(c for c in by if c.name != first.name)) for first in dict.fromkeys(firsts)
+        )
         if self.description is None:
             return orders
         return tuple(sorted_by(self.description, order) for order in orders)
