@@ -6,6 +6,7 @@ from deltaproduce import ConflictError, CorruptStoreError
 from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.decisions.recovery import (
     action,
+    compacted,
     foreign_change,
     foreign_commits,
     is_ahead,
@@ -40,6 +41,17 @@ def test_what_changes_no_row_is_none(operation):
     assert action("leaf/content", 5, commits((None, operation), (None, operation))) == "write"
     assert action("leaf/content", 5, commits(OTHER, (None, operation))) == "restore"
     assert foreign_commits(commits((None, operation)), 5) == ()
+
+
+def test_a_fold_builds_on_the_newest_rows_whatever_property_was_set_since():
+    """As after a rollback, when delta-rs sets properties before it writes."""
+    prop, fold = (None, "SET TBLPROPERTIES"), Attempt("fold", 3, folds=5)
+    assert compacted(5, commits(fold)) == tuple(commits(fold)[:1])
+    assert len(compacted(5, commits(prop, fold))) == 2
+    assert len(compacted(5, commits(prop, fold, Attempt("next", 3, folds=7)))) == 3
+    assert compacted(5, commits(prop, fold, fold)) == ()  # the second was overtaken
+    assert compacted(5, commits(prop, Attempt("old", 3, folds=4))) == ()
+    assert compacted(5, commits(prop, Attempt("ahead", 3, folds=7))) == ()
 
 
 def test_a_table_that_was_set_back_by_an_attempt_is_set_back_again():

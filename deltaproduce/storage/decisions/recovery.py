@@ -208,11 +208,14 @@ def compacted(pinned: int, commits: Sequence[Commit]) -> tuple[Commit, ...]:
     """Return the commits since the pinned delta version, if none of them changed a row.
 
     Oldest first: compactions, and other maintenance; empty if there was anything else. A fold must
-    build on the commit right before it, because a fold that another writer overtook has old rows.
+    build on the newest commit of rows before it: one that another writer overtook has old rows.
     """
     later = sorted((c for c in commits if c.delta_version > pinned), key=lambda c: c.delta_version)
+    base = pinned
     for number, commit in enumerate(later, pinned + 1):
-        folds = commit.attempt is not None and commit.attempt.folds == number - 1
+        built_on = None if commit.attempt is None else commit.attempt.folds
+        folds = built_on is not None and base <= built_on < number
         if commit.delta_version != number or not (is_maintenance(commit) or folds):
             return ()
+        base = number if folds else base
     return tuple(later)
