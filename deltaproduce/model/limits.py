@@ -66,7 +66,8 @@ class Limits:
         seek_rows: the most rows of row groups that a look-up reads on the driver; Spark reads more
             at a time.
         full_rows: if a stage reads at least this many rows, and nearly all have changed, it is
-            recomputed in full.
+            recomputed in full. If an aggregate has at least this many, and a step reaches nearly
+            all, they are read and written whole.
         preserved_rows: the most rows for which one task calls `preserve`; more run in parallel, by
             ranges of keys.
         run_rows: the most rows of one run (merge on read); a larger step rewrites the table.

@@ -139,6 +139,16 @@ class Stored:
             return False
         return self.engines.limits.is_small(self.count, self.row_bytes)
 
+    def is_nearly_all(self, keys: Selection) -> bool:
+        """Return whether it costs about as much to read and write all rows as those of some keys.
+
+        Args:
+            keys: whole keys, on the driver.
+        """
+        assert isinstance(keys.keys, pa.Table)
+        is_read = self._is_here and self._is_fetched and not self._is_apart
+        return is_read and self.engines.limits.is_nearly_all(len(keys.keys), self.count)
+
     def in_partitions(self, partitions: pa.Table) -> Stored:
         """Return the rows of some partitions of the base, and perhaps of others."""
         if not self._is_apart or self.files is None:
@@ -146,6 +156,18 @@ class Stored:
         files = self.files.in_partitions(partitions)
         count = self.count if files.size is None else files.size[0]
         return replace(self, files=files, count=count)
+
+    def narrowed(self, columns: Sequence[Column]) -> Stored:
+        """Return the same rows with at least these columns, of which files are read.
+
+        Rows that are in memory, or are held for others, stay as they are.
+        """
+        if isinstance(self.base, pa.Table) or self.files is None or self.held is not None:
+            return self
+        names = {column.name for column in columns}
+        if self.overlay is not None:
+            names |= {ORDINAL, *(column.name for column in self.overlay.pair)}
+        return replace(self, columns=tuple(c for c in self.columns if c.name in names))
 
     def rows(self) -> Rows:
         """Return all rows, unsorted; on the driver if they are few."""
@@ -321,6 +343,7 @@ class Stored:
         """
         most = self._most_rows
         base = self.base if isinstance(self.base, pa.Table) else None
+        is_within = False
         if base is None and self.files is not None:
             if most is not None and self.files.least_within(column, values) > most:
                 return self._within_there(column, values)
@@ -328,11 +351,14 @@ class Stored:
             held = self.held
             kept = self.engines.limits.rows_of(self.row_bytes)
             base = read(values) if held is None else held.rows_within(column, values, kept, read)
+            is_within = base is not None
         if base is None and self._is_here and self._is_fetched:
             base = replace(self, overlay=None).fetched()
         if base is None or (most is not None and len(base) > most):
             return self._within_there(column, values)
-        base = rows_within(base.select([c.name for c in self.columns]), column, values)
+        base = base.select([c.name for c in self.columns])
+        if not is_within:
+            base = rows_within(base, column, values)
         return self._with(base, self.overlay and self.overlay.within(column, values))
 
     def _within_there(self, column: Column, values: Ranges) -> DataFrame:

@@ -38,11 +38,17 @@ WAYS: dict[str, tuple[dp.Limits, bool | None]] = {
     "small": (dp.Limits(), None),
     "small, moved": (dp.Limits(), True),
     "runs, moved": (RUNS, True),
+    "runs, read whole where most changes, moved": (replace(RUNS, full_rows=1), True),
     "runs, often folded, anew": (FOLDED, False),
     "in parts, moved": (IN_PARTS, True),
 }
 """Limits, and whether windows are always moved, or always made anew."""
-SHORT_WAYS = {"small": 0, "runs, often folded, anew": 1, "in parts, moved": 0}
+SHORT_WAYS = {
+    "small": 0,
+    "runs, read whole where most changes, moved": 0,
+    "runs, often folded, anew": 1,
+    "in parts, moved": 0,
+}
 """Those of a short run, and the series that each has."""
 SEEDS = int(os.environ.get("DELTAPRODUCE_SEEDS", "2"))
 VERSIONS, SHORT = 8, 5
@@ -324,10 +330,10 @@ def test_a_move_reads_the_row_groups_of_what_leaves_and_enters(
     read: list[int] = []
     reads = ParquetFiles._read
 
-    def counted(files: ParquetFiles, footers: Any, groups: Any) -> Any:
+    def counted(files: ParquetFiles, footers: Any, groups: Any, *names: Any) -> Any:
         if "events" in str(files._table):
             read.extend(group.number for group in groups)
-        return reads(files, footers, groups)
+        return reads(files, footers, groups, *names)
 
     pipeline = views(dp.window("day", last=15))
     store = dp.Store(None, location, pipeline, limits=replace(RUNS, partition_rows=100))
@@ -346,6 +352,29 @@ def test_a_move_reads_the_row_groups_of_what_leaves_and_enters(
     assert (move.reused, move.left) == (True, (date(2013, 3, 4),))
     assert store.verify(recompute=True) == ()
     assert counts(store) == {0: 4, 1: 19, 2: 5, 5: 15, 7: 2}
+
+
+def test_a_move_that_reaches_nearly_all_groups_writes_them_whole(
+    location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the runs before it; of few groups it leaves a run."""
+    monkeypatch.setattr(kind, "way", lambda *_: Way(True, "so it is tested"))
+    most = [*range(1, 19)]
+    pipeline = views(dp.window("day", last=2))
+    with dp.Store(None, location, pipeline, limits=replace(RUNS, full_rows=10)) as store:
+
+        def moved(rows: list[dict[str, Any]]) -> tuple[str, int, int]:
+            made = store.update({"events": rows}).stages["views_0"]
+            assert store.verify(recompute=True) == ()
+            return made.mode, made.affected_keys, made.base.runs
+
+        store.update({"events": day(1, most) + day(2, [*most, 40])})
+        assert moved(day(3, most * 2)) == ("rewrite", 18, 0)
+        assert counts(store) == {**dict.fromkeys(most, 3), 40: 1}
+        late = [{"day": date(2013, 3, 3), "id": 100, "member_id": 5}]
+        assert moved(late) == ("seek", 1, 1)
+        assert moved(day(4, most * 3)) == ("rewrite", 19, 0)
+        assert counts(store) == {**dict.fromkeys(most, 5), 5: 6}
 
 
 def content_files(location: str, stage: str = "events") -> dict[str, tuple[date, date]]:

@@ -95,6 +95,21 @@ def test_only_groups_that_may_hold_a_key_are_read(tmp_path: Path, groups_read: l
     assert found["text"].to_pylist() == [f"row {i}" for i in found["id"].to_pylist()]
 
 
+def test_rows_in_ranges_are_read_in_the_wanted_columns_alone(tmp_path: Path) -> None:
+    sizes = []
+    for columns in ([_ID], [_ID, _TEXT]):
+        readings = Readings()
+        directory, names = _written(tmp_path, [_numbers(0, 30), _numbers(30, 60)])
+        files = ParquetFiles(directory, names, readings=readings)
+        found = files.rows_within(_ID, Ranges(((4, 12), (31, 31))), columns, _MOST)
+        assert found is not None
+        assert found.column_names == [column.name for column in columns]
+        assert found["id"].to_pylist() == [*range(4, 13), 31]
+        assert readings.total.rows == 15
+        sizes.append(readings.total.size)
+    assert 0 < sizes[0] < sizes[1]
+
+
 @pytest.mark.parametrize("rows", [1, 4, 10, 1_000])
 def test_all_rows_are_reduced_part_by_part(tmp_path: Path, rows: int) -> None:
     """Parts are of whole row groups, of one file or several; of the columns, some are read.

@@ -321,7 +321,7 @@ class Aggregate(DerivedKind):
             return step.changed(content, _moved(fed), after)
         reused, why = KEPT if self.depends_on_history else way(shift, fed, content)
         if reused:
-            found = step.changed(content, rows_moved(shift, fed), after)
+            found = step.changed(content, rows_moved(shift, fed, step.columns_of), after)
         else:
             made = self.produced(production, inputs)
             found = None if made is None else production.replaced(content, *made)

@@ -102,7 +102,7 @@ class AggregateStep:
         is_here = self.projection.is_here(self._read, self.production.engines)
         if self.grouping.calls or not is_here:
             return None
-        columns = tuple(dict.fromkeys(self._columns(each.stage)))
+        columns = tuple(dict.fromkeys(self.columns_of(each.stage)))
         return each.reduced(columns, partial(self._folded, feeder=each.stage))
 
     def _folded(self, rows: pa.Table, feeder: Stage) -> pa.Table:
@@ -135,7 +135,7 @@ class AggregateStep:
             affected = affected.union(lost)
         if content is None:
             return self.production.first(*self._rows(states, None, once=True))
-        whole = content.small and affected.is_here
+        whole = affected.is_here and (content.small or content.is_nearly_all(affected))
         before = content.fetched() if whole else content.of(affected)
         known = affected.exactly(before)
         added_to = known if lost is None else self._without(known, layout.content, lost)
@@ -208,7 +208,7 @@ class AggregateStep:
         engine = self.production.engines.of(*(rows for rows, _, _ in parts))
         found = []
         for rows, feeder, sign in parts:
-            own = self._columns(feeder)
+            own = self.columns_of(feeder)
             here = engine.here(rows, tuple(dict.fromkeys(own)))
             filled = engine.filled(here, self._read, [column.name for column in own])
             of_rows = self.projection.of(
@@ -242,12 +242,19 @@ class AggregateStep:
     @property
     def _read(self) -> tuple[Column, ...]:
         """The columns that are read from the feeders, by the first feeder's names."""
-        return (*row_columns(self.production.stage.feeders[0]), *self.partials.read)
+        return (*self._named(self.production.stage.feeders[0]), *self.partials.read)
 
-    def _columns(self, feeder: Stage) -> tuple[Column, ...]:
+    def columns_of(self, feeder: Stage) -> tuple[Column, ...]:
         """Return the columns read from a feeder, in the same order."""
         number = [one.name for one in self.production.stage.merged].index(feeder.name)
-        return (*row_columns(feeder), *self.partials.of_feeder(number))
+        return (*self._named(feeder), *self.partials.of_feeder(number))
+
+    def _named(self, feeder: Stage) -> tuple[Column, ...]:
+        """Return the columns of a feeder that expressions read, at least one."""
+        first = row_columns(self.production.stage.feeders[0])
+        named = [n for n, column in enumerate(first) if column.name in self.projection.columns]
+        own = row_columns(feeder)
+        return tuple(own[place] for place in named or [0])
 
     @property
     def _whose(self) -> str:

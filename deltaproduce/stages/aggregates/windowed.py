@@ -7,7 +7,7 @@ feeders have after the step in the partitions of the window after the step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from deltaproduce.engines.engine import Rows
@@ -56,9 +56,15 @@ def within_window(shift: Shift, parts: Sequence[Part]) -> list[Part]:
     ]
 
 
-def rows_moved(shift: Shift, inputs: Sequence[StageInput]) -> list[Part]:
-    """Return the rows that entered the window, and those that left it."""
-    return [part for each in inputs for part in _moved(shift, each, _column(shift, each.stage))]
+def rows_moved(
+    shift: Shift, inputs: Sequence[StageInput], columns_of: Callable[[Stage], tuple[Column, ...]]
+) -> list[Part]:
+    """Return the rows that entered the window, and those that left it.
+
+    Args:
+        columns_of: returns the columns that are wanted of a feeder; rows may have others, too.
+    """
+    return [part for each in inputs for part in _moved(shift, each, columns_of(each.stage))]
 
 
 def way(shift: Shift, inputs: Sequence[StageInput], content: Stored | None) -> Way:
@@ -87,17 +93,18 @@ def way(shift: Shift, inputs: Sequence[StageInput], content: Stored | None) -> W
     return Way(moved < whole, told)
 
 
-def _moved(shift: Shift, each: StageInput, column: Column) -> Iterator[Part]:
-    values = shift.window.partitions.values
+def _moved(shift: Shift, each: StageInput, columns: tuple[Column, ...]) -> Iterator[Part]:
+    column, values = _column(shift, each.stage), shift.window.partitions.values
     if each.changed is not None:
         place = (shift.before or NOWHERE) if each.is_after else shift.after
         for rows, sign in zip(each.moved(), (-1, 1), strict=True):
             yield rows_within(rows, column, values(place)), each.stage, sign
     before = each.before() if shift.moves else None
     if before is not None:
+        narrow = before.narrowed((column, *columns))
         for partitions, sign in ((shift.loses, -1), (shift.gains, 1)):
             if partitions:
-                yield before.within(column, values(partitions)), each.stage, sign
+                yield narrow.within(column, values(partitions)), each.stage, sign
 
 
 def _count(shift: Shift, stored: Stored, column: Column, partitions: Ranges) -> int:

@@ -48,6 +48,11 @@ class Projection:
         return replace(self, outputs=(*self.outputs, *added))
 
     @property
+    def columns(self) -> frozenset[str]:
+        """The names of the columns that it reads."""
+        return frozenset(name for one in self._expressions for name in one.columns)
+
+    @property
     def _expressions(self) -> tuple[Expression, ...]:
         own = () if self.where is None else (self.where,)
         return (*own, *(expression for _, expression in self.outputs))

@@ -6,7 +6,7 @@ wanted values; a row group without a range may have any.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import localcontext
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -135,22 +135,31 @@ class FileFooter:
         self.numbers: Numbers = np.array([n for n, rows in counts.items() if rows], np.int64)
         self.rows: Numbers = np.array([rows for rows in counts.values() if rows], np.int64)
         self._ranges: dict[str, EveryRange | None] = {}
-        self._amounts: dict[int, Reading] = {}
+        self._amounts: dict[tuple[int, frozenset[str] | None], Reading] = {}
 
-    def amount_of(self, numbers: Iterable[int]) -> Reading:
-        """Return the amount that is read with row groups, all of their columns."""
-        rows = size = 0
+    def amount_of(self, numbers: Iterable[int], names: Sequence[str] | None = None) -> Reading:
+        """Return the amount that is read with row groups.
+
+        Args:
+            names: the columns that are read; all if None.
+        """
+        read, rows, size = None if names is None else frozenset(names), 0, 0
         for number in numbers:
-            found = self._amounts.get(number)
+            found = self._amounts.get((number, read))
             if found is None:
-                found = self._amounts[number] = self._amount_of_one(number)
+                found = self._amounts[number, read] = self._amount_of_one(number, read)
             rows, size = rows + found.rows, size + found.size
         return Reading(rows, size)
 
-    def _amount_of_one(self, number: int) -> Reading:
+    def _amount_of_one(self, number: int, names: Collection[str] | None) -> Reading:
         group = self.said.row_group(number)
         columns = map(group.column, range(group.num_columns))
-        return Reading(group.num_rows, sum(column.total_compressed_size for column in columns))
+        sizes = (
+            column.total_compressed_size
+            for column in columns
+            if names is None or column.path_in_schema.split(".")[0] in names
+        )
+        return Reading(group.num_rows, sum(sizes))
 
     def ranges_in(self, name: str) -> EveryRange | None:
         """Return the ranges of one column; None if the footer lacks them."""

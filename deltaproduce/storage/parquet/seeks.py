@@ -51,6 +51,8 @@ from deltaproduce.types.pandas_on_demand import in_numpy
 
 _SOUGHT_AT_A_TIME: Final = 1 << 18
 """About the most rows of row groups that a thread reads to find keys in."""
+_LEAST_AT_A_TIME: Final = 1 << 16
+"""The fewest, unless there are no more: fewer are not worth another thread."""
 _ROWS_AT_A_TIME: Final = 1 << 20
 _AT_A_TIME: Final = 8
 """How many parts are read in parallel."""
@@ -275,17 +277,26 @@ class ParquetFiles:
         read: Callable[[Sequence[Group]], pa.Table],
         columns: Sequence[Column],
         most: int | None,
+        names: Mapping[int, Sequence[str]] | None = None,
     ) -> pa.Table | None:
-        """Read row groups in parallel, and stop once there are more than ``most`` rows."""
-        found, count, in_parts = self._spill(), 0, _parts(footers, groups, _SOUGHT_AT_A_TIME)
+        """Read row groups in parallel, and stop once there are more than ``most`` rows.
+
+        Args:
+            names: the columns that are read of each file; all if None.
+        """
+        of_each = -(-int(footers.rows[groups].sum()) // cores())
+        size = min(max(of_each, _LEAST_AT_A_TIME), _SOUGHT_AT_A_TIME)
+        found, count, in_parts = self._spill(), 0, _parts(footers, groups, size)
         parts = (of_file for part in in_parts for of_file in _of_files(part))
         found.add(empty(columns))
         try:
             with ThreadPoolExecutor(cores()) as threads:
                 while some := [*islice(parts, _AT_A_TIME)]:
                     for part, rows in zip(some, threads.map(read, some), strict=True):
-                        footer = footers.files[part[0].file]
-                        self._readings.add(*footer.amount_of(group.number for group in part))
+                        file = part[0].file
+                        footer, of_part = footers.files[file], [group.number for group in part]
+                        read_of = None if names is None else names[file]
+                        self._readings.add(*footer.amount_of(of_part, read_of))
                         found.add(rows)
                         count += len(rows)
                     if most is not None and count > most:
@@ -302,18 +313,21 @@ class ParquetFiles:
 
         Args:
             values: as whole numbers, as footers have them.
-            columns: as for `rows_of`, like ``most``.
+            columns: the wanted ones of the table's, with this one; no others are read.
+            most: as for `rows_of`.
         """
         footers = self._footers(self._ranges.within(column, values))
         if footers is None:
             return None
 
+        names = {number: self._names_in(number, columns) for number in footers.files}
+
         def read(groups: Sequence[Group]) -> pa.Table:
-            rows = in_arrow_types(self._read(footers.files, groups), columns)
-            return rows_within(rows, column, values)
+            rows = self._read(footers.files, groups, names[groups[0].file])
+            return rows_within(in_arrow_types(rows, columns), column, values)
 
         holding = footers.groups_within(column, values)
-        return self._each_part(footers, holding, read, columns, most)
+        return self._each_part(footers, holding, read, columns, most, names)
 
     def least_within(self, column: Column, values: Ranges) -> int:
         """Return a lower bound of the rows that `rows_within` finds, from the log; open no file."""
@@ -388,10 +402,8 @@ class ParquetFiles:
         try:
             for part, rows_made in zip(parts, side_by_side(made, parts), strict=True):
                 for some in _of_files(part):
-                    file = some[0].file
-                    self._count(
-                        footers.files[file].said, [group.number for group in some], names[file]
-                    )
+                    file, of_part = some[0].file, [group.number for group in some]
+                    self._readings.add(*footers.files[file].amount_of(of_part, names[file]))
                 found.add(rows_made)
         except _UnreadError:
             return None

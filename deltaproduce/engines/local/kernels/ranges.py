@@ -25,9 +25,12 @@ def are_within(found: pa.ChunkedArray, values: Ranges) -> Marks:
         return np.zeros(len(found), np.bool_)
     numbers = in_numpy(pc.fill_null(numbers_of(found), 0))
     firsts, lasts = np.array(values.pairs, np.int64).T
-    at = firsts.searchsorted(numbers, "right") - 1
-    inside: Marks = in_numpy(pc.is_valid(found)) & (at >= 0) & (numbers <= lasts[at])
-    return inside
+    if len(firsts) == 1:
+        inside: Marks = (numbers >= firsts[0]) & (numbers <= lasts[0])
+    else:
+        at = firsts.searchsorted(numbers, "right") - 1
+        inside = (at >= 0) & (numbers <= lasts[at])
+    return inside & in_numpy(pc.is_valid(found)) if found.null_count else inside
 
 
 def partitions_of(found: pa.ChunkedArray, partitioning: Partitioning) -> Numbers:

@@ -45,7 +45,8 @@ _LEASTS: Final[Mapping[type[DataType], int]] = {
 def rows_within(rows: Rows, column: Column, values: Ranges) -> Rows:
     """Return the rows whose value in a column is in some ranges."""
     if isinstance(rows, pa.Table):
-        return rows.filter(pa.array(are_within(rows.column(column.name), values)))
+        marks = are_within(rows.column(column.name), values)
+        return rows if marks.all() else rows.filter(pa.array(marks))
     return rows.where(_holds(column, values))
 
 
