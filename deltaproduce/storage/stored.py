@@ -292,6 +292,13 @@ class Stored:
         newer = [] if overlay is None else [overlay.newer(self.columns)]
         return pa.concat_tables([found, *newer])
 
+    @in_phase("reading")
+    def are_held(self, keys: Selection) -> bool:
+        """Return whether earlier look-ups hold all rows of these keys."""
+        if self.files is None or self.neighbours is None or not keys.is_here:
+            return False
+        return self.files.are_held(keys, self.neighbours)
+
     def after(self, step: Comparison, keys: Selection) -> Stored:
         """Return the rows of some keys after a step, perhaps without rows of others.
 

@@ -20,6 +20,7 @@ from two_sources import changes
 import deltaproduce as dp
 from deltaproduce import agg
 from deltaproduce.storage.parquet.seeks import ParquetFiles
+from deltaproduce.storage.stored import Stored
 from deltaproduce.testing import Delete, Oracle, Upsert
 
 WAYS = {**FEW, "in parts": IN_PARTS}
@@ -186,6 +187,31 @@ def test_a_change_of_a_large_group_reads_few_row_groups(
         (row,) = store.content("by_k").to_pylist()
         assert row["it"] == expected([-1, *alive])
         assert sum(read) <= 12
+
+
+@pytest.mark.parametrize(("size", "looks"), [(10, 0), (1_000, 2)])
+def test_ends_of_groups_that_are_held_are_not_looked_up(
+    location: str, size: int, looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of small groups, all functions are answered from the rows that the multiset's step read."""
+    limits = dp.Limits(small_table_rows=0, group_rows=100)
+    calls = {"least": agg.min("n"), "top": agg.top_k("n", 2), "median": agg.median("x")}
+    with dp.Store(None, location, orders(**calls), limits=limits) as store:
+        groups = 3_000 // size
+        rows = [
+            {"id": n, "k": f"g{n % groups}", "n": n, "x": float(n % groups)} for n in range(3_000)
+        ]
+        store.update({"orders": rows})
+        looked, first = list[object](), Stored.first
+        monkeypatch.setattr(
+            Stored, "first", lambda *given: [looked.append(given), first(*given)][1]
+        )
+        gone = [0, 3_000 - groups]  # the least and the greatest of the first group
+        store.update({"orders": [{"id": n, "_change_type": "delete"} for n in gone]})
+        (row,) = (one for one in store.content("by_k").to_pylist() if one["k"] == "g0")
+    rest = range(groups, 3_000 - groups, groups)
+    assert (row["least"], row["top"], row["median"]) == (rest[0], [*rest[:-3:-1]], 0.0)
+    assert len(looked) == looks
 
 
 @pytest.mark.parametrize("size", [1_000, 12_000, 50_000])

@@ -471,7 +471,10 @@ def test_held_neighbours_change_no_answer(
     asked: list[tuple[str, list[int | None], int]],
     most: int,
 ) -> None:
-    """Whatever was looked up before, in the same files or in others, and however many are held."""
+    """Whatever was looked up before, in the same files or in others, and however many are held.
+
+    Of keys whose rows are all held, nothing is read.
+    """
     ids, values, _ = zip(*sorted(set(rows), key=_in_order), strict=True)
     table = pa.table({"id": pa.array(ids, pa.int64()), "value": values})
     others = table.set_column(1, "value", pc.add(table.column("value"), 1))
@@ -496,8 +499,14 @@ def test_held_neighbours_change_no_answer(
             patch.setattr(module, "MOST", most)
         for name in ("_SOUGHT_AT_A_TIME", "_AT_A_TIME"):  # so that reading stops early
             patch.setattr(seeks, name, 1)
+        read, whole = list[object](), ParquetFiles._read
+        patch.setattr(ParquetFiles, "_read", lambda *given: [read.append(given), whole(*given)][1])
         for way, keys, number in asked:
-            found, wanted = (answer(stores[number], way, keys, known) for known in (held, None))
+            is_held = stores[number].are_held(_selection([_ID], *keys), held)
+            read.clear()
+            found = answer(stores[number], way, keys, held)
+            assert not (is_held and read)
+            wanted = answer(stores[number], way, keys, None)
             assert Counter(map(str, found.to_pylist())) == Counter(map(str, wanted.to_pylist()))
 
 
@@ -514,6 +523,8 @@ def test_neighbours_are_read_once(tmp_path: Path, groups_read: list[int]) -> Non
     files.rows_of(
         _selection(columns, *((n, 10 * n + 5) for n in ids)), columns, None, neighbours=held
     )
+    assert files.are_held(_selection([_ID], *ids), held)
+    assert not files.are_held(_selection([_ID], *ids, 1), held)
     for descending in (False, True):
         by = replace(_VALUE, descending=descending)
         first = files.first_rows(
@@ -526,6 +537,18 @@ def test_neighbours_are_read_once(tmp_path: Path, groups_read: list[int]) -> Non
     assert whole is not None
     assert len(whole) == 10 * len(ids)
     assert sum(groups_read) == once
+
+
+def test_of_a_large_group_only_some_rows_are_held(tmp_path: Path) -> None:
+    """Beside small ones: one value of each was looked up."""
+    ids = [1, 2, 2, *[3] * 100, 4, 5]
+    table = pa.table({"id": ids, "value": range(len(ids))})
+    files = ParquetFiles(*_written(tmp_path, [table], group_rows=5))
+    columns, held = (_ID, _VALUE), Neighbours([_ID])
+    pairs = _selection(columns, (1, 0), (3, 50), (5, 104))
+    assert files.rows_of(pairs, columns, None, neighbours=held) is not None
+    assert files.are_held(_selection([_ID], 1, 5), held)
+    assert not files.are_held(_selection([_ID], 1, 3, 5), held)
 
 
 def test_neighbours_of_other_files_are_not_taken(tmp_path: Path) -> None:

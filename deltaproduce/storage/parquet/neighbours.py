@@ -81,6 +81,17 @@ class Neighbours:
         of_keys: pa.Table = keys.exactly(wanted.drop_columns([ROW_GROUP.name]))
         return of_keys
 
+    def holds(self, files: object, keys: Selection, row_groups: Numbers) -> bool:
+        """Return whether all rows of these keys' groups in some row groups are held.
+
+        Args:
+            files: as for `rows_of`, like the others.
+        """
+        assert isinstance(keys.keys, pa.Table)
+        if self._rows is None or not np.isin(row_groups, self._read).all():
+            return False
+        return self._has(files, keys.keys)
+
     def _has(self, files: object, keys: pa.Table) -> bool:
         """Return whether the held rows are of the groups of these keys in these files."""
         if files is not self._files or self._groups is None:

@@ -159,15 +159,18 @@ class ParquetFiles:
         footers = self._footers(files)
         if footers is None:
             return None
-        marks = np.zeros(len(footers.rows), bool)
-        for _, reach in reaches(footers, keys):
-            if reach is None:
-                return None
-            marks |= reach.first < reach.last
-        holding = np.flatnonzero(marks)
-        if footers.rows[holding].sum() > keys.engines.limits.seek_rows:
+        holding = _holding(footers, keys)
+        if holding is None or footers.rows[holding].sum() > keys.engines.limits.seek_rows:
             return None
         return self._found_in(footers, holding, keys, columns, most, neighbours)
+
+    def are_held(self, keys: Selection, neighbours: Neighbours) -> bool:
+        """Return whether earlier look-ups hold all rows of these keys, which are on the driver."""
+        footers = self._footers(self._ranges.holding(keys))
+        holding = None if footers is None else _holding(footers, keys)
+        if footers is None or holding is None:
+            return False
+        return neighbours.holds(self, keys, footers.codes(holding))
 
     def looked_up(
         self, keys: Selection, columns: Sequence[Column], strategy: Strategy, most: int | None
@@ -545,6 +548,16 @@ def unreadable_here(
         "changed by someone else; store.verify() says what else is wrong, store.repair() mends it",
         table=table,
     )
+
+
+def _holding(footers: Footers, keys: Selection) -> Numbers | None:
+    """Return the row groups that may have some keys; None if nothing is known of them."""
+    marks = np.zeros(len(footers.rows), bool)
+    for _, reach in reaches(footers, keys):
+        if reach is None:
+            return None
+        marks |= reach.first < reach.last
+    return np.flatnonzero(marks)
 
 
 def _groups_of(footer: pq.FileMetaData, versions: tuple[int, int] | None) -> list[int]:

@@ -84,7 +84,8 @@ class Answers:
                 if known is None or reach != "changes":
                     keys = None if known is None else known.keys
                     columns = _columns(lookup, asked)
-                    found = self.engines.frame(self._answered(lookup, keys, asked), columns)
+                    answered = self._answered(lookup, keys, reach, asked)
+                    found = self.engines.frame(answered, columns)
                     rows = in_spark.with_answers(rows, found, self.layout.key, asked)
                 else:
                     before = self.engines.frame(known.rows, self.layout.content)
@@ -97,8 +98,8 @@ class Answers:
         self, lookup: Lookup, functions: _Functions, keys: pa.Table
     ) -> Iterator[tuple[str, pa.Array]]:
         """Compute the answers for all keys, from all rows."""
-        for asked in _demands(functions).values():
-            found = self._answered_here(lookup, None, asked)
+        for reach, asked in _demands(functions).items():
+            found = self._answered_here(lookup, None, reach, asked)
             places = _places(keys, found)
             for name, function in asked.items():
                 yield name, _chosen([found.column(name)], [places], function)
@@ -112,22 +113,30 @@ class Answers:
         old, change = _places(keys, before), _places(keys, moved)
         changed = keys.filter(pa.array(change >= 0))
         sought = Selection(self.layout.key, changed, self.engines)
-        for reach, asked in _demands(functions).items():
+        demands = _demands(functions)
+        if lookup.are_held(sought):
+            demands = _at_once(demands)
+        for reach, asked in demands.items():
             if reach == "changes":
                 for name in asked:
                     numbers = _numbers(before.column(name), old)
                     yield name, pa.array(numbers + _numbers(moved.column(MOVED.name), change))
                 continue
-            found = self._answered_here(lookup, sought, asked)
+            found = self._answered_here(lookup, sought, reach, asked)
             places = np.where(change >= 0, _places(keys, found), -1)
             kept = np.where(change >= 0, -1, old)
             for name, function in asked.items():
                 columns = [before.column(name), found.column(name)]
                 yield name, _chosen(columns, [kept, places], function)
 
-    def _answered(self, lookup: Lookup, groups: Selection | None, asked: _Functions) -> Rows:
-        """Return the groups that have values, out of the given ones or all, with their answers."""
-        reach = next(iter(asked.values())).reach  # the same of all
+    def _answered(
+        self, lookup: Lookup, groups: Selection | None, reach: Reach, asked: _Functions
+    ) -> Rows:
+        """Return the groups that have values, out of the given ones or all, with their answers.
+
+        Args:
+            reach: the part of a group that all of these functions read.
+        """
         count = max(function.count for function in asked.values())
         rows = (
             lookup.rows(groups) if reach in ("all", "changes") else lookup.end(groups, reach, count)
@@ -142,9 +151,9 @@ class Answers:
         return self.engines.by_ranges([rows], lookup.group, of_groups)
 
     def _answered_here(
-        self, lookup: Lookup, groups: Selection | None, asked: _Functions
+        self, lookup: Lookup, groups: Selection | None, reach: Reach, asked: _Functions
     ) -> pa.Table:
-        found = self._answered(lookup, groups, asked)
+        found = self._answered(lookup, groups, reach, asked)
         return self.engines.table(found, _columns(lookup, asked))
 
     def _shares(self) -> Iterator[tuple[Lookup, dict[str, Ordered]]]:
@@ -164,6 +173,14 @@ def _demands(functions: _Functions) -> dict[Reach, dict[str, Ordered]]:
     found = dict[Reach, dict[str, Ordered]]()
     for name, function in functions.items():
         found.setdefault(function.reach, {})[name] = function
+    return found
+
+
+def _at_once(demands: Mapping[Reach, _Functions]) -> dict[Reach, dict[str, Ordered]]:
+    """Let functions that read a part of a group read all of it, together."""
+    found = dict[Reach, dict[str, Ordered]]()
+    for reach, functions in demands.items():
+        found.setdefault("changes" if reach == "changes" else "all", {}).update(functions)
     return found
 
 

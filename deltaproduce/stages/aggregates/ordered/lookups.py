@@ -75,6 +75,11 @@ class Lookup:
             found = known()
         return wanted.only(found, columns)
 
+    def are_held(self, groups: Selection) -> bool:
+        """Return whether the multiset's step has read all rows of these groups, and holds them."""
+        before = self.given.before()
+        return before is not None and before.are_held(groups.renamed(self.group))
+
     def end(self, groups: Selection | None, reach: Reach, count: int) -> Rows:
         """Return ``count`` rows of each group from one end, perhaps more; of all groups if None."""
         first, *others = self.values
