@@ -10,7 +10,7 @@ in worker processes on the driver, or in Spark's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
@@ -70,8 +70,13 @@ class Engines:
     @staticmethod
     def opened(session: SparkSession | None, limits: Limits) -> Engines:
         """Return the engines of a store that is opened with this session and these limits."""
-        far = session is not None and has_other_machines(session)
-        return Engines(session, limits.of_cluster() if far else limits)
+        if session is None:
+            return Engines(None, limits)
+        if has_other_machines(session):
+            return Engines(session, limits.of_cluster())
+        return Engines(
+            session, limits if are_as_beside(session) else replace(limits, local_parts=1)
+        )
 
     @property
     def spark(self) -> SparkSession:
@@ -316,35 +321,19 @@ class Engines:
         if function is None:
             return None
         names = [c.name for c in key]
-        if self.session is None:
-            parts = parting.slices(rows, self.limits)
-            parts = whole_keys(parts, names) if key and not self.holds(rows) else iter([rows])
-            made = (self._made_of(part, names, function, columns, stage) for part in parts)
-            table = parting.gathered(made, self.limits)
-            return table, len(table)
-        found = self._called(rows, names, function, columns, stage)
-        if found is None:
-            return None
-        is_few = self.limits.is_local(len(found), found.nbytes)
-        return found if is_few else self.frame(found, columns), len(found)
-
-    def _made_of(
-        self,
-        rows: pa.Table,
-        key: Sequence[str],
-        function: bytes,
-        columns: Sequence[Column],
-        stage: str,
-    ) -> pa.Table:
-        """Return the rows that a function returns for rows that a step holds in memory.
-
-        Raises:
-            SessionError: a worker cannot run the function.
-        """
-        found = self._called(rows, key, function, columns, stage)
-        if found is None:
-            raise needs_spark()
-        return found
+        parts = parting.slices(rows, self.limits)
+        parts = whole_keys(parts, names) if key and not self.holds(rows) else iter([rows])
+        spill = self.spill()
+        for part in parts:
+            made = self._called(part, names, function, columns, stage)
+            if made is None:
+                if self.session is None:
+                    raise needs_spark()
+                return None
+            spill.add(made)
+        found = spill.table()
+        stays = self.session is None or self.limits.is_local(len(found), found.nbytes)
+        return found if stays else self.frame(found, columns), len(found)
 
     def _called(
         self,

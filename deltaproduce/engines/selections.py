@@ -64,7 +64,7 @@ class Selection:
                 keys = found
         if isinstance(keys, pa.Table):
             once, limits = engines.of(keys).distinct(keys, columns), engines.limits
-            stays = engines.session is None or limits.holds_keys(len(once), once.nbytes)
+            stays = engines.session is None or limits.keeps_keys(len(once), once.nbytes)
             found = once if stays else _joined(once, columns, engines)
             return Selection(tuple(columns), found, engines)
         return Selection(tuple(columns), keys.select(*cols(columns)).distinct(), engines)
@@ -103,7 +103,7 @@ class Selection:
     @property
     def are_sought(self) -> bool:
         """Whether rows are looked up by the keys; if the keys do not fit, all rows are read."""
-        if not isinstance(self.keys, pa.Table) or self.engines.session is not None:
+        if not isinstance(self.keys, pa.Table):
             return True
         return self.engines.limits.holds_keys(len(self.keys), self.keys.nbytes)
 

@@ -17,7 +17,6 @@ _MOST_BYTES: Final = 1 << 30
 _BYTES_SHARE: Final = 48
 _KEPT_BYTES: Final = 64 << 20
 """Spark keeps so many bytes of rows, and sends them, about as fast as its Python workers start."""
-_WRITTEN_SHARE: Final = 6
 _ROWS_SHARE: Final = 1_500
 """A step holds about this many bytes per row in addition to the row's values."""
 
@@ -32,15 +31,15 @@ class Limits:
             of changed rows are written.
         small_table_bytes: the most bytes of such a table.
         local_rows: the most rows of a table, a batch or a function's output that a step processes
-            on the driver; by default one for each 1,500 bytes of the driver's memory.
+            on the driver all at once; by default one for each 1,500 bytes of the driver's memory.
         local_bytes: the most bytes of these rows, as `frames.row_bytes` estimates them; by default
             a 48th of the driver's memory, and at most 1 GiB. A step holds several times as much.
-            Without a session, a step with more rows holds a part of about this size in memory at a
-            time, and keeps the others in temporary files.
-            An aggregate is loaded so with a session, too, if Spark's tasks run on this machine.
-        written_bytes: the most bytes of a table that the driver rewrites, in parts of
-            `local_bytes`, if the changed rows are on the driver; by default a sixth of the driver's
-            memory. Spark on the same machine takes twice as long.
+            A step with more rows holds a part of about this size in memory at a time, and keeps the
+            others in temporary files.
+        local_parts: the most such parts of one table that a step processes on the driver if Spark's
+            tasks run on this machine, where Spark takes longer; more are Spark's. Without a
+            session, and when an aggregate is loaded, there may be any number of parts; on a cluster
+            there is one.
         cluster_rows: replaces `local_rows` in a session whose executors are other machines.
         cluster_bytes: replaces `local_bytes` in such a session.
         fetched_bytes: the most bytes that Spark has computed and that come to the driver through
@@ -88,7 +87,7 @@ class Limits:
     local_bytes: int = field(
         default_factory=lambda: min(memory_bytes() // _BYTES_SHARE, _MOST_BYTES)
     )
-    written_bytes: int = field(default_factory=lambda: memory_bytes() // _WRITTEN_SHARE)
+    local_parts: int = 8
     cluster_rows: int = 100_000
     cluster_bytes: int = 64 << 20
     fetched_bytes: int = 256 << 20
@@ -116,7 +115,7 @@ class Limits:
             self,
             local_rows=min(self.local_rows, self.cluster_rows),
             local_bytes=min(self.local_bytes, self.cluster_bytes),
-            written_bytes=min(self.written_bytes, self.cluster_bytes),
+            local_parts=1,
         )
 
     def rows_of_group(self, *, by_ends: bool) -> int:
@@ -132,7 +131,12 @@ class Limits:
         return min(self.local_rows, self.local_bytes // max(row_bytes, 1))
 
     def is_local(self, rows: int, total_bytes: int) -> bool:
-        """Return whether a step brings this many rows to the driver."""
+        """Return whether a step brings this many rows to the driver, perhaps part by part."""
+        most = self.local_parts
+        return rows <= most * self.local_rows and total_bytes <= most * self.local_bytes
+
+    def is_one_part(self, rows: int, total_bytes: int) -> bool:
+        """Return whether a step brings this many rows to the driver, and all at once."""
         return rows <= self.local_rows and total_bytes <= self.local_bytes
 
     def is_held(self, rows: int, total_bytes: int) -> bool:
@@ -147,9 +151,13 @@ class Limits:
         by_rows = -(-rows // max(self.local_rows, 1))
         return max(1, by_rows, -(-total_bytes // max(self.local_bytes, 1)))
 
-    def holds_keys(self, keys: int, total_bytes: int) -> bool:
-        """Return whether this many distinct keys stay on the driver while rows are looked up."""
+    def keeps_keys(self, keys: int, total_bytes: int) -> bool:
+        """Return whether this many distinct keys stay on the driver."""
         return keys <= self.seek_keys or self.is_local(keys, total_bytes)
+
+    def holds_keys(self, keys: int, total_bytes: int) -> bool:
+        """Return whether this many distinct keys are held there while rows are looked up."""
+        return keys <= self.seek_keys or self.is_one_part(keys, total_bytes)
 
     def fetched_rows_of(self, row_bytes: int) -> int:
         """Return the most rows of ``row_bytes`` bytes each that Spark looks up for the driver."""
@@ -165,7 +173,7 @@ class Limits:
         Spark serializes each row of a checkpoint, and Python's workers take a second to start.
         """
         most_kept = min(self.fetched_bytes, _KEPT_BYTES)
-        return most_kept < estimated_bytes <= self.local_bytes
+        return most_kept < estimated_bytes <= self.local_parts * self.local_bytes
 
     @property
     def held_bytes(self) -> int:
@@ -187,10 +195,6 @@ class Limits:
     def is_rewritten(self, rows: int, row_bytes: int) -> bool:
         """Return whether a table of this many rows is rewritten whole if some are replaced."""
         return rows <= self.rewritten_rows and self.is_local(rows, rows * row_bytes)
-
-    def is_written_here(self, total_bytes: int) -> bool:
-        """Return whether the driver rewrites a table of this many bytes."""
-        return total_bytes <= self.written_bytes
 
     def is_nearly_all(self, changed: int, rows: int) -> bool:
         """Return whether so large a share of a stage's input has changed that all is recomputed."""

@@ -80,14 +80,19 @@ class StageInput:
         )
         return gone, come
 
-    def all_rows(self) -> Rows | None:
-        """Return its content after the step, unsorted; None if there is none."""
+    def all_rows(self, *, for_spark: bool = False) -> Rows | None:
+        """Return its content after the step, unsorted; None if there is none.
+
+        Args:
+            for_spark: whether Spark processes the rows, so that it had better read many of them.
+        """
         if self.step is not None and self.step.complete:
             return self.step.content_after(None)
         before = self.before()
-        if self.step is not None:
-            return self.step.content_after(None if before is None else before.rows)
-        return None if before is None else before.rows()
+        if before is None:
+            return None if self.step is None else self.step.content_after(None)
+        read = before.for_spark if for_spark else before.rows
+        return read() if self.step is None else self.step.content_after(read)
 
     def reduced(
         self, columns: Sequence[Column], function: Callable[[pa.Table], pa.Table]
@@ -190,9 +195,11 @@ def changed_parts(inputs: Sequence[StageInput], keys: Selection) -> list[tuple[S
     return [(each, rows) for each, rows in parts if rows is not None]
 
 
-def all_parts(inputs: Sequence[StageInput]) -> list[tuple[StageInput, Rows]]:
-    """Return the content of each input that has any, unsorted."""
-    parts = ((each, each.all_rows()) for each in inputs)
+def all_parts(
+    inputs: Sequence[StageInput], *, for_spark: bool = False
+) -> list[tuple[StageInput, Rows]]:
+    """Return the content of each input that has any, unsorted; see `StageInput.all_rows`."""
+    parts = ((each, each.all_rows(for_spark=for_spark)) for each in inputs)
     return [(each, rows) for each, rows in parts if rows is not None]
 
 

@@ -227,7 +227,7 @@ class Production:
         Args:
             keys: in the columns of the stage's source key; all keys of all feeders if None.
         """
-        parts = all_parts(inputs) if keys is None else changed_parts(inputs, keys)
+        parts = all_parts(inputs, for_spark=True) if keys is None else changed_parts(inputs, keys)
         if keys is None and not parts:
             return None
         known = {part.stage.name: rows for part, rows in parts}

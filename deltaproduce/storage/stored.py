@@ -173,16 +173,13 @@ class Stored:
         """Return all rows, unsorted; on the driver if they are few."""
         return self.fetched() if self._is_fetched and self._is_here else self.all()
 
-    def beside(self, others: Rows) -> Rows:
-        """Return all rows, unsorted, to be rewritten together with others.
+    def for_spark(self) -> Rows:
+        """Return the result of `rows` for an operation in Spark, which reads many rows itself."""
+        return self.rows() if self._is_one_part else self.all()
 
-        If the others are on the driver, so are these, even if they are many: the driver works on
-        parts of them.
-        """
-        limits = self.engines.limits
-        is_here = is_local(others) and self._is_here
-        is_written = limits.is_written_here(self.count * self.row_bytes)
-        return self.fetched() if is_here and is_written else self.rows()
+    def beside(self, others: Rows) -> Rows:
+        """Return the result of `rows` for an operation on these and others, where those are."""
+        return self.rows() if is_local(others) else self.for_spark()
 
     def all(self, read: int | None = None) -> DataFrame:
         """Return all rows, in Spark; unsorted.
@@ -322,11 +319,12 @@ class Stored:
         if self.files is not None and keys.are_sought:
             within = None if self.placed is None else self.placed(keys.keys)
             found = self.files.rows_of(keys, self.columns, most, within, self.neighbours)
-        if found is None:
-            found = self._sought(keys)
-        if found is None or (most is not None and len(found) > most):
-            return keys.rows_of(self.all())
-        return self._merged(found, keys)
+        if found is not None and (most is None or len(found) <= most):
+            return self._merged(found, keys)
+        if self._reads_all_for(keys):
+            return self._merged(self._of_all(keys), keys)
+        few = self._sought(keys) if found is None else None
+        return keys.rows_of(self.all()) if few is None else self._merged(few, keys)
 
     @in_phase("reading")
     def looked_up(self, keys: Selection, strategy: Strategy) -> tuple[Rows, LookedUp]:
@@ -359,7 +357,7 @@ class Stored:
             kept = self.engines.limits.rows_of(self.row_bytes)
             base = read(values) if held is None else held.rows_within(column, values, kept, read)
             is_within = base is not None
-        if base is None and self._is_here and self._is_fetched:
+        if base is None and self._is_here and self._is_one_part:
             base = replace(self, overlay=None).fetched()
         if base is None or (most is not None and len(base) > most):
             return self._within_there(column, values)
@@ -407,6 +405,12 @@ class Stored:
         return alone or limits.is_local(self.count, self.count * self.row_bytes)
 
     @property
+    def _is_one_part(self) -> bool:
+        """Whether all rows are read to the driver at once, if that is possible."""
+        limits, alone = self.engines.limits, self.engines.session is None
+        return alone or limits.is_one_part(self.count, self.count * self.row_bytes)
+
+    @property
     def _is_here(self) -> bool:
         return isinstance(self.base, pa.Table) or self.files is not None
 
@@ -419,12 +423,20 @@ class Stored:
             rows = rows() if read is None or self.by_log is None else self.by_log()
         return self.engines.frame(rows, self.columns)
 
+    def _reads_all_for(self, keys: Selection) -> bool:
+        """Return whether the driver reads all rows to find those of some keys, which are there."""
+        are_all = self._is_one_part or not keys.are_sought
+        return self._is_here and self._is_fetched and are_all
+
+    def _of_all(self, keys: Selection) -> pa.Table:
+        """Return the rows of some keys in the base, which is read as a whole."""
+        found = keys.exactly(replace(self, overlay=None).fetched())
+        assert isinstance(found, pa.Table)  # as the keys are
+        return found
+
     def _sought(self, keys: Selection) -> pa.Table | None:
         """Return the rows of some keys in the base, and perhaps of others; None if too many."""
-        limits = self.engines.limits
-        if self._is_here and self._is_fetched:
-            return keys.exactly(replace(self, overlay=None).fetched())
-        most = limits.fetched_rows_of(self.row_bytes)
+        most = self.engines.limits.fetched_rows_of(self.row_bytes)
         found = fetched(keys.rows_of(self._frame()).limit(most + 1), self.columns)
         return found if len(found) <= most else None
 

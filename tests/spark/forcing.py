@@ -42,12 +42,18 @@ WAYS = (
             "small_table_rows": 9,
             "local_rows": 6,
             "local_bytes": 2_000,
+            "local_parts": 1,
             "seek_keys": 4,
             "plan_rows": 5,
         },
     ),
     Way("runs, sought by Spark", "merge_on_read", {**_NONE_SMALL, "seek_rows": 0}),
     Way("in full where most changes", "merge_on_read", {**_NONE_SMALL, "full_rows": 0}),
+    Way(
+        "in parts",
+        "merge_on_read",
+        {**_NONE_SMALL, "local_rows": 16, "local_bytes": 4_096, "seek_keys": 2, "local_parts": 99},
+    ),
 )
 
 

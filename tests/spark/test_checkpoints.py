@@ -1,5 +1,7 @@
 """Checkpoints in Spark: small results come to the driver in the same job, large ones stay."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from counting import jobs
@@ -99,6 +101,8 @@ def test_rows_that_are_likely_to_come_are_computed_into_files(spark: SparkSessio
         "checkpoint": Limits(fetched_bytes=size - 1, local_bytes=size - 1, local_rows=4_999),
         "through the heap": Limits(fetched_bytes=size, local_bytes=size),
     }
+    limits = {way: replace(given, local_parts=1) for way, given in limits.items()}
+    limits["in parts"] = replace(limits["checkpoint"], local_parts=2)
     taken = dict[str, tuple[bool, int]]()
     for way, given in limits.items():
         before = jobs(spark)
@@ -107,6 +111,7 @@ def test_rows_that_are_likely_to_come_are_computed_into_files(spark: SparkSessio
         taken[way] = isinstance(found, pa.Table), jobs(spark) - before
     assert taken == {
         "in files": (True, 1),
+        "in parts": (True, 1),
         "too many in files": (False, 2),
         "checkpoint": (False, 1),
         "through the heap": (True, 2),

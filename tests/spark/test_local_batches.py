@@ -154,7 +154,8 @@ def test_many_rows_are_taken_as_few_are(spark: SparkSession) -> None:
     made = source("n bigint", "t string")
     table = pa.table({"n": [2, 1, 2, 3], "t": list("abcd"), ORDINAL: [2, 0, 1, 0]})
     few, many = (
-        Given().taken(table, made, Engines(spark, Limits(local_rows=most))) for most in (4, 3)
+        Given().taken(table, made, Engines(spark, Limits(local_rows=1, local_parts=most)))
+        for most in (4, 3)
     )
     assert is_local(few.rows)
     assert not is_local(many.rows)

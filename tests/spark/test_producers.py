@@ -80,7 +80,7 @@ def test_functions_of_few_rows_run_beside_the_driver(
     store = Store(spark, location, told_where())
     store.update({"items": few})
     assert parents_in(store) == {os.getpid()}
-    store = Store(spark, location, told_where(), limits=Limits(local_rows=8))
+    store = Store(spark, location, told_where(), limits=Limits(local_rows=4, local_parts=2))
     stages = STAGES if long_run else FEW
     for name in stages:
         store.refresh(name)

@@ -1,5 +1,6 @@
 """The limits of a step follow from the available memory."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -15,17 +16,20 @@ from deltaproduce.engines.local.large.spilling import Spill, spilled
 class Session:
     """What is asked of a session that a store is opened with."""
 
-    def __init__(self, master):
+    def __init__(self, master, interpreter=sys.executable, **settings):
         self.sparkContext = self
         self.master = master
+        self.pythonExec = interpreter
+        self.conf = settings
+        self._jsc = None
 
 
 @pytest.mark.parametrize("master", ["yarn", "spark://a:7077", "local-cluster[2,1,1024]", None])
 def test_little_is_fetched_from_a_cluster(master):
     limits = Engines.opened(Session(master), Limits(seek_keys=7)).limits
     most = 64 << 20
-    assert limits == Limits(local_rows=100_000, local_bytes=most, written_bytes=most, seek_keys=7)
-    fewer = Limits(local_rows=5, local_bytes=6, written_bytes=7)
+    assert limits == Limits(local_rows=100_000, local_bytes=most, local_parts=1, seek_keys=7)
+    fewer = Limits(local_rows=5, local_bytes=6, local_parts=1)
     assert Engines.opened(Session(master), fewer).limits == fewer
 
 
@@ -33,6 +37,32 @@ def test_little_is_fetched_from_a_cluster(master):
 def test_one_machine_has_what_it_has(master):
     for session in (Session(master), None):
         assert Engines.opened(session, Limits()).limits == Limits()
+
+
+def test_one_machine_has_one_part_if_functions_run_in_spark_s_workers():
+    """Their rows would have to go back to Spark."""
+    others = (
+        Session("local[2]", "/nowhere/python"),
+        Session("local[2]", **{"spark.executor.pyspark.memory": "1g"}),
+    )
+    for session in others:
+        assert Engines.opened(session, Limits()).limits == Limits(local_parts=1)
+
+
+def test_a_step_has_more_parts_on_the_driver_than_it_holds():
+    limits = Limits(local_rows=10, local_bytes=100, local_parts=3, seek_keys=2)
+    for rows, size in ((30, 300), (10, 300), (30, 100)):
+        assert limits.is_local(rows, size)
+        assert not limits.is_local(rows, 301)
+        assert not limits.is_local(31, size)
+        assert limits.keeps_keys(rows, size)
+        assert not limits.holds_keys(rows, size)
+    assert limits.is_one_part(10, 100)
+    assert limits.holds_keys(10, 100)
+    assert limits.holds_keys(2, 1_000)
+    none = replace(limits, local_rows=0)
+    assert not none.is_local(1, 1)
+    assert not none.is_one_part(1, 1)
 
 
 def test_rows_of_files_are_read_in_parts_unless_a_cluster_has_more_cores():

@@ -124,7 +124,7 @@ def test_no_rows_are_a_batch():
 
 def test_many_rows_are_for_spark():
     rows = pa.table({"id": range(11), "n": range(11)})
-    engines = Here(NoSession(), Limits(local_rows=10))  # type: ignore[arg-type]
+    engines = Here(NoSession(), Limits(local_rows=5, local_parts=2))  # type: ignore[arg-type]
     with pytest.raises(InvalidChangesError, match="asks the session"):
         Given().taken(rows, source(), engines)
     assert Given().taken(rows.slice(1), source(), engines).count == 10

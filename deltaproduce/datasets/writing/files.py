@@ -76,6 +76,6 @@ def _sorted(rows: pa.Table, descriptor: Description, limits: Limits) -> pa.Table
     order = descriptor.in_order
     if not order:
         return rows
-    if limits.is_local(len(rows), rows.nbytes):
+    if limits.is_one_part(len(rows), rows.nbytes):
         return in_order(rows, order)
     return gathered((in_order(part, order) for (part,) in by_ranges([rows], order, limits)), limits)

@@ -34,7 +34,7 @@ from deltaproduce.engines.delta_tables import (
     packed,
 )
 from deltaproduce.engines.spark.columns import cols, struct_of
-from deltaproduce.engines.spark.engine import SparkEngine
+from deltaproduce.engines.spark.engine import ROWS_PER_FILE, SparkEngine
 from deltaproduce.engines.spark.file_systems import remove_table
 from deltaproduce.engines.spark.kernels.clustered import CUT, cut, in_places
 from deltaproduce.engines.spark.predicates import of_partitions
@@ -387,9 +387,12 @@ def _framed(write: Write, session: SparkSession, limits: Limits) -> DataFrame:
     engine = SparkEngine(session, limits)
     if not isinstance(write.rows, pa.Table):
         return engine.here(write.rows, write.columns)
-    if len(write.file_ends) > 1:
-        rows = engine.here(cut(write.rows, write.file_ends), (*write.columns, *CUT))
-        return in_places(rows, write.columns, len(write.file_ends))
+    ends = write.file_ends
+    if len(ends) <= 1 and not limits.is_held(len(write.rows), write.rows.nbytes):
+        ends = (*range(ROWS_PER_FILE, len(write.rows), ROWS_PER_FILE), len(write.rows))
+    if len(ends) > 1:
+        rows = engine.here(cut(write.rows, ends), (*write.columns, *CUT))
+        return in_places(rows, write.columns, len(ends))
     return engine.here(write.rows, write.columns).coalesce(1)
 
 

@@ -240,7 +240,7 @@ class OutOfCoreEngine(LocalEngine):
     ) -> pa.Table:
         """Return the result of a function that looks up each row among keys."""
         sought = self.here(keys, by)
-        if self._limits.is_local(len(sought), sought.nbytes):
+        if self._limits.is_one_part(len(sought), sought.nbytes):
             return self._by_slices(rows, lambda part: function(part, sought))
         return self._by_ranges([rows, sought], by, function)
 
