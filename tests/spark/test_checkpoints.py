@@ -1,8 +1,10 @@
 """Checkpoints in Spark: small results come to the driver in the same job, large ones stay."""
 
 from dataclasses import replace
+from itertools import chain
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from counting import jobs
 from pyspark.sql import Column as Expression
@@ -11,6 +13,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DoubleType, LongType, StringType
 
 from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.delta_tables import Place, Write
+from deltaproduce.engines.spark import delta
 from deltaproduce.engines.spark.checkpoints import (
     checkpoint_in_files,
     checkpoint_of_few,
@@ -118,3 +122,24 @@ def test_rows_that_are_likely_to_come_are_computed_into_files(spark: SparkSessio
     }
     of_python = spark.createDataFrame([(1, "x", 0.5)] * 3, ["n", "t", "x"])
     assert not Limits().may_come_in_files(estimated_bytes(of_python))  # nothing is known of these
+
+
+def paths(tables: delta.SparkDelta, place: Place) -> list[str]:
+    return [file.removeprefix("file://") for file in tables.read(place).inputFiles()]
+
+
+def test_spark_writes_many_rows_of_the_driver_in_several_files(
+    spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has the next rows, in their order; few rows are one file."""
+    monkeypatch.setattr(delta, "ROWS_PER_FILE", 10)
+    rows = pa.table({"n": [*range(24, -1, -1)]})
+    for least, name in ((24, "many"), (25, "few")):
+        tables = delta.SparkDelta(spark, Limits(local_rows=least))
+        place = Place(f"{location}/{name}", in_catalog=False)
+        tables.write(place, Write(rows, COLUMNS[:1], "create", "by a test"))
+        files = [pq.read_table(file)["n"].to_pylist() for file in paths(tables, place)]
+        expected = [24, 14, 4] if name == "many" else [24]
+        assert sorted((file[0] for file in files), reverse=True) == expected
+        assert sorted(chain(*files)) == [*range(25)]
+        assert all(file == sorted(file, reverse=True) for file in files)
