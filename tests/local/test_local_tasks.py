@@ -169,6 +169,27 @@ def test_a_changed_definition_makes_its_tasks_dirty(tmp_path: Path) -> None:
         assert [one["sold"] for one in dp_rows(store.content("stores"))] == [5, 5]
 
 
+def test_digests_of_rows_with_other_columns_are_of_the_new_rows(tmp_path: Path) -> None:
+    """The rows of before are not known in the new columns, so nothing is subtracted."""
+
+    def days(value: str) -> Pipeline:
+        pipeline = Pipeline("shop")
+        pipeline.source("sales", key="day string, n bigint", value=value, partition="day")
+        query = "SELECT n, sold FROM sales WHERE day = d"
+        pipeline.partitioned("days", query, key="n", partition="day = d", scopes=DAYS)
+        return pipeline
+
+    sold = [{"day": f"2022-03-{day}", "n": 1, "sold": 3} for day in (30, 31)]
+    with Store(None, tmp_path / "shop", days("sold bigint")) as store:
+        store.update({"sales": [*sold, sold[0] | {"n": 2}]})
+        store.run(as_of=AS_OF)
+    with Store(None, tmp_path / "shop", days("sold bigint, price bigint")) as store:
+        store.load({"sales": [one | {"price": 1} for one in sold]})
+        assert len(store.run(as_of=AS_OF).done) == 2
+        assert store.run(as_of=AS_OF) == dp.Run()
+        assert store.verify(recompute=True) == ()
+
+
 def test_partitions_that_no_task_asks_for_are_dropped_and_dirty_nobody(tmp_path: Path) -> None:
     with Store(None, tmp_path / "shop", shop(retention="tasks")) as store:
         store.update({"sales": [row(day) for day in ("29", "30", "31")]})

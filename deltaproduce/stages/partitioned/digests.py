@@ -69,6 +69,11 @@ class Digests(DerivedKind):
         """See `Kind.made_by`."""
         return ("digests", *self.by)
 
+    @property
+    def subtracts(self) -> bool:
+        """See `Kind.subtracts`."""
+        return True
+
     def reads_again(self, feeders: int) -> bool:
         """See `Kind.reads_again`: it needs only the rows that changed."""
         del feeders
