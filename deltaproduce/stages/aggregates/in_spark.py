@@ -20,6 +20,7 @@ from deltaproduce.engines.spark.columns import by_number, col, cols, order, stru
 from deltaproduce.stages.aggregates.folding import Folding
 from deltaproduce.stages.aggregates.on_driver import SIGN, signed_states
 from deltaproduce.types.columns import Column
+from deltaproduce.types.conversions import in_arrow_types
 
 _Batches = Iterator[pa.RecordBatch]
 _Tables = Iterator[pa.Table]
@@ -92,7 +93,7 @@ def _mapped(
     def on_batches(batches: _Batches) -> _Batches:
         tables = (pa.Table.from_batches([batch]).rename_columns(names) for batch in batches)
         for table in run(tables):
-            yield from table.to_batches()
+            yield from in_arrow_types(table, columns).to_batches()  # Spark's may differ in nulls
 
     return by_number(rows).mapInArrow(in_worker(on_batches), struct_of(columns))
 
