@@ -194,7 +194,7 @@ class Limits:
 
     def is_rewritten(self, rows: int, row_bytes: int) -> bool:
         """Return whether a table of this many rows is rewritten whole if some are replaced."""
-        return rows <= self.rewritten_rows and self.is_local(rows, rows * row_bytes)
+        return rows <= self.rewritten_rows and self.is_one_part(rows, rows * row_bytes)
 
     def is_nearly_all(self, changed: int, rows: int) -> bool:
         """Return whether so large a share of a stage's input has changed that all is recomputed."""
