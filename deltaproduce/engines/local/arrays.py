@@ -282,15 +282,16 @@ def _is_in(column: pa.ChunkedArray, values: pa.ChunkedArray) -> Marks:
     rows = in_numpy(column) if plain and not column.null_count else None
     if rows is None or not len(rows):
         return in_numpy(pc.is_in(column, value_set=values), bool)
-    sought = np.array(in_numpy(values.drop_null()))
-    is_sorted = _is_sorted(rows)
+    sought, is_sorted = in_numpy(values.drop_null()), _is_sorted(rows)
+    if is_sorted:  # a part of a table has few of many values
+        sought = sought[(sought >= rows[0]) & (sought <= rows[-1])]
     if not is_sorted or len(sought) * _SEARCHED_SHARE > len(rows):
         marked = _marked(rows.astype(np.int64, copy=False), sought.astype(np.int64, copy=False))
         if marked is not None:
             return marked
     if not is_sorted:
         return in_numpy(pc.is_in(column, value_set=values), bool)
-    sought.sort()  # each search starts near the last one, which is still in the cache
+    sought.sort()  # a copy; each search starts near the last one, which is still in the cache
     first, last = (rows.searchsorted(sought, side) for side in ("left", "right"))
     there = first < last
     steps = np.zeros(len(rows) + 1, np.int8)
