@@ -70,13 +70,11 @@ class Engines:
     @staticmethod
     def opened(session: SparkSession | None, limits: Limits) -> Engines:
         """Return the engines of a store that is opened with this session and these limits."""
-        if session is None:
-            return Engines(None, limits)
-        if has_other_machines(session):
-            return Engines(session, limits.of_cluster())
-        return Engines(
-            session, limits if are_as_beside(session) else replace(limits, local_parts=1)
-        )
+        if session is not None and has_other_machines(session):
+            limits = limits.of_cluster()
+        elif session is not None and not are_as_beside(session):
+            limits = replace(limits, local_parts=1)
+        return Engines(session, limits)
 
     @property
     def spark(self) -> SparkSession:

@@ -20,7 +20,7 @@ from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.machine import cores
 from deltaproduce.record_index.decisions.entries import GROUP, entries
 from deltaproduce.record_index.runs import GROUP_COLUMN, RunFile, Runs
-from deltaproduce.storage.parquet.row_groups import Bound, FileFooter, plain, reach_of
+from deltaproduce.storage.parquet.row_groups import FileFooter, bounds_of, reach_of
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
 
@@ -98,12 +98,7 @@ def _found(runs: Runs, file: RunFile, keys: pa.Table, key: Sequence[Column]) -> 
 
 def _reached(footer: FileFooter, key: Sequence[Column], keys: pa.Table) -> list[int] | None:
     """Return the row groups that may have one of the keys; None if the ranges are unknown."""
-    bounds = list[Bound]()
-    for column, values in zip(key, keys.columns, strict=True):
-        sought, ranges = plain(values, column), footer.ranges_in(column.name)
-        if sought is None or ranges is None:
-            break
-        bounds.append(Bound(sought, ranges))
+    bounds = bounds_of(key, keys, footer.ranges_in)
     if not bounds:
         return None
     reach = reach_of(bounds)

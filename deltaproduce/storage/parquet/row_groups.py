@@ -6,7 +6,7 @@ wanted values; a row group without a range may have any.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import localcontext
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -147,19 +147,9 @@ class FileFooter:
         for number in numbers:
             found = self._amounts.get((number, read))
             if found is None:
-                found = self._amounts[number, read] = self._amount_of_one(number, read)
+                found = self._amounts[number, read] = amount_of(self.said, number, read)
             rows, size = rows + found.rows, size + found.size
         return Reading(rows, size)
-
-    def _amount_of_one(self, number: int, names: Collection[str] | None) -> Reading:
-        group = self.said.row_group(number)
-        columns = map(group.column, range(group.num_columns))
-        sizes = (
-            column.total_compressed_size
-            for column in columns
-            if names is None or column.path_in_schema.split(".")[0] in names
-        )
-        return Reading(group.num_rows, sum(sizes))
 
     def ranges_in(self, name: str) -> EveryRange | None:
         """Return the ranges of one column; None if the footer lacks them."""
@@ -261,13 +251,7 @@ class Footers:
         The first column that the table is sorted by comes first, whatever its place in the key.
         """
         assert isinstance(keys.keys, pa.Table)
-        bounds: list[Bound] = []
-        for column, values in zip(keys.columns, keys.keys.columns, strict=True):
-            found = plain(values, column)
-            ranges = None if found is None else self.ranges_in(column.name)
-            if found is None or ranges is None:
-                break
-            bounds.append(Bound(found, ranges))
+        bounds = bounds_of(keys.columns, keys.keys, self.ranges_in)
         first = next((n for n, (_, ranges) in enumerate(bounds) if ranges.follow), 0)
         return [*bounds[first : first + 1], *bounds[:first], *bounds[first + 1 :]]
 
@@ -286,6 +270,20 @@ class Footers:
                 return None
             found.append(ranges)
         return EveryRange(*map(np.concatenate, zip(*found, strict=True)))
+
+
+def bounds_of(
+    columns: Sequence[Column], keys: pa.Table, ranges_in: Callable[[str], EveryRange | None]
+) -> list[Bound]:
+    """Return bounds for the columns of keys before the first that is not plain or has no ranges."""
+    bounds = list[Bound]()
+    for column, values in zip(columns, keys.columns, strict=True):
+        found = plain(values, column)
+        ranges = None if found is None else ranges_in(column.name)
+        if found is None or ranges is None:
+            break
+        bounds.append(Bound(found, ranges))
+    return bounds
 
 
 def plain(keys: pa.ChunkedArray, column: Column) -> Values | None:
@@ -341,6 +339,20 @@ def _ranks(keys: Values) -> Values:
     found = pc.rank(pa.array(keys, pa.binary()), sort_keys="ascending", tiebreaker="dense")
     ranks: Values = in_numpy(found, np.int64)
     return ranks
+
+
+def amount_of(
+    footer: pq.FileMetaData, number: int, names: Collection[str] | None = None
+) -> Reading:
+    """Return the amount that is read with a row group; ``names`` are its columns, all if None."""
+    group = footer.row_group(number)
+    columns = map(group.column, range(group.num_columns))
+    sizes = (
+        column.total_compressed_size
+        for column in columns
+        if names is None or column.path_in_schema.split(".")[0] in names
+    )
+    return Reading(group.num_rows, sum(sizes))
 
 
 def place_of(footer: pq.FileMetaData, name: str) -> int | None:

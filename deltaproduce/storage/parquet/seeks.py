@@ -44,7 +44,7 @@ from deltaproduce.storage.parquet.lookups import LookedUp, Strategy, chosen, rea
 from deltaproduce.storage.parquet.nearest import Nearest
 from deltaproduce.storage.parquet.neighbours import MOST, ROW_GROUP, Neighbours
 from deltaproduce.storage.parquet.readings import Readings
-from deltaproduce.storage.parquet.row_groups import FileFooter, Footers, Group, place_of
+from deltaproduce.storage.parquet.row_groups import FileFooter, Footers, Group, amount_of, place_of
 from deltaproduce.types.columns import VERSION, VERSION_COLUMN, Column
 from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.pandas_on_demand import in_numpy
@@ -520,11 +520,8 @@ class ParquetFiles:
 
     def _count(self, footer: pq.FileMetaData, groups: Sequence[int], names: Sequence[str]) -> None:
         """Count the given columns of row groups as read."""
-        found = [footer.row_group(group) for group in groups]
-        columns = (group.column(place) for group in found for place in range(group.num_columns))
-        wanted = (c for c in columns if c.path_in_schema.split(".")[0] in names)
-        size = sum(column.total_compressed_size for column in wanted)
-        self._readings.add(sum(group.num_rows for group in found), size)
+        for group in groups:
+            self._readings.add(*amount_of(footer, group, names))
 
 
 def unreadable_here(
