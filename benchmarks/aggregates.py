@@ -27,6 +27,7 @@ from benchmarks.policy import Effort
 from benchmarks.runs import Bench, Size, cases, opened, say
 from benchmarks.workload import Workload
 
+GROUPS: Final = {"one": False, "many": True}
 PEERS: Final = ("ours", "ours-arrow", "recompute", "merge", "duckdb")
 
 
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--changed", type=int, default=1_000, help="rows a step, of many groups")
     parser.add_argument("--steps", type=int, default=5, help="measured, after those that warm up")
     parser.add_argument("--stages", default=",".join(STAGES), help="which functions")
+    parser.add_argument("--groups", default=",".join(GROUPS), help="one of all rows, many small")
     parser.add_argument("--peers", default=",".join(PEERS), help="who takes part")
     parser.add_argument("--memory", default="8g", help="of the Java process")
     parser.add_argument("--directory", help="where to work; a temporary one if none")
@@ -46,8 +48,9 @@ def main(arguments: Sequence[str]) -> int:
     wrong = False
     with opened(given.directory, given.memory) as bench:
         for stage in given.stages.split(","):
-            for many, changed in ((False, 1), (True, given.changed)):
-                workload = grouped(stage, many=many)
+            for groups in given.groups.split(","):
+                workload = grouped(stage, many=GROUPS[groups])
+                changed = given.changed if GROUPS[groups] else 1
                 found = steps(bench, workload, given.rows, changed, efforts)
                 say("\n".join(["", *markdown(workload, found)]))
                 loads = first_load(bench, given.rows, beside_group_by(workload))
