@@ -29,7 +29,9 @@ Marks = NDArray[np.bool_]
 _NULL: Final = -1
 _BEYOND: Final = 1 << 63
 _MARKS_A_ROW: Final = 8
-_FEW_NUMBERS: Final = 1 << 16
+_COUNTED_BITS: Final = 16
+_RADIX_BITS: Final = 3 * _COUNTED_BITS
+"""Numbers of more bits take longer digit by digit than compared."""
 _SEARCHED_SHARE: Final = 64
 """To search a value takes as long as to mark about this many rows."""
 _PLAIN_DIGITS: Final = 18
@@ -112,8 +114,12 @@ def codes(array: pa.ChunkedArray) -> Numbers:
 
 def distinct(table: pa.Table) -> pa.Table:
     """Return each distinct row once: the first of equal rows."""
-    groups = _dense(_row_codes(table.columns))
-    return table.take(pa.array(np.sort(firsts_of(groups))))
+    firsts = firsts_of(_dense(_row_codes(table.columns)))
+    if len(firsts) == len(table):
+        return table
+    is_first = np.zeros(len(table), bool)
+    is_first[firsts] = True
+    return table.filter(pa.array(is_first))
 
 
 def firsts_of(groups: Numbers) -> Numbers:
@@ -197,25 +203,31 @@ def sorting(numbers: Sequence[Numbers]) -> Numbers:
     if len(packed) != 1:
         return np.lexsort(packed[::-1])
     (one,) = packed
-    rows, bits = len(one), len(one).bit_length()
+    rows = len(one)
     if _is_sorted(one):
         return np.arange(rows)
     most = int(one.max())
-    if most < _FEW_NUMBERS:  # NumPy radix-sorts these
-        return one.astype(np.uint16).argsort(kind="stable")
-    if _is_narrow(one):
+    if most >= 1 << _COUNTED_BITS and _is_narrow(one):
         at = np.full(most + 1, rows)
         at[one] = np.arange(rows)
         found = at[at < rows]
         if len(found) == rows:  # all are distinct
             return found
-    if most < _BEYOND >> bits:  # combined with its position, each is sorted as one number
-        together = one << bits
-        together |= np.arange(rows)
-        together.sort()
-        together &= (1 << bits) - 1
-        return together
+    if most < 1 << _RADIX_BITS:
+        return _radix_sorting(one, most)
     return np.argsort(one, kind="stable")
+
+
+def _radix_sorting(numbers: Numbers, most: int) -> Numbers:
+    """Return the positions of sorted numbers of at least 0, as `sorting`.
+
+    Sorts by the least significant digits first; NumPy sorts numbers of 16 bits by counting.
+    """
+    order = numbers.astype(np.uint16).argsort(kind="stable")
+    for shift in range(_COUNTED_BITS, most.bit_length(), _COUNTED_BITS):
+        digits = (numbers >> shift).astype(np.uint16)[order]
+        order = order[digits.argsort(kind="stable")]
+    return order
 
 
 def sorted_by(table: pa.Table, numbers: Sequence[Numbers]) -> pa.Table:

@@ -11,6 +11,7 @@ which has no overhead.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -70,24 +71,34 @@ def compare(before: pa.Table, stays: Marks, new: pa.Table, layout: Layout) -> pa
     order = sorting([*keys, side, *sources, *order_codes(rows, [ORDINAL_COLUMN])])
     rows, side = taken(rows, order), side[order]
     key = grouped([found[order] for found in keys])
-    pair = numbered([key, *(found[order] for found in sources)])
+    pair = numbered([key, *(found[order] for found in sources)]) if sources else key
     values, states = (
         [codes(rows.column(c.name)) for c in columns] for columns in (layout.value, layout.states)
     )
-    position, ordinal = places([key, side]), places([pair, side])
-    by_pair = _matched(pair, side, ordinal, [*values, *states])
-    by_key = _matched(key, side, position, values)
+    position = places([key, side])
+    of_keys = _Twins.of(key, side, position)
+    ordinal, of_pairs = position, of_keys
+    if sources:
+        ordinal = places([pair, side])
+        of_pairs = _Twins.of(pair, side, ordinal)
+    row_differs, pair_differs = of_pairs.differ([*values, *states])
+    _, key_differs = of_keys.differ(values)
     columns = {
         **{c.name: rows.column(c.name) for c in (*layout.key, *layout.sources)},
         ORDINAL: ordinal,
         **{c.name: rows.column(c.name) for c in (*layout.value, *layout.states)},
         SIDE: side.astype(np.int32),
         POSITION: position,
-        **dict(zip((ROW_DIFFERS, PAIR_DIFFERS, PAIR_BEFORE, PAIR_AFTER), by_pair, strict=True)),
-        **dict(zip((KEY_DIFFERS, KEY_BEFORE, KEY_AFTER), by_key[1:], strict=True)),
-        PAIR_MOVED: by_pair[2] != by_pair[3],
-        IS_PAIR: (ordinal == 0) & ((side == AFTER) | ~by_pair[-1]),
-        IS_KEY: (position == 0) & ((side == AFTER) | ~by_key[-1]),
+        ROW_DIFFERS: row_differs,
+        PAIR_DIFFERS: pair_differs,
+        PAIR_BEFORE: of_pairs.is_before,
+        PAIR_AFTER: of_pairs.is_after,
+        KEY_DIFFERS: key_differs,
+        KEY_BEFORE: of_keys.is_before,
+        KEY_AFTER: of_keys.is_after,
+        PAIR_MOVED: of_pairs.is_before != of_pairs.is_after,
+        IS_PAIR: (ordinal == 0) & ((side == AFTER) | ~of_pairs.is_after),
+        IS_KEY: (position == 0) & ((side == AFTER) | ~of_keys.is_after),
     }
     return pa.table(columns)
 
@@ -127,28 +138,48 @@ def _marks(compared: pa.Table, name: str) -> Marks:
     return in_numpy(compared.column(name))
 
 
-def _matched(
-    group: Numbers, side: Numbers, place: Numbers, values: Sequence[Numbers]
-) -> tuple[Marks, Marks, Marks, Marks]:
-    """Compare each row with the one at the same position of its group on the other side.
+@dataclass(frozen=True, slots=True)
+class _Twins:
+    """Each row of some groups, and the row at the same position of its group on the other side.
 
-    Returns:
-        For each row: it differs; a row of its group differs; the group has rows before; and after.
+    Attributes:
+        group: the number of each row's group.
+        is_new: marks the rows that have no such row.
+        twin: the position of it.
+        is_before: marks the rows whose group has rows before.
+        is_after: marks the rows whose group has rows after.
     """
-    if (side == side[:1]).all():  # as in a first load: nothing to compare with
-        every = np.ones(len(side), bool)
-        return every, every, side == BEFORE, side == AFTER
-    groups = int(group.max(initial=-1)) + 1
-    sizes = np.bincount(2 * group + side, minlength=2 * groups).reshape(groups, 2)
-    first = np.zeros((groups, 2), np.int64)
-    firsts = np.flatnonzero(place == 0)
-    first[group[firsts], side[firsts]] = firsts
-    other = 1 - side
-    has_twin = place < sizes[group, other]
-    twin = np.where(has_twin, first[group, other] + place, 0)
-    differs = ~has_twin
-    for found in values:
-        differs |= found != found[twin]
-    group_differs = np.zeros(groups, bool)
-    group_differs[group[differs]] = True
-    return differs, group_differs[group], sizes[group, BEFORE] > 0, sizes[group, AFTER] > 0
+
+    group: Numbers
+    is_new: Marks
+    twin: Numbers
+    is_before: Marks
+    is_after: Marks
+
+    @staticmethod
+    def of(group: Numbers, side: Numbers, place: Numbers) -> _Twins:
+        """Return the twins of rows, from the group, side and position of each."""
+        if (side == side[:1]).all():  # as in a first load: nothing to compare with
+            none = np.zeros(len(side), np.int64)
+            return _Twins(group, np.ones(len(side), bool), none, side == BEFORE, side == AFTER)
+        slot = 2 * group + side
+        other = slot ^ 1
+        slots = 2 * (int(group.max(initial=-1)) + 1)
+        sizes, first = np.bincount(slot, minlength=slots), np.zeros(slots, np.int64)
+        firsts = np.flatnonzero(place == 0)
+        first[slot[firsts]] = firsts
+        is_new = place >= sizes[other]
+        twin = np.where(is_new, 0, first[other] + place)
+        there = sizes > 0
+        return _Twins(group, is_new, twin, there[2 * group + BEFORE], there[2 * group + AFTER])
+
+    def differ(self, values: Sequence[Numbers]) -> tuple[Marks, Marks]:
+        """Mark the rows that differ from their twin in a value, and the rows of their groups."""
+        if self.is_new.all():
+            return self.is_new, self.is_new
+        differs = self.is_new.copy()
+        for found in values:
+            differs |= found != found[self.twin]
+        of_groups = np.zeros(int(self.group.max(initial=-1)) + 1, bool)
+        of_groups[self.group[differs]] = True
+        return differs, of_groups[self.group]
