@@ -62,14 +62,11 @@ class Processes:
     def sum(self, of: Callable[[psutil.Process], int]) -> int:
         """Return the sum of a figure over all processes."""
         total = 0
-        with suppress(psutil.NoSuchProcess):
-            waiting = [psutil.Process(self.root)]
-            while waiting:
-                process = waiting.pop()
-                if process.pid not in self.without:
-                    with suppress(psutil.NoSuchProcess):
-                        total += of(process)
-                        waiting += process.children()
+        left_out = {process for pid in self.without for process in _with_children(pid)}
+        for process in _with_children(self.root):
+            if process not in left_out:
+                with suppress(psutil.NoSuchProcess):
+                    total += of(process)
         return total
 
     def memory(self) -> int:
@@ -165,6 +162,14 @@ class EventLog:
             ]
 
 
+def _with_children(pid: int | None) -> list[psutil.Process]:
+    """Return a process and all below it; none if it has ended. Looks once at all processes."""
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    return []
+
+
 def _own_memory(process: psutil.Process) -> int:
     memory = process.memory_info()
     return int(memory.rss - getattr(memory, "shared", 0))
@@ -184,12 +189,12 @@ def _is_commit(path: Path) -> bool:
 
 @contextmanager
 def _peak_memory(memory: Callable[[], int]) -> Iterator[list[int]]:
-    peak, done = [0], threading.Event()
+    """Sample the memory; what is shorter than the time between two samples is not disturbed."""
+    peak, done = [memory()], threading.Event()
 
     def sample() -> None:
-        while not done.is_set():
+        while not done.wait(_SAMPLE_SECONDS):
             peak[0] = max(peak[0], memory())
-            done.wait(_SAMPLE_SECONDS)
 
     sampler = threading.Thread(target=sample, daemon=True)
     sampler.start()
@@ -198,3 +203,4 @@ def _peak_memory(memory: Callable[[], int]) -> Iterator[list[int]]:
     finally:
         done.set()
         sampler.join()
+        peak[0] = max(peak[0], memory())

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 import duckdb
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -62,7 +63,7 @@ class Ours(Peer):
 
     name = "deltaproduce"
 
-    def __init__(self, spark: SparkSession, place: Path) -> None:
+    def __init__(self, spark: SparkSession | None, place: Path) -> None:
         site = dp.Pipeline("windows")
         events = site.source("events", key="day date, n bigint", value="member bigint, ms bigint")
         site.aggregate(
@@ -74,7 +75,7 @@ class Ours(Peer):
         )
         self.store = dp.Store(spark, str(place), site)
 
-    def load(self, events: DataFrame) -> None:
+    def load(self, events: DataFrame | pa.Table) -> None:
         self.store.update({"events": events}, as_of=_day(LENGTH - 1))
 
     def move(self, last: date) -> None:
@@ -83,6 +84,23 @@ class Ours(Peer):
     def content(self) -> DataFrame:
         self.store.wait()
         return self.store.content("month").drop("_ordinal")
+
+
+class OursWithoutSession(Ours):
+    """This library, opened without a session; Spark makes the rows, and reads them."""
+
+    name = "deltaproduce, no session"
+
+    def __init__(self, spark: SparkSession, place: Path) -> None:
+        super().__init__(None, place)
+        self._spark = spark
+
+    def load(self, events: DataFrame | pa.Table) -> None:
+        super().load(events.toArrow() if isinstance(events, DataFrame) else events)
+
+    def content(self) -> DataFrame:
+        self.store.wait()
+        return self._spark.createDataFrame(self.store.content("month")).drop("_ordinal")
 
 
 class Spark(Peer):
@@ -127,6 +145,9 @@ class Duck(Peer):
         return self._spark.read.parquet(str(self._month))
 
 
+KINDS: Final = {"ours": Ours, "ours-here": OursWithoutSession, "spark": Spark, "duckdb": Duck}
+
+
 @dataclass(slots=True)
 class Moves:
     """The figures of one way."""
@@ -158,7 +179,7 @@ def moves(bench: Bench, rows: int, effort: policy.Effort) -> list[Moves]:
     steps = effort.warm_up + effort.steps
     events = _events(bench.spark, rows, LENGTH + steps)
     found = []
-    for name, kind in {"ours": Ours, "spark": Spark, "duckdb": Duck}.items():
+    for name, kind in KINDS.items():
         place = bench.work / "windows" / name
         place.mkdir(parents=True)
         one = Moves(kind(bench.spark, place), place)

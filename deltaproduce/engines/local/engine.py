@@ -7,6 +7,7 @@ from functools import reduce
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from deltaproduce.engines.change_feed import TIMES, FeedMode
 from deltaproduce.engines.engine import Compared, Engine, Filling, Part, Rows
@@ -39,7 +40,8 @@ class LocalEngine(Engine[pa.Table]):
 
     def pick(self, rows: pa.Table, columns: Sequence[Column], which: Which) -> pa.Table:
         """See `Engine.pick`."""
-        mask, found = _mask(rows, which), rows.select([c.name for c in columns])
+        mask = _mask({name: in_numpy(rows.column(name)) for name in which}, which)
+        found = rows.select([c.name for c in columns])
         return found if mask.all() else found.filter(pa.array(mask))
 
     def united(self, parts: Sequence[Rows], columns: Sequence[Column]) -> pa.Table:
@@ -231,7 +233,9 @@ def counts_of(rows: pa.Table, keys: int | None = None) -> Counts:
     Args:
         keys: the number of keys of the comparison; if None, all keys of the rows count.
     """
-    counted = {name: int(_mask(rows, which).sum()) for name, which in COUNTED.items()}
+    names = {name for which in COUNTED.values() for name in which}
+    marks = {name: in_numpy(rows.column(name)) for name in names}
+    counted = {name: int(_mask(marks, which).sum()) for name, which in COUNTED.items()}
     if keys is not None:
         counted["keys"] = keys
     return Counts(**counted, bytes=rows.nbytes)
@@ -243,6 +247,5 @@ def on_driver(rows: Rows) -> pa.Table:
     return rows
 
 
-def _mask(rows: pa.Table, which: Which) -> Marks:
-    columns = (in_numpy(rows.column(name)) == value for name, value in which.items())
-    return reduce(np.logical_and, columns)
+def _mask(marks: Mapping[str, NDArray[np.generic]], which: Which) -> Marks:
+    return reduce(np.logical_and, (marks[name] == value for name, value in which.items()))
