@@ -107,6 +107,11 @@ class Selection:
             return True
         return self.engines.limits.holds_keys(len(self.keys), self.keys.nbytes)
 
+    @property
+    def are_few(self) -> bool:
+        """Whether Spark finds rows by a predicate of the keys; it joins rows with more keys."""
+        return isinstance(self.keys, pa.Table) and len(self.keys) <= self.engines.limits.seek_keys
+
     def renamed(self, columns: Sequence[Column]) -> Selection:
         """Return the same keys in another table's columns, as a feeder's keys are source keys."""
         names = [column.name for column in columns]
@@ -147,8 +152,7 @@ class Selection:
 
     def rows_of(self, rows: DataFrame) -> DataFrame:
         """Return all rows of these keys, and perhaps rows of others."""
-        here = self.keys if isinstance(self.keys, pa.Table) else None
-        if here is not None and len(here) <= self.engines.limits.seek_keys:
+        if self.are_few:
             return rows.where(self.predicate())
         keys = self.frame
         return rows.join(keys, same(rows, keys, self.columns), "left_semi")

@@ -127,8 +127,13 @@ class Limits:
         return max(self.partition_rows, rows // max(self.partition_files, 1), 1)
 
     def rows_of(self, row_bytes: int) -> int:
-        """Return the most rows of ``row_bytes`` bytes each that a step brings to the driver."""
+        """Return the most rows of ``row_bytes`` bytes each that are one part on the driver."""
         return min(self.local_rows, self.local_bytes // max(row_bytes, 1))
+
+    def local_rows_of(self, row_bytes: int) -> int:
+        """Return the most rows of ``row_bytes`` bytes each that are local; see `is_local`."""
+        most = self.local_parts
+        return min(most * self.local_rows, most * self.local_bytes // max(row_bytes, 1))
 
     def is_local(self, rows: int, total_bytes: int) -> bool:
         """Return whether a step brings this many rows to the driver, perhaps part by part."""

@@ -334,7 +334,9 @@ class Stored:
         """
         found = None
         if keys.is_here and self.files is not None:
-            found = self.files.looked_up(keys, self.columns, strategy, self._most_rows)
+            alone = self.engines.session is None
+            most = None if alone else self.engines.limits.rows_of(self.row_bytes)
+            found = self.files.looked_up(keys, self.columns, strategy, most)
         if found is not None and found.rows is not None:
             return self._merged(found.rows, keys), found
         return keys.exactly(self.read(keys)), found or LookedUp(None, "scan", None, None)
@@ -394,9 +396,9 @@ class Stored:
 
     @property
     def _most_rows(self) -> int | None:
-        """The most rows that a look-up brings to the driver; None without Spark."""
+        """The most rows that a step's look-up brings to the driver; None without Spark."""
         alone = self.engines.session is None
-        return None if alone else self.engines.limits.rows_of(self.row_bytes)
+        return None if alone else self.engines.limits.local_rows_of(self.row_bytes)
 
     @property
     def _is_fetched(self) -> bool:
@@ -424,9 +426,11 @@ class Stored:
         return self.engines.frame(rows, self.columns)
 
     def _reads_all_for(self, keys: Selection) -> bool:
-        """Return whether the driver reads all rows to find those of some keys, which are there."""
-        are_all = self._is_one_part or not keys.are_sought
-        return self._is_here and self._is_fetched and are_all
+        """Return whether the driver reads all rows to find those of some keys, which are there.
+
+        Of several parts it reads all for many keys, for which Spark would read all, too.
+        """
+        return self._is_here and self._is_fetched and (self._is_one_part or not keys.are_few)
 
     def _of_all(self, keys: Selection) -> pa.Table:
         """Return the rows of some keys in the base, which is read as a whole."""

@@ -1,6 +1,6 @@
 """The cost of a version in Spark jobs and Delta commits."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from benchmarks import w1
-from deltaproduce import Store
+from deltaproduce import Limits, Store
 
 BOUNDS = {  # way -> jobs and data commits of a version that reaches all four stages
     "small tables": (33, 11),
@@ -69,6 +69,27 @@ def test_few_rows_of_a_frame_come_in_the_one_job_that_computes_them(
         assert version.stages["orders"].changed_keys == 10
         assert jobs(spark) - before == 1
         assert calls.value == called
+
+
+@pytest.mark.parametrize(
+    "others",
+    [{}, {"seek_rows": 0, "seek_keys": 9}],
+    ids=["by row groups", "in all rows"],
+)
+def test_keys_of_more_rows_than_one_part_are_looked_up_without_spark(
+    spark: SparkSession, location: str, others: Mapping[str, int]
+) -> None:
+    """A fifth of the orders are of nearly all customers, whose orders are more than one part."""
+    workload = w1.workload()
+    limits = Limits(small_table_rows=0, group_rows=8, local_rows=300, local_parts=9, **others)
+    store = Store(spark, location, workload.pipeline(0), limits=limits)
+    store.update({"orders": workload.rows(spark, 2_000).toArrow()})
+    changes = workload.changes(spark, 2_000, 400, 1).toArrow()
+    before = jobs(spark)
+    version = store.update({"orders": changes})
+    assert version.stages["orders"].changed_keys == 400
+    assert jobs(spark) == before
+    assert store.verify(recompute=True) == ()
 
 
 def test_a_batch_that_changes_nothing_commits_nothing(spark: SparkSession, location: str) -> None:

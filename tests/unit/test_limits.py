@@ -57,6 +57,8 @@ def test_a_step_has_more_parts_on_the_driver_than_it_holds():
         assert not limits.is_local(31, size)
         assert limits.keeps_keys(rows, size)
         assert not limits.holds_keys(rows, size)
+    assert [limits.rows_of(size) for size in (0, 10, 20)] == [10, 10, 5]
+    assert [limits.local_rows_of(size) for size in (0, 10, 20)] == [30, 30, 15]
     assert limits.is_one_part(10, 100)
     assert limits.holds_keys(10, 100)
     assert limits.holds_keys(2, 1_000)
