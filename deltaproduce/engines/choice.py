@@ -46,6 +46,7 @@ from deltaproduce.engines.spark.sessions.remote import is_remote, parallelism
 from deltaproduce.errors import SessionError
 from deltaproduce.model.limits import Limits
 from deltaproduce.model.machine import cores
+from deltaproduce.shown.phases import jobs_begin
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.row_readers import zone_of_machine
@@ -62,10 +63,12 @@ class Engines:
     Attributes:
         session: the user's; None if there is none.
         limits: the sizes up to which rows are processed on the driver.
+        zone: the time zone, if it is not to be asked for; see `in_zone_of_now`.
     """
 
     session: SparkSession | None
     limits: Limits
+    zone: str | None = None
 
     @staticmethod
     def opened(session: SparkSession | None, limits: Limits) -> Engines:
@@ -85,6 +88,7 @@ class Engines:
         """
         if self.session is None:
             raise needs_spark()
+        jobs_begin()
         return self.session
 
     def in_thread(self, called: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
@@ -101,9 +105,15 @@ class Engines:
         It is the session's. Without a session it is this machine's, as in a session without a
         setting.
         """
+        if self.zone is not None:
+            return self.zone
         if self.session is None:
             return zone_of_machine()
         return self.session.conf.get("spark.sql.session.timeZone") or "UTC"
+
+    def in_zone_of_now(self) -> Engines:
+        """Return the same engines, for which the session is not asked for its time zone again."""
+        return replace(self, zone=self.time_zone)
 
     def of(self, *rows: Rows) -> Engine[Any]:
         """Return the engine that processes these rows together."""

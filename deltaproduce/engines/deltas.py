@@ -35,6 +35,7 @@ from deltaproduce.engines.local import delta, files, log_actions
 from deltaproduce.engines.local.handles import Handles
 from deltaproduce.engines.spark.delta import SparkDelta
 from deltaproduce.engines.spark.file_systems import has_others, is_local
+from deltaproduce.shown.phases import jobs_begin
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
 
@@ -46,13 +47,18 @@ class Deltas(DeltaTables):
         self._engines = engines
         self._handles = Handles()
 
-    @cached_property
+    @property
     def spark(self) -> SparkDelta:
         """Spark, whatever the table.
 
         Raises:
             SessionError: the store has no session.
         """
+        jobs_begin()
+        return self._spark
+
+    @cached_property
+    def _spark(self) -> SparkDelta:
         return SparkDelta(self._engines.spark, self._engines.limits)
 
     def within(self, place: Place) -> Place:
@@ -76,7 +82,7 @@ class Deltas(DeltaTables):
 
     def many_effects(self) -> AbstractContextManager[None]:
         """Return a context for many commits, in which the user's settings are read only once."""
-        return nullcontext() if self._engines.session is None else self.spark.many_effects()
+        return nullcontext() if self._engines.session is None else self._spark.many_effects()
 
     def exists(self, place: Place) -> bool:
         """See `DeltaTables.exists`."""

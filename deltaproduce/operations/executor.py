@@ -110,7 +110,7 @@ class Executor:
             MissingPartitionsError: a window would lack partitions; nothing was written.
         """
         work = Update.of(
-            self._means,
+            self._means.of_version(),
             operation,
             self._compactor.applied(head),
             self._clock(),
@@ -146,7 +146,7 @@ class Executor:
         """
         head = self._compactor.applied(versions[-1])
         work = Repair.after(
-            self._means,
+            self._means.of_version(),
             operation,
             head,
             self._clock(),

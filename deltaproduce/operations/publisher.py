@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Graph, Stage
@@ -44,6 +44,7 @@ from deltaproduce.storage.versions import Version
 
 _WRITERS: Final = 4
 """How many tables are committed to in parallel: a commit mostly waits for the driver."""
+_Made = TypeVar("_Made")
 
 
 class Publisher:
@@ -199,16 +200,41 @@ class Publisher:
     def _histories(
         self, head: Version, tables: Sequence[tuple[str, str]]
     ) -> dict[tuple[str, str], Sequence[Commit] | None]:
-        """Return `_unchecked` of several tables, by stage and kind; runs in parallel."""
+        """Return the commits of several tables, by stage and kind, from the pinned ones on.
 
-        @self._tables.engines.in_thread
-        def history(name: str, kind: str) -> Sequence[Commit] | None:
-            table = self._tables.location.table(name, kind)
-            return self._unchecked(table, head.pinned(name, kind))
+        None for a table that is known to be as pinned.
+        """
 
+        def history(name: str, kind: str) -> Sequence[Commit]:
+            table, pinned = self._tables.location.table(name, kind), head.pinned(name, kind)
+            commits = self._tables.recent_commits(table, pinned)
+            if commits and commits[0].delta_version == pinned:
+                self._checked[table] = pinned
+            return commits
+
+        unknown = [table for table in tables if not self._is_checked(head, *table)]
+        found = dict(zip(unknown, self._side_by_side(history, unknown), strict=True))
+        return {table: found.get(table) for table in tables}
+
+    def _is_checked(self, head: Version, name: str, kind: str) -> bool:
+        """Return whether a table is known to be as the head pins it."""
+        pinned = head.pinned(name, kind)
+        known = self._checked.get(self._tables.location.table(name, kind))
+        return pinned is not None and known == pinned
+
+    def _side_by_side(
+        self, function: Callable[..., _Made], jobs: Sequence[tuple[Any, ...]]
+    ) -> list[_Made]:
+        """Return the results of a function for some jobs, in their order; several run in parallel.
+
+        A thread gets this thread's session settings, in several calls to Java, so a single job has
+        no thread.
+        """
+        if len(jobs) <= 1:
+            return [function(*job) for job in jobs]
+        in_thread = self._tables.engines.in_thread(function)
         with ThreadPoolExecutor(_WRITERS) as pool:
-            found = pool.map(lambda table: history(*table), tables)
-            return dict(zip(tables, found, strict=True))
+            return [*pool.map(lambda job: in_thread(*job), jobs)]
 
     def _commit(
         self,
@@ -231,7 +257,6 @@ class Publisher:
         stages = tuple(name for name in writes if edits[name] or name in kept)
         checked, self._checked = self._checked, {}
 
-        @self._tables.engines.in_thread
         def commit(name: str, kind: str, edit: Edit | Restore, told: Attempt) -> int:
             table = self._tables.location.table(name, kind)
             pinned = head.pinned(name, kind)
@@ -249,34 +274,24 @@ class Publisher:
 
         rest = [name for name in writes if name not in kept]
         waves = [[name] for name in rest] if attempt.given is not None else [rest]
-        with ThreadPoolExecutor(_WRITERS) as pool:
-            for wave in waves:
-                jobs = [
-                    (name, kind, edit, attempt if attempt.given is None else telling(name))
-                    for name in wave
-                    for kind, edit in edits[name].items()
-                ]
-                delta_versions = list(pool.map(lambda job: commit(*job), jobs))
-                for name in wave:
-                    made[name] = {
-                        job[1]: delta_version
-                        for job, delta_version in zip(jobs, delta_versions, strict=True)
-                        if job[0] == name
-                    }
+        for wave in waves:
+            jobs = [
+                (name, kind, edit, attempt if attempt.given is None else telling(name))
+                for name in wave
+                for kind, edit in edits[name].items()
+            ]
+            delta_versions = self._side_by_side(commit, jobs)
+            for name in wave:
+                made[name] = {
+                    job[1]: delta_version
+                    for job, delta_version in zip(jobs, delta_versions, strict=True)
+                    if job[0] == name
+                }
         for name, delta_versions_of in made.items():
             for kind, delta_version in delta_versions_of.items():
                 checked[self._tables.location.table(name, kind)] = delta_version
         self._checked = checked
         return made
-
-    def _unchecked(self, table: Table, pinned: int | None) -> Sequence[Commit] | None:
-        """Return a table's commits from the pinned one on; None if it is known to be as pinned."""
-        if pinned is not None and self._checked.get(table) == pinned:
-            return None
-        commits = self._tables.recent_commits(table, pinned)
-        if commits and commits[0].delta_version == pinned:
-            self._checked[table] = pinned
-        return commits
 
     def _base(
         self, table: Table, pinned: int | None, checked: Mapping[Table, int], attempt: Attempt

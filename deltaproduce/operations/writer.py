@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final, Literal, TypeVar, get_args
 
 from pyspark.sql import SparkSession
@@ -95,8 +96,8 @@ class Writer:
         arguments.choice(wanted, "on_conflict", get_args(OnConflict))
         self.executor.check_open()
         session = self.opened.engines.session
-        describe = None if session is None else describing(session)
-        with watching(Watch(operation, self.listeners, describe)), self.opened.noticing():
+        described = None if session is None else partial(describing, session)
+        with watching(Watch(operation, self.listeners, described)), self.opened.noticing():
             found = attempt() if wanted == "raise" else _RETRYING.copy()(attempt)
         if self.views is not None:
             self.views.follow()

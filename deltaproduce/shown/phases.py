@@ -85,6 +85,7 @@ class Progress:
 
 
 Listener: TypeAlias = Callable[[Progress], None]
+Describe: TypeAlias = Callable[[str | None], None]
 
 
 @dataclass(slots=True)
@@ -102,14 +103,15 @@ class Watch:
     Attributes:
         operation: the name of the operation.
         listeners: the functions to notify, in order.
-        describe: called with a description of the current work, and with None at the end; for
-            Spark's jobs.
+        describing: returns a function that is called with a description of the current work, and
+            with None at the end; called when the first of Spark's jobs is about to begin.
     """
 
     operation: str
     listeners: tuple[Listener, ...] = ()
-    describe: Callable[[str | None], None] | None = None
+    describing: Callable[[], Describe | None] | None = None
     clock: Callable[[], float] = time.perf_counter
+    _describe: Describe | None = None
     _stage: str = ""
     _done: int = 0
     _total: int = 0
@@ -145,8 +147,16 @@ class Watch:
         if not is_hidden:
             self._tell(progress)
 
+    def jobs_begin(self) -> None:
+        """Describe Spark's jobs from now on; it takes Java a call for each phase."""
+        if self.describing is not None:
+            self._describe, self.describing = self.describing(), None
+            self._describe_now()
+
     def end(self, seconds: float) -> None:
         """Report the end of the operation."""
+        if self._describe is not None:
+            self._describe(None)
         self._tell(Progress(self.operation, "", self._done, self._total, "", "ends", seconds))
 
     def _charge(self) -> None:
@@ -159,11 +169,15 @@ class Watch:
     def _say(
         self, name: Phase, event: Literal["begins", "ends"], seconds: float | None = None
     ) -> None:
+        self._describe_now()
         place = self.operation, self._stage, self._done, self._total
-        if self.describe is not None:
-            now = self._open[-1].name if self._open else name
-            self.describe(" ".join(filter(None, ("deltaproduce:", *place[:2], now))))
         self._tell(Progress(*place, name, event, seconds))
+
+    def _describe_now(self) -> None:
+        """Describe the phase that runs, if jobs are described."""
+        if self._describe is not None and self._open:
+            now = ("deltaproduce:", self.operation, self._stage, self._open[-1].name)
+            self._describe(" ".join(filter(None, now)))
 
     def _tell(self, progress: Progress) -> None:
         """Notify the listeners; an operation that a listener runs is not part of this one."""
@@ -197,8 +211,6 @@ def watching(watch: Watch) -> Iterator[None]:
             yield
     finally:
         _watch.reset(token)
-        if watch.describe is not None:
-            watch.describe(None)
         watch.end(watch.clock() - started)
 
 
@@ -211,6 +223,13 @@ def phase(name: Phase) -> Iterator[None]:
         return
     with watch.phase(name):
         yield
+
+
+def jobs_begin() -> None:
+    """Report to the watch, if there is one, that Spark is about to get work from this thread."""
+    watch = _watch.get()
+    if watch is not None:
+        watch.jobs_begin()
 
 
 def reached(progress: Progress, *, is_hidden: bool = False) -> None:

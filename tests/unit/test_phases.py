@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from deltaproduce.shown import phases
 from deltaproduce.shown.live import LiveLine, live
-from deltaproduce.shown.phases import Progress, Watch, in_phase, phase, reached, watching
+from deltaproduce.shown.phases import (
+    Progress,
+    Watch,
+    in_phase,
+    jobs_begin,
+    phase,
+    reached,
+    watching,
+)
 
 Tree = list[tuple[str, int, "Tree"]]
 NAMES = st.sampled_from(["checking", "reading", "computing", "comparing", "writing"])
@@ -76,19 +84,32 @@ def test_work_that_nobody_watches_tells_nobody() -> None:
 
 def test_jobs_are_described_by_the_innermost_phase_and_then_no_more() -> None:
     heard: list[str | None] = []
-    with watching(Watch("update", describe=heard.append)):
+    with watching(Watch("update", describing=lambda: heard.append)):
         reached(Progress("update", "totals", 0, 1))
-        with phase("computing"), phase("reading"):
-            pass
+        with phase("computing"):
+            assert heard == []  # Spark has nothing to do yet
+            jobs_begin()
+            with phase("reading"):
+                jobs_begin()
     assert heard == [
-        "deltaproduce: update planning",
         "deltaproduce: update totals computing",
         "deltaproduce: update totals reading",
         "deltaproduce: update totals computing",
         "deltaproduce: update totals planning",
-        "deltaproduce: update totals planning",
         None,
     ]
+
+
+def test_without_jobs_nothing_is_described() -> None:
+    asked: list[None] = []
+    with watching(Watch("update", describing=lambda: asked.append(None))), phase("computing"):
+        pass
+    assert asked == []
+    with watching(Watch("update", describing=lambda: asked.append(None))):
+        jobs_begin()
+        jobs_begin()
+    assert asked == [None]  # once, though there is nobody to describe them to, as with Connect
+    jobs_begin()
 
 
 def test_a_listener_stops_what_begins_and_not_what_is_done(

@@ -65,6 +65,10 @@ class Means:
     descriptions: Mapping[str, Description]
     retentions: Retentions
 
+    def of_version(self) -> Means:
+        """Return the means for one version, during which the session's time zone stays the same."""
+        return replace(self, engines=self.engines.in_zone_of_now())
+
     def plan(
         self,
         head: Version,
