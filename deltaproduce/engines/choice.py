@@ -81,7 +81,7 @@ class Engines:
 
     @property
     def spark(self) -> SparkSession:
-        """The user's session.
+        """The user's session, for work in it: from now on, jobs of the operation are described.
 
         Raises:
             SessionError: there is none, so nothing can be done in Spark.

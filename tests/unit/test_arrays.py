@@ -179,6 +179,13 @@ def test_numbers_of_any_range_are_sorted_like_tuples_and_equal_ones_stay_in_orde
     assert sorting(columns[2:]).tolist() == sorted(places, key=lambda place: rows[place][2])
 
 
+@pytest.mark.parametrize("bits", [15, 16, 17, 31, 32, 33, 47, 48, 49, 62])
+def test_numbers_of_any_number_of_digits_are_sorted_and_equal_ones_stay_in_order(bits):
+    some = np.random.default_rng(bits).integers(0, 1 << bits, 500)
+    numbers = np.concatenate([some, [0, (1 << bits) - 1, 1 << bits - 1], some[::-1], [0]])
+    assert sorting([numbers]).tolist() == np.argsort(numbers, kind="stable").tolist()
+
+
 @given(st.lists(st.integers(5, 40)), st.booleans())
 def test_numbers_that_lie_close_together_are_ranked_and_sorted_like_others(numbers, once):
     numbers = [*dict.fromkeys(numbers)] if once else numbers
