@@ -89,7 +89,7 @@ def test_keys_of_more_rows_than_one_part_are_looked_up_without_spark(
     version = store.update({"orders": changes})
     assert version.stages["orders"].changed_keys == 400
     assert jobs(spark) == before
-    assert store.verify(recompute=True) == ()
+    assert Store(None, location, workload.pipeline(0)).verify(recompute=True) == ()
 
 
 def test_a_batch_that_changes_nothing_commits_nothing(spark: SparkSession, location: str) -> None:
