@@ -212,15 +212,13 @@ class Publisher:
                 self._checked[table] = pinned
             return commits
 
-        unknown = [table for table in tables if not self._is_checked(head, *table)]
+        def is_known(name: str, kind: str) -> bool:
+            table = self._tables.location.table(name, kind)
+            return _is_as_pinned(self._checked, table, head.pinned(name, kind))
+
+        unknown = [table for table in tables if not is_known(*table)]
         found = dict(zip(unknown, self._side_by_side(history, unknown), strict=True))
         return {table: found.get(table) for table in tables}
-
-    def _is_checked(self, head: Version, name: str, kind: str) -> bool:
-        """Return whether a table is known to be as the head pins it."""
-        pinned = head.pinned(name, kind)
-        known = self._checked.get(self._tables.location.table(name, kind))
-        return pinned is not None and known == pinned
 
     def _side_by_side(
         self, function: Callable[..., _Made], jobs: Sequence[tuple[Any, ...]]
@@ -297,7 +295,7 @@ class Publisher:
         self, table: Table, pinned: int | None, checked: Mapping[Table, int], attempt: Attempt
     ) -> int | None:
         """Make a table's newest rows those that the head pins; return its delta version."""
-        if pinned is not None and checked.get(table) == pinned:
+        if _is_as_pinned(checked, table, pinned):
             return pinned
         commits = self._tables.recent_commits(table, pinned)
         if is_ahead(attempt.version, commits):
@@ -342,3 +340,8 @@ def _stored(
     found = read(version, stage)
     assert found is not None  # the figures say that there are rows
     return found
+
+
+def _is_as_pinned(known: Mapping[Table, int], table: Table, pinned: int | None) -> bool:
+    """Return whether a table's newest Delta version is known to be the pinned one."""
+    return pinned is not None and known.get(table) == pinned

@@ -258,7 +258,7 @@ class Stored:
 
         In Spark the rows are read when they are used; without a session they are on the driver.
         """
-        if self.engines.session is not None:
+        if not self._is_alone:
             return self.all() if keys is None else keys.rows_of(self.all())
         return self.fetched() if keys is None else self.of(keys)
 
@@ -334,8 +334,7 @@ class Stored:
         """
         found = None
         if keys.is_here and self.files is not None:
-            alone = self.engines.session is None
-            most = None if alone else self.engines.limits.rows_of(self.row_bytes)
+            most = None if self._is_alone else self.engines.limits.rows_of(self.row_bytes)
             found = self.files.looked_up(keys, self.columns, strategy, most)
         if found is not None and found.rows is not None:
             return self._merged(found.rows, keys), found
@@ -395,22 +394,26 @@ class Stored:
         return not is_held and self.files is not None and self.files.are_apart
 
     @property
+    def _is_alone(self) -> bool:
+        """Whether there is no Spark, so that the driver reads rows however many there are."""
+        return self.engines.session is None
+
+    @property
     def _most_rows(self) -> int | None:
         """The most rows that a step's look-up brings to the driver; None without Spark."""
-        alone = self.engines.session is None
-        return None if alone else self.engines.limits.local_rows_of(self.row_bytes)
+        return None if self._is_alone else self.engines.limits.local_rows_of(self.row_bytes)
 
     @property
     def _is_fetched(self) -> bool:
         """Whether all rows are read to the driver, if that is possible."""
-        limits, alone = self.engines.limits, self.engines.session is None
-        return alone or limits.is_local(self.count, self.count * self.row_bytes)
+        limits = self.engines.limits
+        return self._is_alone or limits.is_local(self.count, self.count * self.row_bytes)
 
     @property
     def _is_one_part(self) -> bool:
         """Whether all rows are read to the driver at once, if that is possible."""
-        limits, alone = self.engines.limits, self.engines.session is None
-        return alone or limits.is_one_part(self.count, self.count * self.row_bytes)
+        limits = self.engines.limits
+        return self._is_alone or limits.is_one_part(self.count, self.count * self.row_bytes)
 
     @property
     def _is_here(self) -> bool:
