@@ -7,6 +7,7 @@ partitions and the day, so a refresh finds it where a step has moved it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from numbers import Integral
@@ -108,25 +109,40 @@ class PlannedWindow:
     def next_place(self, before: Ranges, goal: Ranges, present: Ranges) -> Ranges:
         """Return its place one version later, on the way to its goal.
 
+        It is the farthest one that ends, or backwards begins, with a present partition, and in
+        which no more present partitions are new than may enter at once; or the goal.
+
         Args:
-            before: its place so far.
+            before: its place so far; none if it has not begun to move.
             goal: its final place.
             present: the numbers of the present partitions.
         """
         most = self.window.max_partitions
-        if most is None or not goal:
+        if most is None or goal.within(present).without(before).count <= most:
             return goal
-        first, edge = goal.pairs[0]
-        begun = before.pairs[0] if before else (first, first - 1)
-        ahead = [*Ranges(((begun[1] + 1, edge),)).within(present)] if edge > begun[1] else []
-        if len(ahead) > most:
-            edge = ahead[most - 1]
-            return self._between(self._first(edge), edge)
-        behind = [*Ranges(((first, begun[0] - 1),)).within(present)] if edge < begun[1] else []
-        if len(behind) > most and self.window.last is not None:
-            first = behind[-most]
-            return Ranges(((first, first + self.window.last - 1),))
-        return goal
+        (first, edge), last = goal.pairs[0], self.window.last
+        if before and edge < before.greatest and last is not None:
+            behind = [*Ranges(((first, before.pairs[0][0] - 1),)).within(present)]
+            first = -self._farthest([-number for number in reversed(behind)], most)
+            return Ranges(((first, first + last - 1),))
+        begun = before.greatest + 1 if before else present.pairs[0][0]
+        ahead = Ranges(((begun if self.start is None else max(begun, first), edge),))
+        edge = self._farthest([*ahead.within(present)], most)
+        return self._between(self._first(edge), edge)
+
+    def _farthest(self, numbers: Sequence[int], most: int) -> int:
+        """Return the last of ascending numbers that the window may end with, coming from the left.
+
+        Args:
+            most: how many of the numbers may be in it; there are more.
+        """
+        last = self.window.last
+        within = (
+            number
+            for place, number in enumerate(numbers)
+            if place < most or (last is not None and numbers[place - most] <= number - last)
+        )
+        return max(within)
 
     def present(self, units: Ranges) -> Ranges:
         """Return the numbers of the named partitions that the units are in."""

@@ -679,6 +679,25 @@ def test_a_limited_window_catches_up_version_by_version(location: str) -> None:
         assert store.verify(recompute=True) == ()
 
 
+def test_no_more_partitions_enter_in_the_first_move_than_in_others(location: str) -> None:
+    """Though there are more, and older ones, than a window of a fixed length has."""
+    pipeline = views(dp.window("day", last=9, max_partitions=2), dp.window("day", last=2))
+    oracle = Oracle(pipeline)
+    days = [*range(1, 15), 17, 18, 20]
+    rows = {"events": [Upsert((date(2013, 3, n), 1), (n % 3,)) for n in days]}
+    with dp.Store(None, location, pipeline) as store:
+        version = store.update(as_rows(pipeline, rows), "all")
+        assert version.number == oracle.update(rows, "all")
+        moves = [one.stages["views_0"].window or dp.WindowMove() for one in store.versions()]
+        assert [move.last and move.last.day for move in moves] == [
+            *(None, 2, 4, 6, 8, 10, 12, 14, 18, 20)
+        ]
+        assert [len(move.entered) for move in moves[1:]] == [2, 2, 2, 2, 2, 2, 2, 2, 1]
+        assert_same_here(store, oracle, pipeline, range(version.number + 1))
+        assert [one.update_id for one in store.versions()][-2:] == [None, "all"]
+        assert store.verify(recompute=True) == ()
+
+
 def limited_site(values: dict[str, agg.AggregateCall], most: int | None = 1) -> dp.Pipeline:
     """Windows that few partitions may enter at once, of ordered functions and others."""
     pipeline = dp.Pipeline("site")
@@ -813,7 +832,7 @@ def test_what_an_ordered_function_is_answered_from_begins_anew_with_it(location:
                     ]
             assert store.verify(recompute=True) == ()
             if most == 1:
-                assert last - first == 3
+                assert last - first == 6  # one for each day
                 store.rollback(last - 1)  # on the way
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import deltaproduce as dp
@@ -180,26 +180,39 @@ def test_a_window_over_numbers_ends_where_they_do(end: int, off: int, step: int,
 
 
 @given(
-    NUMBERS,
-    st.integers(-9, 9),
-    st.integers(-9, 9),
-    st.sampled_from([{"last": 1}, {"last": 4}, {"start": -7}]),
+    st.frozensets(st.integers(-30, 30), max_size=60),
+    st.none() | st.integers(-15, 15),
+    st.integers(-15, 15),
+    st.sampled_from([{"last": 1}, {"last": 4}, {"last": 9}, {"start": -7}]),
     st.integers(1, 4),
 )
+@example(frozenset(range(-30, 31)), None, 15, {"last": 9}, 1)  # more than the goal has, before it
+@example(frozenset(range(-30, 31)), 15, -15, {"last": 9}, 2)
 def test_a_limited_window_comes_to_its_goal(numbers, begin, edge, sort, most) -> None:
-    """In steps in which no more partitions enter; where it is, it could be by its edge."""
+    """In no move, the first one included, do more partitions enter, and each goes as far as it can.
+
+    Where it is on its way, it could be by its edge, with all of its partitions.
+    """
     window, present = planned(**sort, max_partitions=most), ranges(numbers)
-    ends = [planned(**sort, end=end).place(present, None) for end in range(-20, 20)]
-    goal, at = (planned(**sort, end=end).place(present, None) for end in (edge, begin))
-    for _ in range(len(numbers) + 1):
+    by_edge = {end: planned(**sort, end=end).place(present, None) for end in range(-50, 50)}
+    goal, at = by_edge[edge], NOWHERE if begin is None else by_edge[begin]
+    for _ in range(2 * len(numbers) + 2):
         if at == goal:
             break
         then = window.next_place(at, goal, present)
-        assert then in ends
-        assert len(then.without(at).within(present)) <= most
+        entering = {e: len(by_edge[e].without(at).within(present)) for e in by_edge}
+        ends = [e for e, place in by_edge.items() if place == then]
+        assert ends
+        assert entering[ends[0]] <= most
+        forwards = not at or edge > at.greatest
+        beyond = range(ends[0] + 1, edge + 1) if forwards else range(edge, ends[0])
+        assert then == goal or not any(
+            entering[e] <= most
+            for e in beyond
+            if e == edge or (e if forwards else by_edge[e].pairs[0][0]) in numbers
+        )
         at = then
     assert at == goal
-    assert len(window.next_place(NOWHERE, goal, present).within(present)) <= most
 
 
 @given(NUMBERS, NUMBERS, st.integers(-9, 9), st.integers(-9, 9), st.integers(1, 9))

@@ -193,17 +193,23 @@ def _on_the_way(window: Window, at: Place, goal: tuple[Any, Any], there: Sequenc
         goal: its target.
         there: the partitions that exist, in order.
     """
-    (first, edge), most = goal, window.max_partitions
+    most = window.max_partitions
     assert most is not None
-    ahead = [p for p in there if p <= edge and (p >= first if at is None else p > at[1])]
-    if len(ahead) > most:
-        edge = ahead[most - 1]
-        return (first if window.last is None else _first(window, edge)), edge
-    behind = [] if at is None or at[1] <= edge else [p for p in there if first <= p < at[0]]
-    if window.last is not None and len(behind) > most:
-        first = behind[-most]
-        return first, _moved(first, window.step, window.last - 1)
-    return goal
+
+    def enters(place: tuple[Any, Any]) -> int:
+        had = [p for p in there if at is not None and at[0] <= p <= at[1]]
+        return len([p for p in there if place[0] <= p <= place[1] and p not in had])
+
+    places: list[tuple[Any, Any]] = []
+    if at is None or at[1] <= goal[1]:
+        ends = [p for p in there if p <= goal[1] and (at is None or p > at[1])]
+        starts = [goal[0] if window.last is None else _first(window, p) for p in ends]
+        places = [place for place in zip(starts, ends, strict=True) if place[0] <= place[1]]
+    elif window.last is not None:
+        starts = [p for p in reversed(there) if goal[0] <= p < at[0]]
+        places = [(p, _moved(p, window.step, window.last - 1)) for p in starts]
+    reached = [place for place in places if enters(place) <= most]
+    return goal if enters(goal) <= most else reached[-1]
 
 
 def tracked_of(stage: Stage, window: Window) -> Iterator[Key]:
