@@ -258,12 +258,17 @@ def window(
         raise DefinitionError(f"the window over {column!r} has end= and lag=; give one of them")
     if on_missing not in get_args(OnMissing):
         raise _wrong(column, "on_missing", on_missing, "'skip' or 'error'")
+    step = step if step is None or isinstance(step, str) else int(step)
+    first = None if start is None else _partition(column, "start", start)
+    final = None if end is None else _partition(column, "end", end)
+    if first is not None and final is not None:
+        _check_order(column, first, final, step)
     return Window(
         column,
         None if last is None else int(last),
-        None if start is None else _partition(column, "start", start),
-        step if step is None or isinstance(step, str) else int(step),
-        None if end is None else _partition(column, "end", end),
+        first,
+        step,
+        final,
         int(lag),
         on_missing,
         None if max_partitions is None else int(max_partitions),
@@ -296,6 +301,21 @@ def _partition(column: str, name: str, value: object) -> Partition:
     if found is None:
         raise _wrong(column, name, value, "a date, as text, too, or an int of 64 bits")
     return found
+
+
+def _check_order(column: str, start: Partition, end: Partition, step: Step | None) -> None:
+    """Refuse a start in a partition after that of the end; columns of other types, later."""
+    found = partitioning("date" if isinstance(start, date) else "bigint", step)
+    if found is None or isinstance(start, date) != isinstance(end, date):
+        return
+    if found.number(found.unit_of(start)) > found.number(found.unit_of(end)):
+        told = ", ".join(
+            f"{name}={shown(value.isoformat() if isinstance(value, date) else value)}"
+            for name, value in (("start", start), ("end", end))
+        )
+        raise DefinitionError(
+            f"the window over {column!r} has {told}: its start is after its end; swap the two"
+        )
 
 
 def _is_integer(value: object, least: int) -> bool:

@@ -133,7 +133,8 @@ def _of_folder(
     _forget(_package(file))
     pipeline = Pipeline(file.name)
     found = list(sql_files(file)) if files is None else files
-    define_all(found, {path.stem: _definer(file, path) for path in modules}, pipeline, errors)
+    definers = {path.relative_to(file.folder).as_posix(): _definer(file, path) for path in modules}
+    define_all(found, definers, pipeline, errors)
     return pipeline
 
 

@@ -208,14 +208,15 @@ def define_all(
     """Define everything in SQL files and modules, feeders first.
 
     Args:
-        modules: define the rest; called in this order, each when no file is ready.
+        modules: define the rest, by their names; called in this order, each when no file is ready.
         errors: collects the errors, and the rest is defined, except for files that read a failed
             definition; raised if None.
 
     Raises:
         ProjectFileError: something is wrong; with `file` and `line`.
     """
-    waiting, later, wrong = list(files), list(modules.values()), set[str]()
+    waiting, later, wrong = list(files), list(modules.items()), set[str]()
+    places = dict[str, str]()
     while waiting or later:
         if wrong_too := [file for file in waiting if file.reads & wrong]:
             wrong |= {file.statement.name.lower() for file in wrong_too}
@@ -229,20 +230,41 @@ def define_all(
         define: Callable[[Pipeline], None]
         if ready:
             waiting.remove(ready[0])
-            define = ready[0].define
+            place, define = ready[0].name, ready[0].define
         elif later:
-            define = later.pop(0)
+            place, define = later.pop(0)
         else:
-            names = ", ".join(sorted(file.statement.name for file in waiting))
+            names = ", ".join(sorted(f"{one.statement.name} ({one.name})" for one in waiting))
             with located(waiting[0].name, waiting[0].statement.line):
                 raise DefinitionError(f"stages read each other in a circle: {names}")
         try:
-            define(pipeline)
+            with _beside(places):
+                define(pipeline)
         except DefinitionError as error:
             if errors is None:
                 raise
             errors.append(error)
             wrong |= {stage.statement.name.lower() for stage in ready[:1]}
+        places |= {s.name.lower(): place for s in pipeline.stages if s.name.lower() not in there}
+
+
+@contextmanager
+def _beside(places: Mapping[str, str]) -> Iterator[None]:
+    """Also name the other file in an error about a stage that another file has defined.
+
+    Args:
+        places: the files of stages, by lower-case name.
+    """
+    try:
+        yield
+    except ProjectFileError as error:
+        other = places.get((error.stage or "").lower())
+        if other is None:
+            raise
+        message = f"{error}; {error.stage!r} is also in {other}"
+        raise ProjectFileError(
+            message, stage=error.stage, column=error.column, file=error.file, line=error.line
+        ) from error.__cause__
 
 
 @contextmanager

@@ -150,6 +150,25 @@ def test_what_is_wrong_is_told_by_file_and_line(
     assert (problem.file, problem.line) == (found.file, found.line)
 
 
+def test_an_error_about_two_files_names_both(folder: Path) -> None:
+    """Of one stage, be the second a SQL file or a module, and of stages that read each other."""
+    again = (folder / "stages/a_days.sql").read_text().replace("STAGE days", "STAGE DAYS")
+    write(folder, {"stages/z_days.sql": again})
+    with pytest.raises(DefinitionError, match=r"^stages/z_days.sql:7: .*stages/a_days.sql"):
+        _ = Project(folder).pipeline
+    (folder / "stages/z_days.sql").unlink()
+    module = "def define(pipeline):\n    pipeline.source('Days', key='a int', value='b int')\n"
+    write(folder, {"stages/z.py": module})
+    with pytest.raises(DefinitionError, match=r"^stages/z.py:2: .*stages/a_days.sql"):
+        _ = Project(folder).pipeline
+    (folder / "stages/z.py").unlink()
+    write(
+        folder, edited("stages/c_stores.sql", lambda text: text.replace("FROM sales", "FROM days"))
+    )
+    with pytest.raises(DefinitionError, match=r"circle: .*a_days.sql.*c_stores.sql"):
+        _ = Project(folder).pipeline
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

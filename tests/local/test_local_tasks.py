@@ -403,6 +403,29 @@ def test_a_function_makes_the_rows_of_a_partition(tmp_path: Path) -> None:
         assert dp_rows(store.content("totals"))[0]["sold"] == 0
 
 
+def test_partitions_of_several_columns_are_named_by_dicts(tmp_path: Path) -> None:
+    """A value alone names a partition of one column."""
+    pipeline = dp.Pipeline("p")
+    pipeline.source("raw", key="day date, store string", value="n bigint", partition="day, store")
+    pipeline.source("days", key="day date", value="n bigint", partition="day")
+    for source in ("raw", "days"):
+        pipeline.partitioned(
+            f"of_{source}",
+            f"SELECT day AS of_day, n FROM {source} WHERE day = d",
+            key="of_day",
+            partition="due = d",
+            scopes="FOR t IN timeseries('1 day', 1), LET d = to_date(t)",
+        )
+    with dp.Store(None, str(tmp_path / "lake"), pipeline) as store:
+        for wrong in (["2022-03-30"], "2022-03-30", {"day": ["2022-03-30"]}):
+            with pytest.raises(dp.InvalidArgumentError, match="by day, store: give a list"):
+                store.update({}, partitions={"raw": wrong})
+        with pytest.raises(dp.InvalidArgumentError, match="types"):
+            store.update({}, partitions={"days": [3]})
+        named = {"raw": [{"day": "2022-03-30", "store": "Paris"}], "days": ["2022-03-30"]}
+        assert store.update({}, partitions=named).number == 1
+
+
 def test_a_partition_that_is_named_is_there_without_rows_and_stays(tmp_path: Path) -> None:
     """A source's partition is there once it was named or had rows, whatever becomes of them."""
     with Store(None, tmp_path / "shop", shop(scopes=True)) as store:

@@ -12,9 +12,9 @@ from deltaproduce.operations.verbs.tasks import moment_of
 from deltaproduce.shown.tasks import told
 from deltaproduce.stages.partitioned.scope.clauses import Scopes
 from deltaproduce.stages.partitioned.scope.coded import numbered
-from deltaproduce.stages.partitioned.scope.lists import timeseries
 from deltaproduce.stages.partitioned.scope.partitions import Partitions
 from deltaproduce.stages.partitioned.scope.scalars import literal
+from deltaproduce.stages.partitioned.scope.series import timeseries
 
 DAY = datetime(2022, 3, 31, 17, 5, tzinfo=UTC)
 MOMENTS = st.datetimes(datetime(1600, 1, 1), datetime(2600, 1, 1), timezones=st.just(UTC))
@@ -104,6 +104,74 @@ def test_a_list_may_have_a_name() -> None:
     ]
     named = Scopes.read("LET stores = array('a', 'b')").sample["stores"]
     assert literal(named) == "CAST(array('a', 'b') AS array<string>)"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (
+            "FOR x IN CASE WHEN month(DATE '2022-03-01') = 3 THEN array('a') ELSE array('b') END",
+            "a",
+        ),
+        (
+            "LET n = 2, FOR x IN CASE n WHEN 1 THEN array('a') WHEN 2 THEN split('b,c', ',') END",
+            "bc",
+        ),
+        ("LET n = 0, FOR x IN IF(n = 0, array(7), sequence(1, 3, n))", "7"),
+        ("LET n = 1, FOR x IN CASE n WHEN 2 THEN array('a') END", ""),
+        ("FOR x IN split('a,b,,c', ',')", ["a", "b", "", "c"]),
+        ("FOR x IN split('a|b|c', '[|]', 2)", ["a", "b|c"]),
+        ("FOR x IN split('', ',')", [""]),
+        ("FOR pair IN array(array('a', 'b'), array('c')), FOR x IN pair", "abc"),
+        ("LET all = array(array('a', 'b'), array('c')), FOR p IN all, FOR x IN p", "abc"),
+        ("FOR x IN flatten(array(array('a', 'b'), array(), array('c')))", "abc"),
+        ("FOR x IN concat(array('a'), split('b c', ' '))", "abc"),
+        ("LET some = array('a', 'b'), FOR x IN some || array('b')", "abb"),
+        ("FOR x IN array_union(array('a', 'b'), array('b', 'c'))", "abc"),
+        ("FOR x IN array_except(array('a', 'b', 'a'), array('b'))", "a"),
+        ("FOR x IN reverse(sequence(1, 3))", "321"),
+        (
+            "LET none = CASE WHEN 1 > 2 THEN array('x') END, FOR x IN coalesce(none, array('y'))",
+            "y",
+        ),
+        ("FOR x IN (array('a'))", "a"),
+    ],
+)
+def test_any_sql_array_is_a_list(text: str, wanted: str | list[str]) -> None:
+    assert [one["x"] for one in scopes(text)] == list(wanted)
+
+
+def test_items_of_branches_have_their_common_type() -> None:
+    found = Scopes.read("LET n = 1, FOR x IN IF(n = 1, array(1), array(CAST(2 AS bigint)))")
+    assert found.sample["x"].data_type.simpleString() == "bigint"
+    nested = Scopes.read("LET x = array(array(1), array(), array(1.5))").sample["x"]
+    assert literal(nested).endswith("AS array<array<decimal(11,1)>>)")
+    assert len(nested.value) == 3
+
+
+def test_a_list_in_a_branch_depends_on_the_date() -> None:
+    text = "LET n = 1, FOR x IN CASE WHEN n = 1 THEN timeseries('1 day', 1) END"
+    assert Scopes.read(text).timeless is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "split('a.b', '.')",
+        "split('a', '')",
+        "IF(1 = 1, array(1), array('a'))",
+        "IF(1 = 1, array(1), 2)",
+        "concat(array(1), 2)",
+        "flatten(array(1))",
+        "array(array(1), 2)",
+        "split('a')",
+        "reverse(1)",
+        "array_distinct(array(1), array(1))",
+    ],
+)
+def test_lists_that_cannot_be_computed_are_refused(text: str) -> None:
+    with pytest.raises(DefinitionError):
+        Scopes.read(f"FOR x IN {text}")
 
 
 def test_two_scopes_of_one_partition_are_refused() -> None:

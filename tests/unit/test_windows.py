@@ -1,5 +1,6 @@
 """Windows as values: partitions, the place of a window, its moves, and stored forms."""
 
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -87,7 +88,8 @@ def test_moments_are_on_their_days_in_utc(moments: list, first: date, more: int)
 
 
 def planned(**arguments: object) -> PlannedWindow:
-    window = dp.window("n", **arguments)  # type: ignore[arg-type]
+    end = arguments.pop("end", None)  # one before the start is where an edge may be
+    window = replace(dp.window("n", **arguments), end=end)  # type: ignore[arg-type]
     return windows.planned(window, key_columns("k string, n int"), stage="s")
 
 
@@ -294,6 +296,9 @@ WRONG: dict[str, dict[str, object]] = {
     "another way": {"last": 2, "on_missing": "ignore"},
     "no column": {"column": "", "last": 2},
     "no partitions": {"last": 2, "max_partitions": 0},
+    "a start after its end": {"start": "2013-01-02", "end": "2013-01-01"},
+    "a month after its end": {"start": "2013-02-01", "end": "2013-01-31", "step": "month"},
+    "a number after its end": {"start": 7, "end": 6},
 }
 
 
@@ -301,6 +306,12 @@ WRONG: dict[str, dict[str, object]] = {
 def test_a_wrong_window_is_refused(case: str) -> None:
     with pytest.raises(dp.DefinitionError):
         dp.window(**{"column": "day", **WRONG[case]})  # type: ignore[arg-type]
+
+
+def test_a_start_and_an_end_may_be_in_one_partition_in_any_order() -> None:
+    found = dp.window("day", start="2013-01-31", end="2013-01-01", step="month")
+    assert (found.start, found.end) == (date(2013, 1, 31), date(2013, 1, 1))
+    assert dp.window("n", start=9, end=1, step=10).start == 9
 
 
 UNFIT: dict[str, object] = {

@@ -71,7 +71,10 @@ def named(partitions: Mapping[str, object], windows: Windows) -> Units:
         if not isinstance(given, Mapping) and len(columns) == 1:
             given = {columns[0]: given}
         if not isinstance(given, Mapping):
-            over = f"columns {', '.join(columns)}: say which" if columns else "no column of it"
+            over = "no column of it"
+            if columns:
+                told = ", ".join(f"{column!r}: […]" for column in columns)
+                over = f"columns {', '.join(columns)}: say which, as {{{told}}}"
             raise _unnamed(f"{source!r} are {shown(given)}, and windows are over {over}")
         for column, named in given.items():
             mine = [root for root in roots if root.column.name == column]

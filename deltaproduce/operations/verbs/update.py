@@ -62,7 +62,7 @@ def update(
             source=twice[0],
         )
     name = None if update_id is None else arguments.text(update_id, "update_id")
-    named_of = _named_partitions(store, partitions)
+    named_of = _named_partitions(writer, partitions)
     asked = _asked(writer, _of_windows(partitions, named_of), as_of)
     batches: dict[str, Batch] = {}
 
@@ -137,7 +137,7 @@ def plan(
         },
         **dict.fromkeys(full),
     }
-    named_of = _named_partitions(store, partitions)
+    named_of = _named_partitions(writer, partitions)
     asked = _asked(writer, _of_windows(partitions, named_of), as_of)
     head = store.log.head()
     news = arrivals(store.graph.sources, head, store.tables)
@@ -206,21 +206,27 @@ def _expect_calls(store: Opened, sources: Iterable[tuple[Source, object]]) -> No
         stage_kind(store.graph.stage(name)).expect_calls(store.engines)
 
 
-def _named_partitions(store: Opened, partitions: Mapping[str, object]) -> dict[str, list[Values]]:
+def _named_partitions(writer: Writer, partitions: Mapping[str, object]) -> dict[str, list[Values]]:
     """Return the named partitions of sources that tasks read by partition.
 
     If windows are over such a source, too, dates and numbers name the windows' partitions.
     """
     if not isinstance(partitions, Mapping):
         return {}
-    known = {s.name: s for s in store.graph.sources if s.kind.partitioned_by}
+    known = {s.name: s for s in writer.opened.graph.sources if s.kind.partitioned_by}
+    windows = writer.executor.windows
     return {
         name: named_partitions(known[name], given)
         for name, given in partitions.items()
-        if name in known
-        and isinstance(given, list | tuple)
-        and (not given or any(isinstance(one, Mapping) for one in given))
+        if name in known and (not windows.roots(name) or _are_dicts(given))
     }
+
+
+def _are_dicts(given: object) -> bool:
+    """Return whether partitions are named by dicts, of all columns of a source's partitions."""
+    return isinstance(given, list | tuple) and (
+        not given or any(isinstance(one, Mapping) for one in given)
+    )
 
 
 def _of_windows(

@@ -127,21 +127,32 @@ def partitions_table(source: Stage, values: Iterable[Values]) -> pa.Table:
 
 
 def named_partitions(source: Stage, given: object) -> list[Values]:
-    """Return the partitions that a user names, as dicts of all partition columns of a source.
+    """Return the partitions that a user names.
+
+    Args:
+        given: dicts of all partition columns of a source; or values, if it has one such column.
 
     Raises:
-        InvalidArgumentError: one is not such a dict, or has a value of another type.
+        InvalidArgumentError: one is neither, or has a value of another type.
     """
     types = {c.name: c.data_type for c in (*source.schema.key, *source.schema.value)}
     names = source.kind.partitioned_by
     found = list[Values]()
     for one in given if isinstance(given, list | tuple) else [given]:
+        if not isinstance(one, Mapping) and len(names) == 1:
+            one = {names[0]: one}
         if not isinstance(one, Mapping) or set(one) != set(names):
-            raise _unnamed(source, f"{shown(one)}; give dicts with {', '.join(names)}")
-        values = tuple(
-            _date(one[name]) if isinstance(types[name], DateType) else one[name] for name in names
-        )
+            wanted = ", ".join(f"{name!r}: …" for name in names)
+            raise _unnamed(
+                source,
+                f"{shown(one)}, and its partitions are by {', '.join(names)}: give a list of "
+                f"dicts, as [{{{wanted}}}]",
+            )
         try:
+            values = tuple(
+                _date(one[name]) if isinstance(types[name], DateType) else one[name]
+                for name in names
+            )
             table_of([values], [(name, types[name]) for name in names])
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             raise _unnamed(source, f"{shown(one)}, whose types are others") from None
@@ -149,14 +160,19 @@ def named_partitions(source: Stage, given: object) -> list[Values]:
     return found
 
 
-def _date(value: object) -> object:
-    """Convert text in ISO 8601, or a datetime, to a date; return others unchanged."""
+def _date(value: object) -> date | None:
+    """Convert text in ISO 8601, or a datetime, to a date; dates and nulls stay.
+
+    Raises:
+        TypeError: it is something else; ValueError: the text is none.
+    """
     if isinstance(value, str):
-        try:
-            return date.fromisoformat(value)
-        except ValueError:
-            return value
-    return value.date() if isinstance(value, datetime) else value
+        return date.fromisoformat(value)
+    if isinstance(value, datetime):
+        return value.date()
+    if value is None or isinstance(value, date):
+        return value
+    raise TypeError(value)
 
 
 def _unnamed(source: Stage, fault: str) -> InvalidArgumentError:

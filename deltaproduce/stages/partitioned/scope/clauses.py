@@ -20,7 +20,7 @@ from sqlglot.errors import SqlglotError
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.partitioned.scope.coded import Coded, combined, computed
-from deltaproduce.stages.partitioned.scope.lists import as_one, is_dated, is_list, listed
+from deltaproduce.stages.partitioned.scope.lists import as_list, is_dated, listed
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.stages.sql.syntax import DEPTHS, reason, shortened, spark_dialect
@@ -226,27 +226,26 @@ def _extended(found: Scoped, clause: Clause, moment: datetime, *, typing: bool) 
             {name: column.constant(row) for name, column in zip(used, columns, strict=True)}
             for row in range(int(numbers.max()) + 1)
         ]
-        if clause.repeats or _names_a_list(expression, found)
+        if clause.repeats or _is_list(expression, found, moment)
         else []
     )
     if not each:
         column = computed(expression, found.names, found.size)
         return Scoped({**found.names, clause.name: column}, found.size)
-    lists = [listed(expression, scope, moment, typing=typing) for scope in each]
     if clause.repeats:
-        lists = [one[:1] for one in lists] if typing else lists
+        lists = [listed(expression, scope, moment).constants(typing=typing) for scope in each]
         return _repeated(found, clause.name, lists, numbers)
-    whole = [
-        as_one(items, expression, scope, moment) for items, scope in zip(lists, each, strict=True)
-    ]
-    values = pa.array([list(one.value) for one in whole], arrow_type(whole[0].data_type))
+    whole = [listed(expression, scope, moment).whole() for scope in each]
+    values = pa.array([one.value for one in whole], arrow_type(whole[0].data_type))
     column = Coded(whole[0].data_type, values, numbers)
     return Scoped({**found.names, clause.name: column}, found.size)
 
 
-def _names_a_list(expression: Expression, found: Scoped) -> bool:
-    column = found.names.get(expression.column or "")
-    return is_list(expression, {} if column is None else {expression.text: column.constant(0)})
+def _is_list(expression: Expression, found: Scoped, moment: datetime) -> bool:
+    """Return whether an expression is a list in these scopes, all of which have the same types."""
+    used = [name for name in expression.columns if name in found.names]
+    sample = {name: found.names[name].constant(0) for name in used}
+    return as_list(expression, sample, moment) is not None
 
 
 def _repeated(

@@ -60,7 +60,7 @@ class Coded:
         found = self.values[int(self.codes[row])].as_py()
         if isinstance(found, datetime):
             found = found.astimezone(UTC)
-        return Constant(self.data_type, tuple(found) if isinstance(found, list) else found)
+        return Constant(self.data_type, _frozen(found))
 
     def constants(self) -> dict[int, Constant]:
         """Return the values that occur, by code."""
@@ -74,6 +74,11 @@ class Coded:
     def array(self) -> pa.Array:
         """The rows' values."""
         return self.values.take(pa.array(self.codes))
+
+
+def _frozen(value: object) -> object:
+    """Return a value whose lists are tuples."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def combined(columns: Sequence[Coded], size: int) -> tuple[Numbers, list[Coded]]:

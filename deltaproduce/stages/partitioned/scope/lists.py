@@ -1,189 +1,393 @@
-"""Lists, which a FOR iterates over: ``array(…)``, ``sequence(…)`` and ``timeseries(…)``.
+"""Lists, which a FOR iterates over: SQL arrays, and ``timeseries(…)``.
 
-The invariant: all items of a list have one type, and a list depends on the scope and the scheduled
-date alone.
+A list is analysed first, which gives the type of its items, and computed then: so a branch of a
+CASE that is not taken cannot fail. The invariant: all items of a list have one type, which does not
+depend on the scope's values, and a list depends on the scope and the scheduled date alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
-from pyspark.sql.types import (
-    ArrayType,
-    DateType,
-    IntegralType,
-    NullType,
-    StringType,
-    TimestampType,
-)
+from pyspark.sql.types import ArrayType, DataType, NullType, StringType, TimestampType
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.partitioned.scope.scalars import ZONE, scalar, value_of
+from deltaproduce.stages.partitioned.scope.series import count_of, sequence, timeseries
 from deltaproduce.stages.sql.expressions.analysis import analysed
-from deltaproduce.stages.sql.expressions.casts import alike
+from deltaproduce.stages.sql.expressions.casts import alike, widened
+from deltaproduce.stages.sql.expressions.coercion import common
 from deltaproduce.stages.sql.expressions.expression import Expression
-from deltaproduce.stages.sql.expressions.terms import Constant
+from deltaproduce.stages.sql.expressions.terms import Constant, Term
 from deltaproduce.stages.sql.syntax import function_name
 
-_LISTS: Final = frozenset({"array", "sequence", "timeseries"})
-_STEP: Final = re.compile(r"\s*([1-9][0-9]{0,5})\s+(hour|day|week|month)s?\s*", re.IGNORECASE)
 _MOST: Final = 1_000_000
 """The most items of a list."""
+_PLAIN: Final = re.compile(r"[^\\.^$|?*+()\[\]{}]|\[[^\\\[\]^&-]\]")
+"""A character that stands for itself in a regular expression, or a class of one character."""
+
+Items: TypeAlias = tuple[Any, ...] | None
+"""The values of a list; None if it is null."""
 
 
-def is_list(expression: Expression, scope: Mapping[str, Constant]) -> bool:
-    """Return whether an expression is a list, or the name of one."""
-    if function_name(expression.tree.unnest()) in _LISTS:
-        return True
-    return isinstance(_named(expression, scope).data_type, ArrayType)
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list whose items have a known type.
+
+    Attributes:
+        item: the type of the items; that of null if nothing says.
+        compute: returns the items, which may raise a DefinitionError.
+    """
+
+    item: DataType
+    compute: Callable[[], Items]
+
+    @property
+    def kind(self) -> ArrayType:
+        """The type of the list; items of no known type are text."""
+        return ArrayType(_known(self.item))
+
+    def constants(self, *, typing: bool = False) -> list[Constant]:
+        """Return the items; none if the list is null.
+
+        Args:
+            typing: return one item, of which only the type matters.
+        """
+        values = self.compute() or ()
+        item = _known(self.item)
+        return [Constant(item, v) for v in (values[:1] or (None,) if typing else values)]
+
+    def whole(self) -> Constant:
+        """Return the list as one value."""
+        return Constant(self.kind, self.compute())
 
 
 def is_dated(expression: Expression) -> bool:
     """Return whether an expression depends on the scheduled date."""
-    return function_name(expression.tree.unnest()) == "timeseries"
+    return any(function_name(node) == "timeseries" for node in expression.tree.walk())
 
 
-def as_one(
-    items: list[Constant],
-    expression: Expression,
-    scope: Mapping[str, Constant],
-    moment: datetime,
-) -> Constant:
-    """Return a list, which may be empty, as one value."""
-    sample = items or listed(expression, scope, moment, typing=True)
-    kind = ArrayType(sample[0].data_type)
-    return Constant(kind, tuple(item.value for item in items))
-
-
-def _named(expression: Expression, scope: Mapping[str, Constant]) -> Constant:
-    """Return the value that an expression names; null if it is not a name."""
-    column = expression.column
-    return scope.get(column or "", Constant(NullType(), None))
-
-
-def listed(
-    expression: Expression,
-    scope: Mapping[str, Constant],
-    moment: datetime,
-    *,
-    typing: bool = False,
-) -> list[Constant]:
-    """Return the items of a list.
+def listed(expression: Expression, scope: Mapping[str, Constant], moment: datetime) -> Listed:
+    """Return a list.
 
     Args:
         moment: the scheduled date, in UTC.
-        typing: return at least one item, of which only the type matters.
 
     Raises:
-        DefinitionError: it is not a list, or an item cannot be computed.
+        DefinitionError: it is not a list, or the types of its items do not fit together.
     """
-    named = _named(expression, scope)
-    if isinstance(named.data_type, ArrayType):
-        return [Constant(named.data_type.elementType, value) for value in named.value]
-    call = expression.tree.unnest()
-    name = function_name(call)
-    arguments = [_argument(node, expression) for node in call.expressions]
-    if name == "timeseries" and len(arguments) == 2:
-        step, steps = (scalar(argument, scope) for argument in arguments)
-        return timeseries(step.value, max(_count(steps), 1) if typing else _count(steps), moment)
-    if name == "sequence" and len(arguments) in {2, 3}:
-        return _sequence([scalar(argument, scope) for argument in arguments], expression)
-    if name == "array" and not arguments:
-        return [Constant(StringType(), None)] if typing else []
-    if name == "array":
-        return _array(arguments, scope, expression)
-    raise DefinitionError(
-        f"{expression.text!r} is no list; write array(a, …), sequence(first, last) or "
-        "timeseries('1 day', 2)"
-    )
-
-
-def timeseries(step: object, count: int, moment: datetime) -> list[Constant]:
-    """Return ``count`` times, a step apart, up to a moment truncated to the unit; newest first.
-
-    Weeks begin on Mondays.
-
-    Raises:
-        DefinitionError: the step is invalid.
-    """
-    match = _STEP.fullmatch(step) if isinstance(step, str) else None
-    if match is None:
-        raise DefinitionError(
-            f"{step!r} is no step of a time series; write '1 day', or another number of hours, "
-            "days, weeks or months"
-        )
-    size, unit = int(match[1]), match[2].lower()
-    last = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    if unit != "hour":
-        last = last.replace(hour=0)
-    if unit == "week":
-        last -= timedelta(days=last.weekday())
-    if unit == "month":
-        last = last.replace(day=1)
-    try:
-        times = [_before(last, unit, number * size) for number in range(count)]
-    except (OverflowError, ValueError):
-        raise DefinitionError(
-            f"a time series of {count} steps of {step!r} begins before year 1"
-        ) from None
-    return [Constant(TimestampType(), time) for time in times]
-
-
-def _before(last: datetime, unit: str, units: int) -> datetime:
-    if unit != "month":
-        return last - timedelta(**{f"{unit}s": units})
-    year, month = divmod(last.year * 12 + last.month - 1 - units, 12)
-    return last.replace(year=year, month=month + 1)
-
-
-def _count(steps: Constant) -> int:
-    if not isinstance(steps.data_type, IntegralType) or steps.value not in range(_MOST + 1):
-        raise DefinitionError(
-            f"a time series has {steps.value!r} steps; give a whole number from 0 to {_MOST:,}"
-        )
-    return int(steps.value)
-
-
-def _sequence(bounds: list[Constant], expression: Expression) -> list[Constant]:
-    """Return whole numbers, or days, from the first to the last, inclusive."""
-    first, last, *steps = bounds
-    kinds = (IntegralType, DateType) if not steps else (IntegralType,)
-    values = [bound.value for bound in bounds]
-    alike_ones = first.data_type == last.data_type and isinstance(first.data_type, kinds)
-    if not alike_ones or None in values or (steps and values[2] == 0):
-        raise DefinitionError(
-            f"{expression.text!r} cannot be listed; give two whole numbers, with or without a "
-            "step, or two dates"
-        )
-    numbers = [v.toordinal() if isinstance(v, date) else int(v) for v in values[:2]]
-    direction = 1 if numbers[1] >= numbers[0] else -1
-    step = int(values[2]) if steps else direction
-    if step * direction < 0 or abs(numbers[1] - numbers[0]) // abs(step) >= _MOST:
-        raise DefinitionError(f"{expression.text!r} does not end, or has over {_MOST:,} items")
-    found = range(numbers[0], numbers[1] + direction, step)
-    is_days = isinstance(first.data_type, DateType)
-    return [Constant(first.data_type, date.fromordinal(n) if is_days else n) for n in found]
-
-
-def _array(
-    items: list[Expression], scope: Mapping[str, Constant], expression: Expression
-) -> list[Constant]:
-    terms = [analysed(item, {}, ZONE, scope) for item in items]
-    known = [term for term in terms if term is not None]
-    found = alike(known) if len(known) == len(terms) else None
+    found = as_list(expression, scope, moment)
     if found is None:
         raise DefinitionError(
-            f"{expression.text!r} cannot be listed; give items of one type that the page "
-            "docs/expressions.md lists"
+            f"{expression.text!r} is no list; write an array, such as array(a, …), split(a, ','), "
+            "sequence(first, last), timeseries('1 day', 2), or a CASE of these"
         )
-    return [value_of(term, expression.text) for term in found]
+    return found
 
 
-def _argument(node: exp.Expr, expression: Expression) -> Expression:
-    """Return a part of an expression; it keeps the text of the whole, for messages."""
-    names = dict.fromkeys(column.name for column in node.find_all(exp.Column))
-    return Expression(expression.text, tuple(names), node)
+def as_list(
+    expression: Expression, scope: Mapping[str, Constant], moment: datetime
+) -> Listed | None:
+    """Return the list that an expression is, see `listed`; None if it is none."""
+    return _Lists(expression, scope, moment).of(expression.tree)
+
+
+class _Lists:
+    """The list of each kind of node of an expression, in a scope and at a date."""
+
+    def __init__(
+        self, expression: Expression, scope: Mapping[str, Constant], moment: datetime
+    ) -> None:
+        self._expression = expression
+        self._scope = scope
+        self._moment = moment
+
+    def of(self, node: exp.Expr) -> Listed | None:
+        """Return the list that a node is; None if it is none."""
+        match node:
+            case exp.Paren():
+                return self.of(node.this)
+            case exp.Column():
+                return self._named(node)
+            case exp.Case():
+                branches = node.args["ifs"]
+                return self._chosen(
+                    [self._condition(node.this, branch.this) for branch in branches],
+                    [*(branch.args["true"] for branch in branches), node.args.get("default")],
+                )
+            case exp.If():
+                return self._chosen([node.this], [node.args["true"], node.args.get("false")])
+            case exp.DPipe():
+                return self._combined([node.this, node.expression], _joined)
+        rule = _RULES.get(function_name(node) or "")
+        return None if rule is None else rule(self, node.expressions)
+
+    def _named(self, node: exp.Column) -> Listed | None:
+        value = self._scope.get(node.name)
+        if value is None or not isinstance(value.data_type, ArrayType):
+            return None
+        return Listed(value.data_type.elementType, lambda: value.value)
+
+    def array(self, nodes: Sequence[exp.Expr]) -> Listed:
+        """Return ``array(a, …)``, whose items may be lists themselves."""
+        lists = [self.of(node) for node in nodes]
+        if any(found is not None for found in lists):
+            inner = self._alike(
+                [found or self._null(node) for found, node in zip(lists, nodes, strict=True)]
+            )
+            kind = ArrayType(_known(inner[0].item))
+            return Listed(kind, lambda: tuple(found.compute() for found in inner))
+        terms = [analysed(self._part(node), {}, ZONE, self._scope) for node in nodes]
+        known = [term for term in terms if term is not None]
+        found = alike(known) if len(known) == len(terms) else None
+        if nodes and found is None:
+            raise self._unlike()
+        if not found:
+            return Listed(NullType(), tuple)
+        return Listed(found[0].data_type, lambda: self._values(found))
+
+    def timeseries(self, nodes: Sequence[exp.Expr]) -> Listed:
+        """Return ``timeseries('1 day', 2)``."""
+        step, steps = self._scalars(nodes, 2)
+
+        def compute() -> Items:
+            found = timeseries(step().value, count_of(steps()), self._moment)
+            return tuple(time.value for time in found)
+
+        return Listed(TimestampType(), compute)
+
+    def sequence(self, nodes: Sequence[exp.Expr]) -> Listed:
+        """Return ``sequence(first, last, step)``."""
+        bounds = self._scalars(nodes, 2, 3)
+        item = self._type(nodes[0])
+        text = self._expression.text
+        return Listed(item, lambda: tuple(sequence([bound() for bound in bounds], text)))
+
+    def split(self, nodes: Sequence[exp.Expr]) -> Listed:
+        """Return ``split(text, pattern, limit)``."""
+        parts = self._scalars(nodes, 2, 3)
+        return Listed(StringType(), lambda: self._split(*(part() for part in parts)))
+
+    def first_known(self, nodes: Sequence[exp.Expr]) -> Listed | None:
+        """Return ``coalesce(a, b, …)``."""
+
+        def first(*lists: Callable[[], Items]) -> Items:
+            return next((found for each in lists if (found := each()) is not None), None)
+
+        return self._combined(nodes, first)
+
+    def joined(self, nodes: Sequence[exp.Expr]) -> Listed | None:
+        """Return ``concat(a, b, …)``."""
+        return self._combined(nodes, _joined)
+
+    def distinct(self, nodes: Sequence[exp.Expr]) -> Listed | None:
+        """Return ``array_distinct(a)``: each item once."""
+        return self.united(nodes, lists=1)
+
+    def united(self, nodes: Sequence[exp.Expr], lists: int = 2) -> Listed | None:
+        """Return ``array_union(a, b)``: each item once."""
+        self._check_count(nodes, lists)
+
+        def distinct(*lists: Callable[[], Items]) -> Items:
+            together = _joined(*lists)
+            return None if together is None else tuple(dict.fromkeys(together))
+
+        return self._combined(nodes, distinct)
+
+    def excepted(self, nodes: Sequence[exp.Expr]) -> Listed | None:
+        """Return ``array_except(a, b)``."""
+        self._check_count(nodes, 2)
+
+        def excepted(*lists: Callable[[], Items]) -> Items:
+            one, other = (each() for each in lists)
+            if one is None or other is None:
+                return None
+            left_out = set(other)
+            return tuple(item for item in dict.fromkeys(one) if item not in left_out)
+
+        return self._combined(nodes, excepted)
+
+    def reversed(self, nodes: Sequence[exp.Expr]) -> Listed | None:
+        """Return ``reverse(a)``."""
+        self._check_count(nodes, 1)
+
+        def turned(*lists: Callable[[], Items]) -> Items:
+            found = _joined(*lists)
+            return None if found is None else found[::-1]
+
+        return self._combined(nodes, turned)
+
+    def flattened(self, nodes: Sequence[exp.Expr]) -> Listed | None:
+        """Return ``flatten(a)``."""
+        self._check_count(nodes, 1)
+        found = self.of(nodes[0])
+        if found is None or not isinstance(found.item, ArrayType):
+            return None
+        outer = found.compute
+
+        def flat() -> Items:
+            lists = outer()
+            return None if lists is None else _joined(*(partial(tuple, one) for one in lists))
+
+        return Listed(found.item.elementType, flat)
+
+    def _condition(self, value: exp.Expr | None, test: exp.Expr) -> exp.Expr:
+        """Return the condition of a branch, of a CASE with or without a compared value."""
+        if value is None:
+            return test
+        sides = [exp.Paren(this=side.copy()) for side in (value, test)]
+        return exp.EQ(this=sides[0], expression=sides[1])
+
+    def _chosen(
+        self, conditions: Sequence[exp.Expr], nodes: Sequence[exp.Expr | None]
+    ) -> Listed | None:
+        """Return the list of the first condition that is true, or the last one."""
+        lists = [None if node is None else self.of(node) for node in nodes]
+        if all(found is None for found in lists):
+            return None
+        each = self._alike(
+            [found or self._null(node) for found, node in zip(lists, nodes, strict=True)]
+        )
+        tests = [self._part(condition) for condition in conditions]
+
+        def compute() -> Items:
+            taken = (n for n, test in enumerate(tests) if scalar(test, self._scope).value is True)
+            return each[next(taken, len(tests))].compute()
+
+        return Listed(each[0].item, compute)
+
+    def _combined(self, nodes: Sequence[exp.Expr], combine: Callable[..., Items]) -> Listed | None:
+        """Return what is made of lists; None if no node is one."""
+        lists = [self.of(node) for node in nodes]
+        if all(found is None for found in lists):
+            return None
+        each = self._alike(
+            [found or self._null(node) for found, node in zip(lists, nodes, strict=True)]
+        )
+        return Listed(each[0].item, lambda: combine(*(found.compute for found in each)))
+
+    def _alike(self, lists: Sequence[Listed]) -> list[Listed]:
+        """Return lists with items of their common type."""
+        wanted = _common([found.item for found in lists])
+        if wanted is None:
+            raise self._unlike()
+        return [
+            found if found.item == wanted else Listed(wanted, partial(_cast_of, found, wanted))
+            for found in lists
+        ]
+
+    def _null(self, node: exp.Expr | None) -> Listed:
+        """Return the null list; refuse anything else."""
+        if node is not None and not isinstance(node.unnest(), exp.Null):
+            raise self._unlike()
+        return Listed(NullType(), lambda: None)
+
+    def _split(self, text: Constant, pattern: Constant, limit: Constant | None = None) -> Items:
+        parts = None if limit is None else limit.value
+        if text.value is None or pattern.value is None:
+            return None
+        if not isinstance(text.value, str) or not isinstance(pattern.value, str):
+            raise self._unlike()
+        plain = _PLAIN.findall(pattern.value)
+        if not plain or "".join(plain) != pattern.value or not isinstance(parts, int | None):
+            raise DefinitionError(
+                f"{self._expression.text!r} cannot be computed without Spark; split at characters "
+                "that stand for themselves, such as ',' or '[|]'"
+            )
+        most = -1 if parts is None or parts <= 0 else parts - 1
+        return tuple(text.value.split("".join(one.strip("[]") for one in plain), most))
+
+    def _scalars(self, nodes: Sequence[exp.Expr], *counts: int) -> list[Callable[[], Constant]]:
+        """Return the arguments of a function, each computed when it is asked for."""
+        self._check_count(nodes, *counts)
+        return [partial(scalar, self._part(node), self._scope) for node in nodes]
+
+    def _check_count(self, nodes: Sequence[exp.Expr], *counts: int) -> None:
+        if len(nodes) not in counts:
+            raise self._unlike()
+
+    def _type(self, node: exp.Expr) -> DataType:
+        term = analysed(self._part(node), {}, ZONE, self._scope)
+        if term is None:
+            raise self._unlike()
+        return term.data_type
+
+    def _values(self, terms: Sequence[Term]) -> Items:
+        return tuple(value_of(term, self._expression.text).value for term in terms)
+
+    def _part(self, node: exp.Expr) -> Expression:
+        """Return a part of the expression; it keeps the text of the whole, for messages."""
+        names = dict.fromkeys(column.name for column in node.find_all(exp.Column))
+        return Expression(self._expression.text, tuple(names), node)
+
+    def _unlike(self) -> DefinitionError:
+        return DefinitionError(
+            f"{self._expression.text!r} cannot be listed; give items of one type that the page "
+            "docs/expressions.md lists, and the arguments that the page docs/projects.md names"
+        )
+
+
+def _joined(*lists: Callable[[], Items]) -> Items:
+    found = [each() for each in lists]
+    if any(one is None for one in found):
+        return None
+    together = tuple(item for one in found if one is not None for item in one)
+    if len(together) > _MOST:
+        raise DefinitionError(f"a list has {len(together):,} items; the most are {_MOST:,}")
+    return together
+
+
+def _known(item: DataType) -> DataType:
+    """Return the type of items; text if nothing says what they are."""
+    if isinstance(item, ArrayType):
+        return ArrayType(_known(item.elementType))
+    return StringType() if isinstance(item, NullType) else item
+
+
+def _common(items: Sequence[DataType]) -> DataType | None:
+    """Return the common type of items, which may be lists."""
+    if not any(isinstance(item, ArrayType) for item in items):
+        return common(items)
+    inner = [item.elementType for item in items if isinstance(item, ArrayType)]
+    if any(not isinstance(item, ArrayType | NullType) for item in items):
+        return None
+    found = _common(inner)
+    return None if found is None else ArrayType(found)
+
+
+def _cast_of(found: Listed, wanted: DataType) -> Items:
+    return _cast(found.compute(), found.item, wanted)
+
+
+def _cast(values: Items, item: DataType, wanted: DataType) -> Items:
+    """Return items in a wider type."""
+    if values is None or isinstance(item, NullType) or item == wanted:
+        return values
+    if isinstance(item, ArrayType) and isinstance(wanted, ArrayType):
+        return tuple(_cast(one, item.elementType, wanted.elementType) for one in values)
+    return tuple(value_of(widened(Constant(item, one), wanted), "a list").value for one in values)
+
+
+_Rule: TypeAlias = Callable[[_Lists, Sequence[exp.Expr]], Listed | None]
+_RULES: Final[Mapping[str, _Rule]] = MappingProxyType(
+    {
+        "array": _Lists.array,
+        "timeseries": _Lists.timeseries,
+        "sequence": _Lists.sequence,
+        "split": _Lists.split,
+        **dict.fromkeys(("coalesce", "nvl", "ifnull"), _Lists.first_known),
+        "concat": _Lists.joined,
+        "array_distinct": _Lists.distinct,
+        "array_union": _Lists.united,
+        "array_except": _Lists.excepted,
+        "reverse": _Lists.reversed,
+        "flatten": _Lists.flattened,
+    }
+)

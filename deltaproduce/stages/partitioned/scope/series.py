@@ -1,0 +1,100 @@
+"""Series: the items of ``timeseries(…)`` and ``sequence(…)``.
+
+The invariant: a series has an end, and at most a million items.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+from pyspark.sql.types import DateType, IntegralType, TimestampType
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.sql.expressions.terms import Constant
+
+_STEP: Final = re.compile(r"\s*([1-9][0-9]{0,5})\s+(hour|day|week|month)s?\s*", re.IGNORECASE)
+_MOST: Final = 1_000_000
+"""The most items of a list."""
+
+
+def timeseries(step: object, count: int, moment: datetime) -> list[Constant]:
+    """Return ``count`` times, a step apart, up to a moment truncated to the unit; newest first.
+
+    Weeks begin on Mondays.
+
+    Raises:
+        DefinitionError: the step is invalid.
+    """
+    match = _STEP.fullmatch(step) if isinstance(step, str) else None
+    if match is None:
+        raise DefinitionError(
+            f"{step!r} is no step of a time series; write '1 day', or another number of hours, "
+            "days, weeks or months"
+        )
+    size, unit = int(match[1]), match[2].lower()
+    last = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    if unit != "hour":
+        last = last.replace(hour=0)
+    if unit == "week":
+        last -= timedelta(days=last.weekday())
+    if unit == "month":
+        last = last.replace(day=1)
+    try:
+        times = [_before(last, unit, number * size) for number in range(count)]
+    except (OverflowError, ValueError):
+        raise DefinitionError(
+            f"a time series of {count} steps of {step!r} begins before year 1"
+        ) from None
+    return [Constant(TimestampType(), time) for time in times]
+
+
+def _before(last: datetime, unit: str, units: int) -> datetime:
+    if unit != "month":
+        return last - timedelta(**{f"{unit}s": units})
+    year, month = divmod(last.year * 12 + last.month - 1 - units, 12)
+    return last.replace(year=year, month=month + 1)
+
+
+def count_of(steps: Constant) -> int:
+    """Return the number of steps of a time series.
+
+    Raises:
+        DefinitionError: it is none.
+    """
+    if not isinstance(steps.data_type, IntegralType) or steps.value not in range(_MOST + 1):
+        raise DefinitionError(
+            f"a time series has {steps.value!r} steps; give a whole number from 0 to {_MOST:,}"
+        )
+    return int(steps.value)
+
+
+def sequence(bounds: Sequence[Constant], text: str) -> list[Any]:
+    """Return whole numbers, or days, from the first to the last, inclusive.
+
+    Args:
+        bounds: the first, the last and perhaps the step.
+        text: the expression, for messages.
+
+    Raises:
+        DefinitionError: they are no such bounds, or the step leads away from the last.
+    """
+    first, last, *steps = bounds
+    kinds = (IntegralType, DateType) if not steps else (IntegralType,)
+    values = [bound.value for bound in bounds]
+    alike_ones = first.data_type == last.data_type and isinstance(first.data_type, kinds)
+    if not alike_ones or None in values or (steps and values[2] == 0):
+        raise DefinitionError(
+            f"{text!r} cannot be listed; give two whole numbers, with or without a "
+            "step, or two dates"
+        )
+    numbers = [v.toordinal() if isinstance(v, date) else int(v) for v in values[:2]]
+    direction = 1 if numbers[1] >= numbers[0] else -1
+    step = int(values[2]) if steps else direction
+    if step * direction < 0 or abs(numbers[1] - numbers[0]) // abs(step) >= _MOST:
+        raise DefinitionError(f"{text!r} does not end, or has over {_MOST:,} items")
+    found = range(numbers[0], numbers[1] + direction, step)
+    is_days = isinstance(first.data_type, DateType)
+    return [date.fromordinal(number) if is_days else number for number in found]
