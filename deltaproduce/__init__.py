@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from deltaproduce.reading.diffs import Diff, KeyDiff, StageDiff
     from deltaproduce.reading.lineages import Lineage
     from deltaproduce.reading.lookups import Lookup
+    from deltaproduce.reading.recorded.reader import Reader, open, read  # noqa: F401 see __all__
+    from deltaproduce.reading.recorded.stages import RecordedStage
     from deltaproduce.reading.remains import Forgotten, Remaining
     from deltaproduce.reading.selects import Dialect
     from deltaproduce.record_index.decisions.buckets import HashFunction
@@ -133,8 +135,10 @@ _HOMES: Final = MappingProxyType(
         "ProducerError": "deltaproduce.errors",
         "Progress": "deltaproduce.shown.phases",
         "Project": "deltaproduce.projects.project",
+        "Reader": "deltaproduce.reading.recorded.reader",
         "RecordIndex": "deltaproduce.record_index.index",
         "RecordIndexStats": "deltaproduce.record_index.results",
+        "RecordedStage": "deltaproduce.reading.recorded.stages",
         "Remaining": "deltaproduce.reading.remains",
         "Run": "deltaproduce.shown.tasks",
         "SchemaLike": "deltaproduce.types.columns",
@@ -165,14 +169,16 @@ _HOMES: Final = MappingProxyType(
         "agg": "deltaproduce.stages.aggregates",
         "local_session": "deltaproduce.engines.spark.sessions.session",
         "merge": "deltaproduce.pipeline",
+        "open": "deltaproduce.reading.recorded.reader",
         "postgres": "deltaproduce",
+        "read": "deltaproduce.reading.recorded.reader",
         "sync": "deltaproduce",
         "testing": "deltaproduce",
         "window": "deltaproduce.model.windows",
     }
 )
 
-__all__ = [
+__all__ = [  # without `open`, which a star import would put in the place of Python's
     "AggregateCall",
     "AlreadyExistsError",
     "Altered",
@@ -223,8 +229,10 @@ __all__ = [
     "ProducerError",
     "Progress",
     "Project",
+    "Reader",
     "RecordIndex",
     "RecordIndexStats",
+    "RecordedStage",
     "Remaining",
     "Run",
     "SchemaLike",
@@ -256,6 +264,7 @@ __all__ = [
     "local_session",
     "merge",
     "postgres",
+    "read",
     "sync",
     "testing",
     "window",

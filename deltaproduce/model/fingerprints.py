@@ -44,6 +44,11 @@ class Fingerprint:
     function: str
     text: str | None = field(default=None, compare=False)
 
+    @property
+    def is_of_source(self) -> bool:
+        """Whether the stage is a source: nothing makes its rows."""
+        return self.function == _digest("")
+
 
 @dataclass(frozen=True, slots=True)
 class Altered:

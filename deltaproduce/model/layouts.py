@@ -81,6 +81,11 @@ class Layout:
         return (*self.key, *self.sources, ORDINAL_COLUMN, *self.value)
 
     @property
+    def own(self) -> tuple[Column, ...]:
+        """The key and value columns, without the library's."""
+        return (*self.key, *self.value)
+
+    @property
     def updates(self) -> tuple[Column, ...]:
         """The columns of the updates, in the table's order."""
         return (VERSION_COLUMN, CHANGE_TYPE_COLUMN, *self.key, POSITION_COLUMN, *self.value)

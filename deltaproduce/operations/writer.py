@@ -18,19 +18,15 @@ from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.file_systems.choice import directory
 from deltaproduce.engines.spark.descriptions import describing
-from deltaproduce.engines.spark.file_systems import check_relative
 from deltaproduce.engines.spark.sessions.session import check_session
 from deltaproduce.errors import (
     ConflictError,
     DefinitionError,
     InvalidArgumentError,
-    SessionError,
 )
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
-from deltaproduce.model.layouts import CONTENT
 from deltaproduce.model.limits import Limits
 from deltaproduce.operations.analysis import analysed
 from deltaproduce.operations.executor import Executor
@@ -41,9 +37,7 @@ from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.readers import Reader
 from deltaproduce.shown.live import live
 from deltaproduce.shown.phases import Listener, Watch, watching
-from deltaproduce.storage.catalogs import check_schema
-from deltaproduce.storage.locations import Location, is_relative
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.opening.places import tables_at
 from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.types.excerpts import shown
 
@@ -136,10 +130,7 @@ def opened(
     views: str | None,
 ) -> Writer:
     """Open a store; read no row, and write nothing. See `Store`."""
-    text = arguments.place(location, "location")
-    if isinstance(location, os.PathLike):  # always a path, whatever its name
-        text = os.path.join(".", text)
-    place = Location.parse(text)
+    arguments.place(location, "location")
     if not isinstance(pipeline, Pipeline):
         raise InvalidArgumentError(
             f"pipeline is a {type(pipeline).__name__}; give the Pipeline", argument="pipeline"
@@ -161,7 +152,7 @@ def opened(
     if spark is not None:
         check_session(spark)
     engines = Engines.opened(spark, limits)
-    tables = _tables(engines, place, text, pipeline)
+    tables = tables_at(engines, location, [stage.name for stage in pipeline.stages])
     graph, log = analysed(pipeline.graph(), tables), VersionLog(tables)
     executor = Executor(
         engines,
@@ -179,47 +170,3 @@ def opened(
     listeners = () if listener is None else (listener,)
     shows = None if views is None else Views.opened(found, views)
     return Writer(found, executor, on_conflict, clock, listeners, shows)
-
-
-def _check_seen(address: str, what: str, instead: str = "") -> None:
-    """Check that a path is read and written without Spark.
-
-    Args:
-        instead: what else to do than to open the store with a session.
-    """
-    found = directory(address)
-    if found is None or not found.is_taken:
-        raise SessionError(
-            f"{what} only Spark reads and writes: {instead}open the store with a session, "
-            "Store(deltaproduce.local_session(), …)"
-        )
-
-
-def _tables(engines: Engines, place: Location, text: str, pipeline: Pipeline) -> Tables:
-    """Return the tables of a store, if the location can hold them.
-
-    Args:
-        text: the location as the user gives it.
-    """
-    session = engines.session
-    if place.in_catalog and session is None:
-        raise SessionError(
-            f"location {text!r} is a schema of a catalog, which only Spark has: for a folder write "
-            f"'./{text}', for a schema open the store with a session, "
-            "Store(deltaproduce.local_session(), …)"
-        )
-    if place.in_catalog:  # pin the catalog: threads of the session may use another
-        place = place.within(engines.spark.catalog.currentCatalog())
-    elif session is None:
-        _check_seen(place.address, f"location {text!r} is in a file system that")
-        for name in (stage.name for stage in pipeline.stages):
-            instead = "name it by the letters A to Z, digits, spaces and - _ . = @ + ~, or "
-            address = place.table(name, CONTENT).address
-            _check_seen(address, f"stage {name!r} has a name whose folder", instead)
-    place.check([stage.name for stage in pipeline.stages])
-    tables = Tables(engines, place)
-    if place.in_catalog:
-        check_schema(tables, text)
-    elif is_relative(text) and session is not None:
-        check_relative(session, text)
-    return tables

@@ -70,8 +70,10 @@ def lookup(
     *,
     fetch: bool,
     ordered: bool,
+    internal: bool = True,
 ) -> Lookup:
-    """See `Store.lookup`."""
+    """See `Store.lookup`; and `Reader.lookup` for ``internal``."""
+    arguments.flag(internal, "internal")
     arguments.choice(strategy, "strategy", get_args(Strategy))
     arguments.flag(fetch, "fetch")
     arguments.flag(ordered, "ordered")
@@ -93,6 +95,8 @@ def lookup(
     layout = Layout.of(found)
     order = layout.order(CONTENT) if ordered else ()
     shown = store.frame(rows, layout.shown, order)
+    if not internal:
+        shown = store.without_internal(shown, found)
     count = len(sought.keys) if isinstance(sought.keys, pa.Table) else None
     return Lookup(shown, how.way, count, how.groups_read, how.groups)
 

@@ -11,16 +11,18 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local import arrays
 from deltaproduce.engines.local.arrays import empty
-from deltaproduce.engines.spark.columns import order, struct_of
+from deltaproduce.engines.spark.columns import cols, order, struct_of
 from deltaproduce.engines.spark.sessions.damage import noticed
 from deltaproduce.errors import InvalidArgumentError, NotFoundError
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Graph, Source, Stage, is_stage
-from deltaproduce.model.layouts import KINDS
+from deltaproduce.model.layouts import KINDS, Layout
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
@@ -117,6 +119,13 @@ class Opened:
             return self.engines.spark.createDataFrame([], struct_of(shown))
         found = self.engines.frame(rows, shown)
         return found.orderBy(*order(in_order)) if in_order else found
+
+    def without_internal(self, rows: Rows, stage: Stage) -> Rows:
+        """Return content, as users get it, without the columns of the library."""
+        own = [column for column in Layout.of(stage).own if not column.is_hidden]
+        if isinstance(rows, pa.Table):
+            return rows.select([column.name for column in own])
+        return rows.select(*cols(own))
 
     def noticing(self) -> AbstractContextManager[None]:
         """Return a context in which errors from missing or broken files name the store's table."""

@@ -13,12 +13,21 @@ from deltaproduce.reading.opened import Opened
 from deltaproduce.storage.versions import Version, stage_at
 
 
-def content(store: Opened, stage: str | Stage, version: int | None, ordered: bool) -> Rows:
-    """See `Store.content`."""
+def content(
+    store: Opened,
+    stage: str | Stage,
+    version: int | None,
+    ordered: bool,
+    *,
+    internal: bool = True,
+) -> Rows:
+    """See `Store.content`; and `Reader.content` for ``internal``."""
+    arguments.flag(internal, "internal")
     wanted, found = _asked(store, store.stage(stage), version, ordered, CONTENT, RUNS)
     with store.noticing():
         rows = store.reader.content(wanted, found)
-    return _frame(store, None if rows is None else rows.read(), found, CONTENT, ordered)
+    table = _frame(store, None if rows is None else rows.read(), found, CONTENT, ordered)
+    return table if internal else store.without_internal(table, found)
 
 
 def key_mappings(store: Opened, stage: str | Stage, version: int | None, ordered: bool) -> Rows:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from deltaproduce.storage.catalogs import Schema, refusal
+from deltaproduce.storage.opening.catalogs import Schema, refusal
 
 MADE = Schema("lake", "`lake`", exists=True)
 

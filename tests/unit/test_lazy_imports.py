@@ -113,8 +113,8 @@ def test_names_are_where_a_type_checker_looks() -> None:
         for alias in node.names
     }
     assert seen == dict(deltaproduce._HOMES)
-    assert sorted(seen) == deltaproduce.__all__
-    for name in deltaproduce.__all__:
+    assert sorted(seen.keys() - {"open"}) == deltaproduce.__all__
+    for name in seen:
         assert getattr(deltaproduce, name) is getattr(deltaproduce, name)
         assert name in dir(deltaproduce)
 
