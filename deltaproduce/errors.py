@@ -79,6 +79,8 @@ class InvalidChangesError(DeltaProduceError):
         columns: the names of all wrong columns.
         keys: some of the wrong keys, as functions get them; perhaps not all.
         row: the number, from 0, of the first row that a data set's writer refuses.
+        file: the file that cannot be read, if the changes are in files.
+        line: the line in that file, from 1, at which the wrong row begins.
     """
 
     def __init__(
@@ -90,9 +92,13 @@ class InvalidChangesError(DeltaProduceError):
         columns: tuple[str, ...] = (),
         keys: tuple[object, ...] = (),
         row: int | None = None,
+        file: str | None = None,
+        line: int | None = None,
     ) -> None:
         super().__init__(message)
         self.row = row
+        self.file = file
+        self.line = line
         self.source = source
         self.column = column
         self.columns = columns

@@ -5,10 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from file_cases import CASES, Case
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+import deltaproduce as dp
 from deltaproduce.cli.app import app
+from deltaproduce.cli.inputs.files import digests, files_of
+from deltaproduce.cli.inputs.given import Given
+from deltaproduce.cli.inputs.given import rows as rows_of
+from deltaproduce.projects.file import ProjectFile, read
 
 FILE = """
 [project]
@@ -77,3 +83,48 @@ def test_snapshots_are_read_by_spark(
     assert (row["name"], row["since"]) == ("Bob", "2026-01-03")
     found = {one["name"]: one["state"] for one in asked("doctor", "--session")}
     assert (found["Spark session"], found["Java"], found["pyspark"]) == ("ok", "ok", "ok")
+
+
+def _project(folder: Path, cases: dict[str, Case], mode: str) -> ProjectFile:
+    """Write a project with a source for each case, and its file."""
+    module = f"files_{folder.name}"
+    text = f'[project]\nname = "p"\npipeline = "{module}:p"\nlocation = "./lake"\n'
+    text += 'engine = "spark"\n'
+    declared = ["import deltaproduce as dp", 'p = dp.Pipeline("p")']
+    for name, case in cases.items():
+        declared.append(f"p.source({name!r}, key={case.key!r}, value={case.value!r})")
+        (folder / name).write_bytes(case.data())
+        text += f'[sources.{name}]\nformat = "{case.format}"\npath = "{name}"\nmode = "{mode}"\n'
+    (folder / "deltaproduce.toml").write_text(text)
+    (folder / f"{module}.py").write_text("\n".join(declared))
+    return read(folder)
+
+
+@pytest.mark.parametrize("mode", ["snapshot", pytest.param("changes", marks=pytest.mark.long)])
+def test_files_mean_the_same_with_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """The law of `tests/cli/test_files.py`, for the engine: good files, and each wrong one."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    good = {f"s{n}": case for n, case in enumerate(CASES) if case.rows is not None}
+    _project(tmp_path, good, mode)
+    assert asked("run")["version"]["number"] == 1
+    for name, case in good.items():
+        rows = asked("show", name)["rows"]
+        assert [{k: row[k] for k in case.rows[0]} for row in rows] == case.rows
+    wrong = {f"s{n}": case for n, case in enumerate(CASES) if case.rows is None}
+    file = _project(tmp_path, wrong, mode)
+    pipeline = dp.Pipeline("p")
+    for name, case in wrong.items():
+        pipeline.source(name, key=case.key, value=case.value)
+    for name, case in wrong.items():
+        digest = digests(files_of(file, file.inputs[name]))
+        snapshots = (name,) if mode == "snapshot" else ()
+        given = Given({name: digest} if mode == "changes" else {}, snapshots, None)
+        with pytest.raises(dp.InvalidChangesError) as error:
+            rows_of(file, pipeline, given)
+        found = error.value
+        assert (found.source, found.line, found.column) == (name, case.line, case.column)
+    assert "line" in CliRunner().invoke(app, ["run"]).stderr
+    assert asked("versions")[-1]["number"] == 1

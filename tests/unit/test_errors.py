@@ -37,6 +37,8 @@ CASES = [
             "columns": ("n", "t"),
             "keys": (1, ("a", None)),
             "row": 4,
+            "file": "a.csv",
+            "line": 7,
         },
     ),
     (MissingPartitionsError, {"stage": "month", "partitions": (date(2026, 1, 2), 3)}),

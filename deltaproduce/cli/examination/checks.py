@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from deltaproduce.cli.inputs.files import files_of
 from deltaproduce.cli.inputs.given import check_sources
-from deltaproduce.cli.inputs.tables import column_names, fault_in, has_no_lines
+from deltaproduce.cli.inputs.reading.reader import Reader, fault_in
+from deltaproduce.cli.inputs.reading.texts import Forms
 from deltaproduce.errors import DeltaProduceError
 from deltaproduce.model.graph import Source
 from deltaproduce.pipeline import Pipeline
@@ -40,15 +41,14 @@ def _problem(stage: str, message: str) -> Problem:
 
 def _of_input(file: ProjectFile, one: Input, source: Source) -> Iterator[str]:
     try:
-        files = files_of(file, one)
-        for name, path in files.items():
-            if has_no_lines(path, one):
+        files, read = files_of(file, one), Reader(one, source, Forms())
+        for path in files.values():
+            there = read.names(path)
+            if there is None:
                 continue
-            there = column_names(path, one)
-            fault = fault_in(there, source, deletes=CHANGE_TYPE in there)
+            deletes = CHANGE_TYPE in map(str.lower, there)
+            fault = fault_in(there, source, deletes=deletes)
             if fault is not None:
-                yield f"{name} {fault}"
+                yield str(fault.error(str(path), source.name))
     except DeltaProduceError as error:
         yield str(error)
-    except (OSError, ValueError) as error:
-        yield f"{one.path} cannot be read as {one.format}: {' '.join(str(error).split())}"

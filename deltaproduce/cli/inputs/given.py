@@ -1,29 +1,32 @@
 """The input that a run gives its store: the new change files, and all snapshots.
 
-The one place that reads files of rows: into Arrow or, for snapshots with Spark as the engine, as
-DataFrames, which Spark computes when the store takes them.
+The driver reads files for both engines, so that a file means the same in both. Spark reads what has
+types of its own: tables, and formats that only it knows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deltaproduce.cli.inputs import tables
 from deltaproduce.cli.inputs.files import digests, files_of
 from deltaproduce.cli.inputs.positions import Digests, Position
+from deltaproduce.cli.inputs.reading.reader import Reader
+from deltaproduce.cli.inputs.reading.texts import Forms
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.model.graph import Source
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.projects.file import Input, ProjectFile
+from deltaproduce.projects.file import FILE_FORMATS, Input, ProjectFile, has_scheme
 from deltaproduce.projects.sections import ProjectFileError
 from deltaproduce.projects.stores import session
 from deltaproduce.store import Store
 from deltaproduce.types.ddl import quoted
+from deltaproduce.types.row_readers import zone_of, zone_of_machine
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +87,41 @@ def rows(
     """
     sources = {source.name: source for source in pipeline.graph().sources}
     spark = session(file)
+    zone = _zone(spark)
     changes: dict[str, object] = {
-        name: _changes(file, file.inputs[name], sources[name], files)
+        name: _changes(file, file.inputs[name], sources[name], files, zone)
         for name, files in given.files.items()
     }
     snapshots = {
-        name: _snapshot(file, file.inputs[name], sources[name], spark) for name in given.snapshots
+        name: _snapshot(file, file.inputs[name], sources[name], spark, zone)
+        for name in given.snapshots
     }
     return changes, snapshots
 
 
-def _changes(file: ProjectFile, one: Input, source: Source, files: Mapping[str, str]) -> object:
+def reader(one: Input, source: Source, zone: str) -> Reader:
+    """Return the reader of an input's files.
+
+    Args:
+        zone: the time zone of timestamps that are written without one.
+    """
+    return Reader(one, source, Forms(zone_of(zone)))
+
+
+def _zone(spark: SparkSession | None) -> str:
+    """Return the time zone of times without one: the session's, or without one this machine's."""
+    if spark is None:
+        return zone_of_machine()
+    return spark.conf.get("spark.sql.session.timeZone") or "UTC"
+
+
+def _changes(
+    file: ProjectFile, one: Input, source: Source, files: Mapping[str, str], zone: str
+) -> object:
     there = files_of(file, one)
     paths = {name: there[name] for name in files if name in there}
-    taken = tables.changes(paths.values(), one, source) if len(paths) == len(files) else None
+    read = reader(one, source, zone)
+    taken = tables.changes(paths.values(), read) if len(paths) == len(files) else None
     if digests(paths) != files:
         raise InvalidChangesError(
             f"files of source {source.name!r} were changed while they were read; run again when "
@@ -107,15 +131,17 @@ def _changes(file: ProjectFile, one: Input, source: Source, files: Mapping[str, 
     return taken
 
 
-def _snapshot(file: ProjectFile, one: Input, source: Source, spark: SparkSession | None) -> object:
+def _snapshot(
+    file: ProjectFile, one: Input, source: Source, spark: SparkSession | None, zone: str
+) -> object:
+    if one.format in FILE_FORMATS and not has_scheme(one.path):
+        return tables.snapshot(files_of(file, one).values(), reader(one, source, zone))
     if spark is not None:
         return _frame(spark, file.place(one.path), one, source)
-    if one.format == "delta":
-        return tables.delta(file.place(one.path), source)
-    return tables.snapshot(files_of(file, one).values(), one, source)
+    return tables.delta(file.place(one.path), source)
 
 
-def _frame(spark: SparkSession, path: str, one: Input, source: Source) -> Any:  # noqa: ANN401
+def _frame(spark: SparkSession, path: str, one: Input, source: Source) -> DataFrame:
     """Return rows that Spark reads, with text of CSV files cast to the declared types."""
     from pyspark.sql import functions as f
 
@@ -123,8 +149,7 @@ def _frame(spark: SparkSession, path: str, one: Input, source: Source) -> Any:  
     options: dict[str, str] = {}
     if one.format == "csv":
         options = {"header": "true", "sep": one.delimiter, "nullValue": one.null}
-    reader = spark.read.format(one.format).options(**options | dict(one.options))
-    frame = reader.load(path)
+    frame = spark.read.format(one.format).options(**options | dict(one.options)).load(path)
     if one.format in ("csv", "json"):
         return frame.select(*(f.col(quoted(c.name)).cast(c.data_type) for c in columns))
     return frame.select(*(f.col(quoted(c.name)) for c in columns))

@@ -1,0 +1,171 @@
+"""Rows of a CSV file: a header, and then a row for each record.
+
+Arrow splits blocks of whole rows into texts, and `texts` says what these are. If something is
+wrong, the block is read again, record by record, to find the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import chain, islice
+from typing import BinaryIO
+
+import pyarrow as pa
+from pyarrow import csv
+from pyspark.sql import types as t
+
+from deltaproduce.cli.inputs.reading.blocks import Block, blocks, line_ends, utf8
+from deltaproduce.cli.inputs.reading.faults import FileFault, Unfit, no_value
+from deltaproduce.cli.inputs.reading.found import Declared, Part
+from deltaproduce.cli.inputs.reading.records import Record, end_of_rows, is_plain, records
+from deltaproduce.cli.inputs.reading.texts import Forms, converted
+from deltaproduce.projects.file import Input
+from deltaproduce.types.columns import Column
+
+
+def csv_parts(file: BinaryIO, found: Input, declared: Declared, forms: Forms) -> Iterator[Part]:
+    """Yield the rows of a file, at first none.
+
+    Raises:
+        FileFault: it has no header, a row has more or fewer values, or a value does not fit.
+    """
+    text = _blocks(file, found)
+    names, rest = _header(text, found.delimiter)
+    yield Part(names, 0, {})
+    columns = {
+        n: declared[name.lower()] for n, name in enumerate(names) if name.lower() in declared
+    }
+    for column in columns.values():
+        if isinstance(column.data_type, t.StructType | t.ArrayType | t.MapType):
+            kind = column.data_type.simpleString()
+            raise FileFault(f"a CSV file has no {kind}: use JSON or Parquet", column=column.name)
+    read = _Reader(names, columns, found, forms)
+    for block in chain([rest], text):
+        yield read.part(block)
+
+
+def csv_names(file: BinaryIO, found: Input) -> tuple[str, ...]:
+    """Return the columns of a file.
+
+    Raises:
+        FileFault: it has no header.
+    """
+    names, _ = _header(_blocks(file, found), found.delimiter)
+    return names
+
+
+def _blocks(file: BinaryIO, found: Input) -> Iterator[Block]:
+    return blocks(utf8(file), partial(end_of_rows, delimiter=found.delimiter))
+
+
+class _Reader:
+    """The reader of the blocks of a file.
+
+    Args:
+        columns: the columns to read, by their places.
+    """
+
+    def __init__(
+        self, names: tuple[str, ...], columns: Mapping[int, Column], found: Input, forms: Forms
+    ) -> None:
+        self._names = names
+        self._columns = columns
+        self._delimiter = found.delimiter
+        self._forms = forms
+        self._parsing = csv.ParseOptions(delimiter=found.delimiter, newlines_in_values=True)
+        places = [str(place) for place in range(len(names))]
+        self._converting = csv.ConvertOptions(
+            check_utf8=False,
+            column_types=dict.fromkeys(places, pa.string()),
+            include_columns=[str(place) for place in columns],
+            null_values=[found.null],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+        self._places = places
+
+    def part(self, block: Block) -> Part:
+        """Return the rows of a block."""
+        self._check_text(block)
+        texts = self._split(block)
+        made: dict[str, pa.Array] = {}
+        for place, column in self._columns.items():
+            try:
+                values = texts.column(str(place)).combine_chunks()
+                made[column.name] = converted(values, column.data_type, self._forms)
+            except Unfit as unfit:
+                record = next(islice(self._records(block), unfit.place, None))
+                raise FileFault(unfit.finding, line=record.line, column=column.name) from None
+        return Part(self._names, len(texts), made)
+
+    def _check_text(self, block: Block) -> None:
+        """Check the encoding and the quotes of a block."""
+        try:
+            block.data.decode()
+        except UnicodeDecodeError:
+            for record in self._records(block):
+                self._check_encoding(record)
+            raise
+        if not is_plain(block.data, self._delimiter):
+            for _ in self._records(block):
+                pass
+
+    def _check_encoding(self, record: Record) -> None:
+        for place, text in enumerate(record.values):
+            if text is not None and not _is_unicode(text):
+                column = self._columns.get(place)
+                found = text.encode("utf-8", "surrogateescape")
+                raise FileFault(
+                    no_value(found, "UTF-8", "write the file in UTF-8"),
+                    line=record.line,
+                    column=None if column is None else column.name,
+                )
+
+    def _split(self, block: Block) -> pa.Table:
+        """Return the values as texts; the columns are named by their places."""
+        if not block.data.strip(b"\r\n"):
+            return pa.table({str(place): pa.array([], pa.string()) for place in self._columns})
+        reading = csv.ReadOptions(
+            use_threads=False, block_size=len(block.data) + 1, column_names=self._places
+        )
+        try:
+            return csv.read_csv(
+                pa.BufferReader(block.data),
+                read_options=reading,
+                parse_options=self._parsing,
+                convert_options=self._converting,
+            )
+        except pa.ArrowInvalid:
+            self._check_lengths(block)
+            raise
+
+    def _check_lengths(self, block: Block) -> None:
+        for record in self._records(block):
+            found, wanted = len(record.values), len(self._names)
+            if found != wanted:
+                raise FileFault(
+                    f"the row has {found} values, and the header {wanted}: {list(record.values)!r}",
+                    line=record.line,
+                )
+
+    def _records(self, block: Block) -> Iterator[Record]:
+        """Yield the rows of a block, whose text may be no UTF-8."""
+        text = block.data.decode("utf-8", "surrogateescape")
+        return records(text, self._delimiter, block.first_line)
+
+
+def _header(text: Iterator[Block], delimiter: str) -> tuple[tuple[str, ...], Block]:
+    """Return the names of the columns, and what follows them in their block."""
+    block = next((block for block in text if block.data.strip(b"\r\n")), None)
+    if block is None:
+        raise FileFault("it is empty; its first line has the names of the columns")
+    first = next(records(block.data.decode("latin-1"), delimiter))
+    data, rest = block.data[: first.end], block.data[first.end :]
+    (header,) = records(Block(data, block.first_line).text(), delimiter)
+    names = tuple(name or "" for name in header.values)
+    return names, Block(rest, block.first_line + line_ends(data))
+
+
+def _is_unicode(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,0 +1,30 @@
+"""What a reader of a format finds in a file: rows in declared types, part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from deltaproduce.types.columns import Column
+
+Declared = Mapping[str, Column]
+"""The columns that are read, by their names in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some rows of a file.
+
+    Attributes:
+        names: the columns of the file, as it spells them; those that are known so far.
+        rows: the number of rows.
+        columns: declared name -> values in its type, of the columns that the rows have.
+        is_whole: whether ``names`` are all columns of the file.
+    """
+
+    names: tuple[str, ...]
+    rows: int
+    columns: Mapping[str, pa.Array]
+    is_whole: bool = True

@@ -1,0 +1,168 @@
+"""The reader of a source's files: their rows in the declared columns, whatever their format.
+
+The invariant: each file is read by itself, and its rows have exactly the declared types before
+files are put together. Names of columns count in any case. Columns that the source does not declare
+are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from deltaproduce.cli.inputs.reading.csv_rows import csv_names, csv_parts
+from deltaproduce.cli.inputs.reading.faults import FileFault
+from deltaproduce.cli.inputs.reading.found import Declared, Part
+from deltaproduce.cli.inputs.reading.json_rows import json_names, json_parts
+from deltaproduce.cli.inputs.reading.parquet_rows import parquet_parts
+from deltaproduce.cli.inputs.reading.texts import Forms
+from deltaproduce.errors import InvalidChangesError
+from deltaproduce.model.graph import Source
+from deltaproduce.projects.file import Input
+from deltaproduce.stages.given.contents import DELETES
+from deltaproduce.stages.given.required import unchecked
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.columns import CHANGE_TYPE, CHANGE_TYPE_COLUMN, ORDINAL_COLUMN
+from deltaproduce.types.excerpts import escaped
+
+CONTROLS: Final = (CHANGE_TYPE_COLUMN, ORDINAL_COLUMN)
+"""The columns that a file may have besides those of its source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """The reader of the files of one source.
+
+    Attributes:
+        forms: how values are written in them.
+    """
+
+    found: Input
+    source: Source
+    forms: Forms
+
+    def parts(self, path: Path) -> Iterator[Part]:
+        """Yield the rows of a file, with all columns that the source declares.
+
+        Raises:
+            InvalidChangesError: it does not have its format, lacks columns, or a value does not
+                fit; with the file and, of CSV and JSON, the line.
+        """
+        with self._faults_of(path), self._opened(path) as file:
+            yield from self._complete(self._found(file))
+
+    def names(self, path: Path) -> tuple[str, ...] | None:
+        """Return the columns of a file, read as far as that takes; None if it has no rows.
+
+        Raises:
+            InvalidChangesError: it does not have its format.
+        """
+        with self._faults_of(path), self._opened(path) as file:
+            match self.found.format:
+                case "csv":
+                    return csv_names(file, self.found)
+                case "json":
+                    return json_names(file, self.source.schema.names)
+            return tuple(parquet.read_schema(file).names)
+
+    def _found(self, file: BinaryIO) -> Iterator[Part]:
+        declared = _declared(self.source)
+        match self.found.format:
+            case "csv":
+                return csv_parts(file, self.found, declared, self.forms)
+            case "json":
+                return json_parts(file, self.source.schema.key.names, declared, self.forms)
+        return parquet_parts(file, declared, self.forms)
+
+    def _complete(self, parts: Iterator[Part]) -> Iterator[Part]:
+        """Yield parts with all declared columns: rows of deletes may have only those of the key."""
+        names, rows, only_deletes, is_whole = dict[str, str](), 0, True, False
+        for part in parts:
+            names |= {name.lower(): name for name in part.names}
+            rows += part.rows
+            only_deletes = only_deletes and _deletes(part)
+            is_whole = part.is_whole
+            if is_whole:
+                self._check(part.names, only_deletes=only_deletes)
+            yield replace(part, columns=_filled(part, self.source))
+        if rows and not is_whole:
+            self._check([*names.values()], only_deletes=only_deletes)
+
+    def _check(self, names: Sequence[str], *, only_deletes: bool) -> None:
+        fault = fault_in(names, self.source, deletes=only_deletes)
+        if fault is not None:
+            raise fault
+
+    def _opened(self, path: Path) -> Any:  # noqa: ANN401 a file of Arrow
+        if self.found.format == "parquet":
+            return pa.OSFile(str(path))
+        return pa.input_stream(str(path))  # it decompresses what its name says is compressed
+
+    @contextmanager
+    def _faults_of(self, path: Path) -> Iterator[None]:
+        """Turn what is wrong with a file into an error that names it.
+
+        Raises:
+            InvalidChangesError: it cannot be read.
+        """
+        source = self.source.name
+        try:
+            yield
+        except FileFault as fault:
+            raise fault.error(str(path), source) from fault.__cause__
+        except (pa.ArrowException, OSError) as error:
+            said = escaped(" ".join(str(error).split()))
+            raise InvalidChangesError(
+                f"{str(path)!r} of source {source!r} cannot be read as {self.found.format}: {said}",
+                source=source,
+                file=str(path),
+            ) from error
+
+
+def fault_in(names: Sequence[str], source: Source, *, deletes: bool) -> FileFault | None:
+    """Return what is wrong with the columns of rows for a source; None if nothing is.
+
+    Args:
+        names: the columns that the rows have.
+        deletes: whether the rows need only keys.
+    """
+    schema, lower = source.schema, [name.lower() for name in names]
+    needed = schema.key.names if deletes else schema.names
+    if missing := [name for name in needed if name.lower() not in lower]:
+        finding = f"it has no column {', '.join(missing)}; it has {', '.join(names)}"
+        return FileFault(finding, columns=missing)
+    twice = [c.name for low, c in _declared(source).items() if lower.count(low) > 1]
+    if twice:
+        finding = f"it has column {', '.join(twice)} twice; leave one out"
+        return FileFault(finding, columns=twice)
+    return None
+
+
+def _declared(source: Source) -> Declared:
+    """Return the columns that files may have; nulls in them are checked where all batches are."""
+    columns = unchecked((*source.schema.key, *source.schema.value, *CONTROLS))
+    return {column.name.lower(): column for column in columns}
+
+
+def _deletes(part: Part) -> bool:
+    """Return whether all rows of a part are deletes."""
+    types = part.columns.get(CHANGE_TYPE)
+    if types is None:
+        return not part.rows and CHANGE_TYPE in map(str.lower, part.names)
+    return bool(pc.all(pc.is_in(types, value_set=pa.array(DELETES))).as_py() is not False)
+
+
+def _filled(part: Part, source: Source) -> dict[str, pa.Array]:
+    """Return the columns of a part, with nulls in those of the source that it does not have."""
+    found = dict(part.columns)
+    for column in unchecked((*source.schema.key, *source.schema.value)):
+        if column.name not in found:
+            found[column.name] = pa.nulls(part.rows, arrow_type(column.data_type))
+    return found
