@@ -14,11 +14,13 @@ import psycopg
 from psycopg import errors
 
 from deltaproduce.errors import CommitUnknownError, ConflictError, SyncError
-from deltaproduce.postgres.copies import Database
+from deltaproduce.postgres.copies import Database, TooLargeError
 from deltaproduce.types.excerpts import escaped
 
 _LOCK: Final = "deltaproduce sync "
 """Syncs of one schema lock this text followed by the schema's name."""
+_ENCODINGS: Final = ("UTF8", "SQL_ASCII")
+"""Databases that store any text, in the bytes of UTF-8; the second one does not look at them."""
 
 
 class Connection(Database):
@@ -29,7 +31,7 @@ class Connection(Database):
 
     def execute(self, statement: str) -> int:
         """See `Database.execute`."""
-        with self._connection.cursor() as cursor:
+        with _noticing_size(), self._connection.cursor() as cursor:
             cursor.execute(statement)
             return cursor.rowcount
 
@@ -40,7 +42,7 @@ class Connection(Database):
 
     def copy(self, statement: str, texts: Iterable[bytes]) -> int:
         """See `Database.copy`."""
-        with self._connection.cursor() as cursor:
+        with _noticing_size(), self._connection.cursor() as cursor:
             with cursor.copy(statement) as copy:
                 for text in texts:
                     copy.write(text)
@@ -53,11 +55,20 @@ class Connection(Database):
 
 
 @contextmanager
+def _noticing_size() -> Iterator[None]:
+    try:
+        yield
+    except errors.ProgramLimitExceeded as error:
+        raise TooLargeError(_said(error)) from error
+
+
+@contextmanager
 def connected(to: str, schema: str, wait_seconds: float) -> Iterator[Database]:
     """Open a transaction that excludes other syncs of the schema.
 
     Raises:
-        SyncError: the server cannot be reached, or refuses a statement.
+        SyncError: the server cannot be reached, or refuses a statement; or the database stores text
+            in an encoding in which not every text of a store can be.
         ConflictError: another sync, or someone else's lock, lasted too long.
         CommitUnknownError: the connection was lost during the commit.
     """
@@ -66,6 +77,7 @@ def connected(to: str, schema: str, wait_seconds: float) -> Iterator[Database]:
     except (psycopg.Error, UnicodeError) as error:
         raise SyncError(f"PostgreSQL is not reached: {_said(error)}") from error
     try:
+        _check_encoding(connection)
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         database = Connection(connection)
         try:
@@ -90,6 +102,15 @@ def connected(to: str, schema: str, wait_seconds: float) -> Iterator[Database]:
     finally:
         with suppress(psycopg.Error):
             connection.close()  # rolls back what was not committed
+
+
+def _check_encoding(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    found = connection.info.parameter_status("server_encoding")
+    if found not in _ENCODINGS:
+        raise SyncError(
+            f"database {connection.info.dbname!r} has the encoding {found!r}, which lacks "
+            "characters that a store has; sync into a database with ENCODING 'UTF8'"
+        )
 
 
 def _commit(connection: psycopg.Connection[tuple[Any, ...]]) -> None:

@@ -17,12 +17,21 @@ from pyspark.sql.types import BooleanType
 
 from deltaproduce.engines.local.arrays import distinct
 from deltaproduce.postgres import statements as sql
-from deltaproduce.postgres.rendering import copy_text
+from deltaproduce.postgres.holding import held
+from deltaproduce.postgres.rendering import copy_text, keys_of
+from deltaproduce.postgres.sizes import too_large
 from deltaproduce.types.columns import CHANGE_TYPE, IS_ALIVE, Column
 
 
+class TooLargeError(Exception):
+    """A row does not fit on a page of PostgreSQL, or a key does not fit in an index."""
+
+
 class Database(Protocol):
-    """The operations of a database that a copy needs, in one transaction."""
+    """The operations of a database that a copy needs, in one transaction.
+
+    `execute` and `copy` raise a TooLargeError if a row or a key is too large.
+    """
 
     def execute(self, statement: str) -> int:
         """Run a statement and return the number of affected rows."""
@@ -85,6 +94,12 @@ class Copy(ABC):
         """Delete keys that other tables referred to until they changed; return their number."""
         return 0
 
+    def too_large(self, batches: Iterable[pa.Table]) -> tuple[tuple[object, ...], ...]:
+        """Return the keys of rows that PostgreSQL has found too large, of all rows of a change."""
+        marked = (self._marked(rows) for rows in batches)
+        alive = (rows.filter(rows.column(IS_ALIVE)) for rows in marked)
+        return keys_of(too_large(alive, self.columns, self.key))
+
     def _texts(self, batches: Iterable[pa.Table], columns: Sequence[Column]) -> Iterator[bytes]:
         for rows in batches:
             yield copy_text(rows, columns, self.key, stage=self.stage)
@@ -96,11 +111,17 @@ class Copy(ABC):
         database.copy(sql.copy_arrived(names, self.columns), texts)
 
     def _marked(self, rows: pa.Table) -> pa.Table:
-        """Return the copy's columns of rows, and whether each row exists."""
-        alive = pa.repeat(True, len(rows))
-        if CHANGE_TYPE in rows.column_names:
-            alive = pc.equal(rows.column(CHANGE_TYPE), "upsert")
-        return rows.select([c.name for c in self.columns]).append_column(IS_ALIVE, alive)
+        """Return the copy's columns of rows, and whether each row exists.
+
+        Deleted keys that the table cannot have are left out.
+        """
+        columns = rows.select([c.name for c in self.columns])
+        if CHANGE_TYPE not in rows.column_names:
+            return columns.append_column(IS_ALIVE, pa.repeat(True, len(rows)))
+        alive = pc.equal(rows.column(CHANGE_TYPE), "upsert")
+        marked = columns.append_column(IS_ALIVE, alive)
+        gone = marked.filter(pc.invert(alive))
+        return pa.concat_tables([marked.filter(alive), gone.filter(held(gone, self.key))])
 
     def _find_had(self, database: Database, names: sql.Names, columns: Sequence[Column]) -> None:
         """Number the keys that arrived, and find their rows in the table."""

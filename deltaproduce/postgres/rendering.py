@@ -2,9 +2,8 @@ r"""Rendering: rows as the text that PostgreSQL's ``COPY … FROM STDIN`` reads.
 
 Text rather than the binary format: Arrow writes text for whole columns, of all types, while the
 binary form of ``numeric`` would need a loop over digits. The invariant: a value that is not refused
-reads back equal, and values that are equal in a store have the same text. Refused are a NUL in
-text, which PostgreSQL cannot store, and dates outside the years 1 to 9999, which PostgreSQL spells
-differently.
+reads back equal, and values that are equal in a store have the same text. Refused is what `holding`
+says that PostgreSQL cannot hold.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, DataType, StringType
 
 from deltaproduce.errors import SyncError
+from deltaproduce.postgres.holding import fault, whole
 from deltaproduce.postgres.json_text import float_text, hexadecimal, json_text
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
@@ -28,9 +28,6 @@ _ESCAPES: Final[Mapping[str, str]] = MappingProxyType(
     {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 )
 _SPECIAL: Final = r"[\\\n\r\t]"
-_DAYS: Final = (-719_162, 2_932_896)
-_MICROS_A_DAY: Final = 86_400_000_000
-"""From January 1 of the year 1 to December 31 of the year 9999."""
 
 
 def copy_text(
@@ -47,13 +44,11 @@ def copy_text(
     """
     if not len(rows):
         return b""
-    rows = rows.combine_chunks()
     texts = []
     for column in columns:
-        array = rows.column(column.name).chunk(0)
-        text = _text(array, column.data_type)
-        _check(array, text, column, rows.select([c.name for c in key]), stage)
-        texts.append(_escaped(text))
+        array = whole(rows, column)
+        _check(array, column, rows.select([c.name for c in key]), stage)
+        texts.append(_escaped(text_of(array, column.data_type)))
     lines = pc.binary_join_element_wise(
         *texts, "\t", null_handling="replace", null_replacement="\\N"
     )
@@ -63,7 +58,8 @@ def copy_text(
     return bytes(data[int(first) : int(last)])
 
 
-def _text(array: pa.Array, data_type: DataType) -> pa.Array:
+def text_of(array: pa.Array, data_type: DataType) -> pa.Array:
+    """Return values as the text that PostgreSQL reads, not escaped for COPY; null for null."""
     if atom(data_type) is None:
         return json_text(array, data_type)
     if isinstance(data_type, StringType):
@@ -81,17 +77,13 @@ def _escaped(texts: pa.Array) -> pa.Array:
     return texts
 
 
-def _check(array: pa.Array, text: pa.Array, column: Column, keys: pa.Table, stage: str) -> None:
-    """Refuse values that PostgreSQL cannot store, or spells differently."""
-    what, wrong = "a NUL character, which PostgreSQL's text cannot have", None
-    if pa.types.is_temporal(array.type):
-        what, wrong = "a date that is not in the years 1 to 9999", _beyond(array)
-    elif atom(column.data_type) is None or isinstance(column.data_type, StringType):
-        wrong = pc.match_substring(text, "\0")
-    if wrong is None or not pc.any(wrong).as_py():
+def _check(array: pa.Array, column: Column, keys: pa.Table, stage: str) -> None:
+    """Refuse values that PostgreSQL cannot hold."""
+    found = fault(array, column.data_type)
+    if found is None:
         return
-    found = keys.filter(pc.fill_null(wrong, False)).slice(0, 3).to_pylist()
-    some = tuple(tuple(row.values()) for row in found)
+    what, wrong = found
+    some = keys_of(keys.filter(wrong).slice(0, 3))
     raise SyncError(
         f"column {column.name!r} of stage {stage!r} has {what}, in rows of the keys "
         f"{', '.join(map(shown, some)) or '(it has no key)'}; nothing was written",
@@ -101,11 +93,15 @@ def _check(array: pa.Array, text: pa.Array, column: Column, keys: pa.Table, stag
     )
 
 
-def _beyond(array: pa.Array) -> pa.Array:
-    first, last = _DAYS
-    if pa.types.is_date(array.type):
-        numbers = array.cast(pa.int32())
-    else:
-        numbers = array.cast(pa.int64())
-        first, last = first * _MICROS_A_DAY, (last + 1) * _MICROS_A_DAY - 1
-    return pc.or_(pc.less(numbers, first), pc.greater(numbers, last))
+def keys_of(keys: pa.Table) -> tuple[tuple[object, ...], ...]:
+    """Return keys for a message."""
+    columns = [[_named(value) for value in column] for column in keys.columns]
+    return tuple(zip(*columns, strict=True))
+
+
+def _named(value: pa.Scalar) -> object:
+    """Return a value in Python; as text if it is a date that Python cannot have."""
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return str(value.cast(pa.string()))

@@ -174,9 +174,14 @@ def insert_differing(names: Names, columns: Sequence[Column]) -> str:
 
 
 def delete_renumbered(names: Names, surrogate: Column) -> str:
-    """Delete keys that were deleted and came back with another id."""
+    """Delete keys whose id is another one now, and keys whose id is another key's now.
+
+    A key that was deleted and came back has another id; and after a rollback of the store, a new
+    key may get the id of a key that is gone.
+    """
     name = quoted(surrogate.name)
-    return _delete_keys(names, surrogate, f"c.{IS_ALIVE} AND h.{name} <> c.{name}")
+    other = f"CASE WHEN c.{IS_ALIVE} THEN h.{name} <> c.{name} ELSE {_taken(names, surrogate)} END"
+    return _delete_keys(names, surrogate, other)
 
 
 def insert_new_keys(names: Names, columns: Sequence[Column], surrogate: Column) -> str:
@@ -190,8 +195,9 @@ def insert_new_keys(names: Names, columns: Sequence[Column], surrogate: Column) 
 
 
 def delete_gone_keys(names: Names, surrogate: Column) -> str:
-    """Delete keys that no longer exist."""
-    return _delete_keys(names, surrogate, f"NOT c.{IS_ALIVE}")
+    """Delete keys that no longer exist, except those that `delete_renumbered` deletes."""
+    which = f"NOT c.{IS_ALIVE} AND NOT {_taken(names, surrogate)}"
+    return _delete_keys(names, surrogate, which)
 
 
 def delete_other_keys(names: Names, key: Sequence[Column], surrogate: Column) -> str:
@@ -238,6 +244,12 @@ def create_keys(
     unique = f", UNIQUE{nulls} ({listed(key)})" if len(key) <= _INDEX_COLUMNS else ""
     identity = declared(surrogate, nullable=False)
     return f"CREATE TABLE {names.copy} ({identity} PRIMARY KEY, {of_key}{unique})"
+
+
+def _taken(names: Names, surrogate: Column) -> str:
+    """Say whether the id that a key had is another key's now."""
+    name = quoted(surrogate.name)
+    return f"EXISTS (SELECT FROM {names.changed} a WHERE a.{IS_ALIVE} AND a.{name} = h.{name})"
 
 
 def _delete_keys(names: Names, surrogate: Column, which: str) -> str:

@@ -15,7 +15,8 @@ from deltaproduce.errors import DefinitionError, InvalidArgumentError, SyncError
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
 from deltaproduce.postgres import kept
-from deltaproduce.postgres.copies import Copy, Database, KeysCopy, RowsCopy
+from deltaproduce.postgres.copies import Copy, Database, KeysCopy, RowsCopy, TooLargeError
+from deltaproduce.postgres.sizes import PAGE, least_size
 from deltaproduce.postgres.statements import Names, quoted
 from deltaproduce.postgres.types import check_columns, name_fault
 from deltaproduce.reading.copying import copied_columns, copied_stage
@@ -23,6 +24,7 @@ from deltaproduce.reading.opened import Opened
 from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.store import Store, opened_by
 from deltaproduce.sync import OnBreak, Position, StageChanges, changes_since
+from deltaproduce.types.excerpts import shown
 
 _KEYS = "__keys"
 
@@ -168,6 +170,7 @@ class Sync:
         names = [copy.table for copy in found]
         for copy in found:
             check_columns(copy.columns, stage=copy.stage)
+            _check_size(copy)
             wrong = name_fault(copy.table)
             if wrong is None and names.count(copy.table) > 1:
                 wrong = "two of the chosen tables have that name"
@@ -276,6 +279,17 @@ class _Work:
     is_new: bool
 
 
+def _check_size(copy: Copy) -> None:
+    """Refuse a table of which PostgreSQL could store no row."""
+    size = least_size(copy.columns)
+    if size > PAGE:
+        raise DefinitionError(
+            f"a row of stage {copy.stage!r} has at least {size} bytes, as some columns cannot be "
+            f"null, and PostgreSQL stores at most {PAGE} in a row; sync a stage of fewer columns",
+            stage=copy.stage,
+        )
+
+
 def _check_rows(work: _Work, rows: int, version: Version) -> None:
     """Refuse to commit a copy whose number of rows differs from its stage's."""
     figures = version.stages.get(work.copy.stage)
@@ -292,12 +306,25 @@ def _check_rows(work: _Work, rows: int, version: Version) -> None:
 def _carried_out(database: Database, work: _Work) -> tuple[int, int, float]:
     """Do the work; return the number of deleted and inserted rows, and the seconds."""
     started, done = time.perf_counter(), (0, 0)
-    if work.changes.is_whole:
-        batches = work.changes.batches()
-        done = work.copy.load(database, work.names, batches, is_new=work.is_new)
-    elif not work.changes.is_empty:
-        done = work.copy.apply(database, work.names, work.changes.batches())
+    try:
+        if work.changes.is_whole:
+            batches = work.changes.batches()
+            done = work.copy.load(database, work.names, batches, is_new=work.is_new)
+        elif not work.changes.is_empty:
+            done = work.copy.apply(database, work.names, work.changes.batches())
+    except TooLargeError as error:
+        raise _too_large(work, error) from error
     return *done, time.perf_counter() - started
+
+
+def _too_large(work: _Work, error: TooLargeError) -> SyncError:
+    keys = work.copy.too_large(work.changes.batches())
+    return SyncError(
+        f"a row or key of stage {work.copy.stage!r} is too large for PostgreSQL: {error}; the "
+        f"largest: {', '.join(map(shown, keys)) or '(it has no key)'}; nothing was written",
+        stage=work.copy.stage,
+        keys=keys,
+    )
 
 
 def _stage(store: Opened, name: str, version: Version) -> Stage:

@@ -55,6 +55,8 @@ _TYPES: Final[Mapping[type[DataType], str]] = MappingProxyType(
 )
 _LONGEST_NAME: Final = 63
 """In bytes: PostgreSQL cuts longer names off."""
+_MOST_COLUMNS: Final = 1598
+"""Of the 1,600 columns of a table, two are the sync's own, in the tables that it works with."""
 _SYSTEM_COLUMNS: Final = frozenset({"ctid", "xmin", "cmin", "xmax", "cmax", "tableoid"})
 
 
@@ -71,10 +73,19 @@ def check_columns(columns: Iterable[Column], *, stage: str) -> None:
     Raises:
         DefinitionError: with `stage` and `column`.
     """
+    columns = tuple(columns)
+    if len(columns) > _MOST_COLUMNS:
+        raise DefinitionError(
+            f"stage {stage!r} has {len(columns)} columns, and a sync can copy {_MOST_COLUMNS}: "
+            "PostgreSQL's tables have at most 1,600, and two are the sync's own",
+            stage=stage,
+        )
     for column in columns:
         found = name_fault(column.name)
         if found is None and column.name in _SYSTEM_COLUMNS:
             found = "PostgreSQL has a column of that name in every table"
+        if found is None and "\0" in column.data_type.simpleString():
+            found = "a field of its type has a name with a NUL character"
         if found is None and not _is_mapped(column.data_type):
             kind = column.data_type.simpleString()
             found = f"the key of a map has parts ({kind}), which a key of JSON cannot have"
@@ -88,6 +99,8 @@ def check_columns(columns: Iterable[Column], *, stage: str) -> None:
 
 def name_fault(name: str) -> str | None:
     """Return what is wrong with a name in PostgreSQL; None if nothing is."""
+    if "\0" in name:
+        return "its name has a NUL character"
     size = len(name.encode("utf-8", "surrogatepass"))
     if size <= _LONGEST_NAME:
         return None

@@ -77,6 +77,35 @@ def test_other_tables_may_reference_the_ids(address: str, location: str) -> None
         assert found(address) == keys_of(store)
 
 
+def test_after_a_rollback_a_number_may_be_another_keys(address: str, location: str) -> None:
+    """The database has it for a key that is gone: what refers to that goes, too, and no more."""
+    with Store(None, location, site) as store:
+        store.update({"links": [link(1, "a", "b")]})
+        store.update({"links": [link(2, "c", "d")]})
+        sync = postgres.Sync(store, address, stages=[], key_tables=["pages"])
+        sync.run()
+        before = {url: number for number, url in keys_of(store)}
+        run(
+            address,
+            "CREATE TABLE notes (page bigint REFERENCES pages__keys ON DELETE CASCADE, url text)",
+            "INSERT INTO notes SELECT id, url FROM pages__keys",
+        )
+        store.rollback(1)
+        store.update({"links": [link(2, "d", "e")]})
+        assert {url: number for number, url in keys_of(store)} == {
+            **{url: before[url] for url in "ab"},
+            "d": before["c"],
+            "e": before["d"],
+        }
+        sync.run()
+        assert found(address) == keys_of(store)
+        assert {url for _, url in rows(address, "notes")} == {"a", "b"}
+        store.rollback(1)
+        store.update({"links": [link(2, "e", "f")]})
+        sync.run()
+        assert found(address) == keys_of(store)
+
+
 def test_keys_that_stay_are_not_touched_when_all_are_given_anew(
     address: str, location: str
 ) -> None:
