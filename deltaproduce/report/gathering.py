@@ -15,6 +15,7 @@ from deltaproduce.model.graph import Stage, is_auxiliary
 from deltaproduce.model.layouts import CONTENT, UPDATES
 from deltaproduce.model.window_moves import WindowMove
 from deltaproduce.reading.opened import Opened
+from deltaproduce.report.differences import difference
 from deltaproduce.report.model import (
     ColumnReport,
     Report,
@@ -24,6 +25,7 @@ from deltaproduce.report.model import (
     VersionReport,
 )
 from deltaproduce.report.samples import rows_changed
+from deltaproduce.shown.update_ids import told
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.versions import EMPTY, Version, find, stage_at
 from deltaproduce.types.ddl import ddl_of
@@ -79,7 +81,7 @@ def _version(version: Version) -> VersionReport:
         version.number,
         None if time is None else time.timestamp(),
         version.operation,
-        version.update_id,
+        told(version.update_id),
         sum(one.mode != "skipped" for one in figures),
         sum(one.seconds for one in figures),
         sum(one.affected_keys for one in figures),
@@ -107,7 +109,8 @@ def _stage(
         for version in past
         if stage.name in version.stages and version.stages[stage.name].mode != "skipped"
     )
-    steps = tuple(_step(version, told) for version, told in islice(touched, STEPS))
+    steps = tuple(_step(version, done) for version, done in islice(touched, STEPS))
+    changed = difference(store, stage, past, samples)
     return StageReport(
         stage.name,
         stage.kind.word,
@@ -120,7 +123,8 @@ def _stage(
         None if figures is None else _step(chosen, figures),
         () if figures is None else tuple(_tables(store, stage, figures)),
         steps,
-        tuple(rows_changed(store, stage, past, samples)),
+        tuple(rows_changed(store, stage, past if changed is None else past[1:], samples)),
+        changed,
     )
 
 

@@ -20,6 +20,7 @@ class VersionReport:
 
     Attributes:
         committed_at: when it was published, in seconds since 1970; None for version 0.
+        update_id: the caller's name for the batch, as people read it; empty if there is none.
         reached: the number of stages that it touched.
         seconds: the total time of its stages, without commits.
         affected_keys: the number of target keys that were checked.
@@ -30,7 +31,7 @@ class VersionReport:
     number: int
     committed_at: float | None
     operation: str
-    update_id: str | None
+    update_id: str
     reached: int
     seconds: float
     affected_keys: int
@@ -117,6 +118,33 @@ class SampleReport:
 
 
 @dataclass(frozen=True, slots=True)
+class DifferenceReport:
+    """Rows of some keys that the version changed, before it and after it.
+
+    Attributes:
+        changed_keys: the number of changed keys.
+        keys: the number of those that are shown.
+        columns: key columns, the columns of the source key that a row was computed from, value
+            columns.
+        numeric: which of the columns are numbers.
+        key_columns: the number of key columns, which come first.
+        rows: ``before`` or ``after``, and the values, key by key; rows of both are left out.
+    """
+
+    changed_keys: int
+    keys: int
+    columns: tuple[str, ...]
+    numeric: tuple[bool, ...]
+    key_columns: int
+    rows: tuple[tuple[Value, ...], ...]
+
+    @property
+    def names(self) -> tuple[tuple[Value, ...], ...]:
+        """The keys that are shown, each once."""
+        return tuple(dict.fromkeys(row[1 : self.key_columns + 1] for row in self.rows))
+
+
+@dataclass(frozen=True, slots=True)
 class StageReport:
     """A source or stage, in the version that the report shows.
 
@@ -129,6 +157,9 @@ class StageReport:
         definition: the code that computes its rows.
         step: what the version did to it; None if the version has no tables of it.
         steps: the newest versions up to this one that touched it, newest first.
+        samples: rows of the newest versions' updates.
+        difference: how the version changed some keys; None if it changed none, or if that is not
+            known any more.
     """
 
     name: str
@@ -143,6 +174,7 @@ class StageReport:
     tables: tuple[TableReport, ...]
     steps: tuple[StepReport, ...]
     samples: tuple[SampleReport, ...]
+    difference: DifferenceReport | None = None
 
     @property
     def bytes(self) -> int | None:

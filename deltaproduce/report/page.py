@@ -16,6 +16,7 @@ from typing import Any, Final
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from deltaproduce.report import sentences
 from deltaproduce.report.figures import FORMATS
 from deltaproduce.report.model import Report, total
 
@@ -36,6 +37,9 @@ def html(report: Report) -> str:
         .render(
             report=report,
             data=_drawn(report),
+            happened=sentences.happened(report),
+            causes=sentences.causes(report),
+            how=sentences.how,
             newest=[*reversed(report.versions[-SHOWN:])],
             bytes=total(stage.bytes for stage in report.stages),
             reached=sum(

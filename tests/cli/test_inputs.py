@@ -16,10 +16,11 @@ from pyarrow import parquet
 import deltaproduce as dp
 from deltaproduce.cli.inputs import tables
 from deltaproduce.cli.inputs.files import files_of
-from deltaproduce.cli.inputs.positions import Position, told
+from deltaproduce.cli.inputs.positions import Position
 from deltaproduce.cli.inputs.reading.reader import Reader
 from deltaproduce.cli.inputs.reading.texts import Forms
 from deltaproduce.projects.file import Input, parsed
+from deltaproduce.shown.update_ids import told
 
 SHOP = dp.Pipeline("shop")
 SOURCE = SHOP.source(

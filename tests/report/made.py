@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from deltaproduce.report.model import (
     ColumnReport,
+    DifferenceReport,
     Report,
     SampleReport,
     StageReport,
@@ -27,7 +28,7 @@ HOSTILE = (
 """Texts that would run, or break the page, where one is taken for markup or code."""
 
 
-def version(number: int, operation: str = "update", update_id: str | None = None) -> VersionReport:
+def version(number: int, operation: str = "update", update_id: str = "") -> VersionReport:
     keys = 1_000_000 if number == 1 else 10 * (number % 17)
     return VersionReport(
         number, START + 3600 * number, operation, update_id, 3, 0.04 * (number % 9), keys,
@@ -55,6 +56,9 @@ def stage(
         (TableReport("content", 3, 2, 2048), TableReport("updates", 7, 1, 10)),
         (step(3, mode, text), step(2, "seek", text)),
         (SampleReport(3, 56, ("_change_type", "k", text), (False, True, False), changed),),
+        DifferenceReport(
+            56, 1, ("k", text), (True, False), 1, (("before", "1", text), ("after", "1", None)),
+        ),
     )  # fmt: skip
 
 
@@ -71,7 +75,7 @@ def made(names: tuple[str, ...], edges: set[tuple[int, int]], versions: int, tex
         for place, name in enumerate(names)
     )
     past = tuple(
-        version(number, OPERATIONS[number % len(OPERATIONS)], text if number % 5 == 0 else None)
+        version(number, OPERATIONS[number % len(OPERATIONS)], text if number % 5 == 0 else "")
         for number in range(1, versions + 1)
     )
     return Report("shop", text, START, versions, past[-1], stages, past)

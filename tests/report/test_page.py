@@ -76,6 +76,32 @@ def test_all_stages_and_edges_are_drawn_and_fit(
         assert overflow(page) <= 0
 
 
+TELEPHONE = 390
+CUT_OFF = """elements => elements
+  .filter(e => e.offsetParent && e.scrollWidth > e.clientWidth + 1)
+  .map(e => `${e.id || e.className}: ${e.scrollWidth} of ${e.clientWidth}`)"""
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_nothing_is_cut_off_on_a_telephone(browser: Browser, tmp_path: Path, size: str) -> None:
+    """Graph, code and tables are as wide as the page, in letters of their usual size."""
+    with opened(browser, stored(tmp_path, SIZES[size]), width=TELEPHONE) as page:
+        assert overflow(page) <= 0
+        assert page.locator("#graph, pre, .scroll").evaluate_all(CUT_OFF) == []
+        boxes = page.locator(".node").evaluate_all("ns => ns.map(n => n.getBoundingClientRect())")
+        assert {round(box["height"]) for box in boxes} == {78}
+        assert all(box["x"] >= 0 and box["x"] + box["width"] <= TELEPHONE for box in boxes)
+        cells = page.locator(".stage:visible tbody td").evaluate_all(
+            "cells => cells.map(c => c.dataset.of)"
+        )
+        assert cells
+        assert all(cells)
+        page.set_viewport_size({"width": WIDE, "height": 800})
+        assert page.locator("thead:visible").count() > 0
+        assert len({box["x"] for box in page.locator(".node").evaluate_all(
+            "ns => ns.map(n => n.getBoundingClientRect())")}) > 1  # fmt: skip
+
+
 def test_keys_suffice(browser: Browser, tmp_path: Path) -> None:
     with opened(browser, stored(tmp_path, FEW)) as page:
         page.keyboard.press("Tab")
@@ -89,11 +115,11 @@ def test_keys_suffice(browser: Browser, tmp_path: Path) -> None:
         outline = "getComputedStyle(document.activeElement).outlineStyle"
         assert page.evaluate(outline) == "solid"
         page.keyboard.press("Enter")
-        page.wait_for_function("document.activeElement.id === 'stage-0-title'")
+        page.locator("#stage-0-title:focus").wait_for()
         assert page.locator(".stage:visible").evaluate_all("s => s.map(x => x.id)") == ["stage-0"]
         page.keyboard.press("Tab")
         page.keyboard.press("Enter")  # back to the graph
-        page.wait_for_function("document.activeElement.id === 'node-0'")
+        page.locator("#node-0:focus").wait_for()
         assert page.locator("[aria-current=true].node").get_attribute("id") == "node-0"
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from importlib.resources import files
 from pathlib import Path
+from typing import get_args
 
 import pyarrow as pa
 import pytest
 from made import HOSTILE, made
 
 import deltaproduce as dp
-from deltaproduce.report import figures, gathering
+from deltaproduce.report import figures, gathering, sentences
 from deltaproduce.report import page as report_page
 from deltaproduce.report.samples import texts
+from deltaproduce.shown.update_ids import run_id
+from deltaproduce.storage.figures import Mode
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -76,7 +81,7 @@ def test_figures_are_those_of_the_version_log(store: dp.Store) -> None:
             assert {t.table: t.delta_version for t in stage.tables} == told["delta_versions"]
         assert found.version.changed_keys == sum(f.changed_keys for f in version.stages.values())
     assert [v.operation for v in report(store).versions] == ["load", "update", "rollback", "update"]
-    assert [v.update_id for v in report(store).versions] == ["first", None, None, None]
+    assert [v.update_id for v in report(store).versions] == ["first", "", "", ""]
 
 
 def test_stages_are_those_that_users_define(store: dp.Store) -> None:
@@ -118,6 +123,8 @@ def test_sizes_are_those_of_the_files(store: dp.Store) -> None:
 def test_samples_are_rows_of_the_updates(store: dp.Store) -> None:
     for stage in report(store, samples=3).stages:
         changing = [v for v in store.versions() if v.stages[stage.name].changed_keys]
+        if stage.difference is not None:  # which has the version's own rows
+            changing.pop()
         assert [s.version for s in stage.samples] == [v.number for v in changing[:-4:-1]]
         for sample in stage.samples:
             updates = store.updates(stage.name, sample.version).drop_columns(["_version"])
@@ -126,6 +133,87 @@ def test_samples_are_rows_of_the_updates(store: dp.Store) -> None:
             assert set(sample.rows) <= set(written)
             assert len(sample.rows) == min(3, len(updates))
     assert not any(stage.samples for stage in report(store, samples=0).stages)
+
+
+def test_rows_before_and_after_are_those_that_one_of_two_versions_has(store: dp.Store) -> None:
+    """Of the keys that are shown; each with the key of the feeder that it was computed from."""
+    for number in range(1, 5):
+        for stage in report(store, number, samples=100).stages:
+            found = stage.difference
+            changed = store.head if number == 4 else store.versions()[number - 1]
+            if not changed.stages[stage.name].changed_keys:
+                assert found is None
+                continue
+            sides = [told(store, stage.name, each) for each in (number - 1, number)]
+            expected = {"before": sides[0] - sides[1], "after": sides[1] - sides[0]}
+            for side, rows_of_it in expected.items():
+                shown = Counter(row[1:] for row in found.rows if row[0] == side)
+                assert shown == rows_of_it
+            assert found.changed_keys == found.keys == changed.stages[stage.name].changed_keys
+    (_, by_customer, _) = report(store).stages
+    assert by_customer.difference.columns == ("customer", "from order_id", "amount")
+    assert not any(stage.difference for stage in report(store, samples=0).stages)
+
+
+def told(store: dp.Store, stage: str, version: int) -> Counter:
+    content = store.content(stage, version)
+    content = content.drop_columns([n for n in content.column_names if n == "_ordinal"])
+    return Counter(zip(*(texts(column) for column in content.columns), strict=True))
+
+
+def test_one_sentence_says_what_happened(store: dp.Store) -> None:
+    found = [sentences.happened(report(store, number)) for number in range(5)]
+    assert found == [
+        "",
+        "49 orders loaded; 2 of 2 stages followed.",
+        "2 orders changed; 2 of 2 stages followed.",
+        "The store was rolled back: 2 orders changed; 2 of 2 stages followed.",
+        "1 order changed; 2 of 2 stages followed.",
+    ]
+    assert sentences.causes(report(store)) == "orders 8"
+    assert sentences.causes(report(store, 1, samples=3)) == "orders 49, 48, 47 and 46 more"
+    assert sentences.causes(report(store, samples=0)) == ""
+
+
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [
+        ({"orders": 1, "customers": 1}, "1 order and 1 customer changed."),
+        ({"categories": 1, "boxes": 2, "days": 1}, "1 category, 2 boxes and 1 day changed."),
+        ({"store_sales": 1_200}, "1,200 store sales changed."),
+        ({"stock": 3, "address": 1}, "3 keys of stock and 1 key of address changed."),
+        ({"<b>s": 1}, "1 key of <b>s changed."),
+        (dict.fromkeys(("as_", "bees", "cats", "dogs", "emus"), 1),
+         "1 key of as_, 1 bee, 1 cat and keys of 2 more sources changed."),
+        ({}, "No source changed."),
+    ],
+)  # fmt: skip
+def test_sources_are_named_in_english(sources: dict[str, int], expected: str) -> None:
+    plain = made(tuple(sources), set(), 3, "x")
+    stages = tuple(
+        replace(stage, step=replace(stage.step, changed_keys=number))
+        for stage, number in zip(plain.stages, sources.values(), strict=True)
+    )
+    version = replace(plain.version, operation="update")
+    assert sentences.happened(replace(plain, version=version, stages=stages)) == expected
+
+
+def test_a_step_says_how_much_it_read() -> None:
+    report = made(("orders", "totals"), {(0, 1)}, 3, "x")
+    first, second = report.stages
+    for mode in get_args(Mode):
+        step = replace(second.step, mode=mode, rows_read=12, bytes_read=2048, changed_keys=1)
+        said = sentences.how(replace(second, step=step), (first, replace(second, step=step)))
+        assert said.endswith("; read 12 of 19,753,086 stored rows, 2.0\xa0KiB")
+        assert len(said) > 60
+    nothing = replace(second.step, mode="seek", rows_read=0, changed_keys=0)
+    assert "none of their rows" in sentences.how(replace(second, step=nothing), report.stages)
+
+
+def test_the_id_of_a_run_is_shown_as_the_files_that_it_took(tmp_path: Path) -> None:
+    found = dp.Store(None, tmp_path / "lake", shop, clock=lambda: NOW)
+    found.update({"orders": rows(1)}, run_id(1, {"orders": {"2026-01-01.csv": "9f86d0"}}))
+    assert report(found).version.update_id == "run 1: orders/2026-01-01.csv"
 
 
 def test_a_report_is_json(store: dp.Store) -> None:

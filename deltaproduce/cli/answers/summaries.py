@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from deltaproduce.cli.answers.answer import DONE, FAILED, NOTHING_TO_DO, Answer
-from deltaproduce.cli.inputs.positions import Digests, told
 from deltaproduce.shown.table import Cell, Table
+from deltaproduce.shown.update_ids import Digests, told
 
 if TYPE_CHECKING:
     from deltaproduce.operations.told.plans import Plan

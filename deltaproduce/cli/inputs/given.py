@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from deltaproduce.cli.inputs import tables
 from deltaproduce.cli.inputs.files import digests, files_of
-from deltaproduce.cli.inputs.positions import Digests, Position
+from deltaproduce.cli.inputs.positions import Position
 from deltaproduce.cli.inputs.reading.reader import Reader
 from deltaproduce.cli.inputs.reading.texts import Forms
 from deltaproduce.errors import InvalidChangesError
@@ -21,6 +21,7 @@ from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.file import FILE_FORMATS, Input, ProjectFile, has_scheme
 from deltaproduce.projects.sections import ProjectFileError
 from deltaproduce.projects.stores import session
+from deltaproduce.shown.update_ids import Digests
 from deltaproduce.store import Store
 from deltaproduce.types.ddl import quoted
 from deltaproduce.types.row_readers import zone_of, zone_of_machine

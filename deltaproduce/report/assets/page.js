@@ -14,7 +14,8 @@
 
   // --- The graph -------------------------------------------------------------------------------
   const NODE = { width: 228, height: 78 };
-  const NARROW = 640; // pixels: below it the graph goes down, else to the right
+  const NARROW = 640; // pixels: below it the stages are a list, else a graph that goes to the right
+  const LIST = { margin: 34, end: 12, gap: 14, lane: 9, lanes: 4 };
   const PAPER = 680; // pixels: what there is room for on a sheet
   const SCALES = { least: 0.3, most: 1.6, legible: 0.6 };
   const graph = byId("graph");
@@ -35,9 +36,39 @@
     return points.length > 2 ? text : `${text}L${at(points.at(-1))}`;
   }
 
-  function draw(isDown) {
+  /** On a narrow page: one stage below the other, as wide as it is, and edges in the margin. */
+  function drawList() {
+    const width = graph.clientWidth - LIST.margin - LIST.end;
+    const top = (place) => LIST.end + place * (NODE.height + LIST.gap);
+    nodes.forEach((node, place) => {
+      node.style.left = `${LIST.margin}px`;
+      node.style.top = `${top(place)}px`;
+      node.style.width = `${width}px`;
+    });
+    drawEdges((from, to) => {
+      const [start, end] = [top(from) + NODE.height * 0.7, top(to) + NODE.height * 0.3];
+      const x = LIST.margin - LIST.lane * Math.min(LIST.lanes, to - from + 1);
+      return `M${LIST.margin} ${start}C${x} ${start} ${x} ${end} ${LIST.margin} ${end}`;
+    });
+    drawn = { width: graph.clientWidth, height: top(nodes.length - 1) + NODE.height + LIST.end, isDown: true };
+  }
+
+  function drawEdges(pathOf) {
+    const svg = byId("edges");
+    svg.querySelectorAll(".edge").forEach((edge) => edge.remove());
+    for (const [from, to] of data.edges) {
+      const edge = svgElement("path");
+      edge.setAttribute("class", "edge");
+      edge.setAttribute("d", pathOf(from, to));
+      edge.dataset.from = from;
+      edge.dataset.to = to;
+      svg.append(edge);
+    }
+  }
+
+  function drawGraph() {
     const layout = new dagre.graphlib.Graph();
-    layout.setGraph({ rankdir: isDown ? "TB" : "LR", nodesep: 22, ranksep: isDown ? 40 : 60, marginx: 14, marginy: 14 });
+    layout.setGraph({ rankdir: "LR", nodesep: 22, ranksep: 60, marginx: 14, marginy: 14 });
     layout.setDefaultEdgeLabel(() => ({}));
     nodes.forEach((_, place) => layout.setNode(String(place), { ...NODE }));
     data.edges.forEach(([from, to]) => layout.setEdge(String(from), String(to)));
@@ -46,28 +77,27 @@
       const { x, y } = layout.node(String(place));
       node.style.left = `${x - NODE.width / 2}px`;
       node.style.top = `${y - NODE.height / 2}px`;
+      node.style.width = `${NODE.width}px`;
     });
     /** The middle of the side of a stage where edges leave it, or come in. */
     const side = (place, sign) => {
       const { x, y } = layout.node(String(place));
-      return isDown ? { x, y: y + (sign * NODE.height) / 2 } : { x: x + (sign * NODE.width) / 2, y };
+      return { x: x + (sign * NODE.width) / 2, y };
     };
-    const svg = byId("edges");
-    svg.querySelectorAll(".edge").forEach((edge) => edge.remove());
-    for (const [from, to] of data.edges) {
-      const edge = svgElement("path");
-      edge.setAttribute("class", "edge");
+    drawEdges((from, to) => {
       const inner = layout.edge(String(from), String(to)).points.slice(1, -1);
-      edge.setAttribute("d", path([side(from, 1), ...inner, side(to, -1)]));
-      edge.dataset.from = from;
-      edge.dataset.to = to;
-      svg.append(edge);
-    }
+      return path([side(from, 1), ...inner, side(to, -1)]);
+    });
     const { width, height } = layout.graph();
-    drawn = { width, height, isDown };
-    svg.setAttribute("width", width);
-    svg.setAttribute("height", height);
+    drawn = { width, height, isDown: false };
+  }
+
+  function draw(isDown) {
     canvas.classList.add("is-drawn");
+    if (isDown) drawList();
+    else drawGraph();
+    byId("edges").setAttribute("width", drawn.width);
+    byId("edges").setAttribute("height", drawn.height);
   }
 
   function zoom(wanted, least = SCALES.least) {
@@ -81,11 +111,11 @@
     canvas.style.marginBottom = `${height - drawn.height}px`;
   }
 
-  const fit = () => zoom(Math.min(1, Math.max(SCALES.legible, graph.clientWidth / drawn.width)));
+  const fit = () => zoom(drawn.isDown ? 1 : Math.min(1, Math.max(SCALES.legible, graph.clientWidth / drawn.width)));
 
   function redraw() {
     const isDown = graph.clientWidth < NARROW;
-    if (isDown === drawn.isDown) return;
+    if (isDown === drawn.isDown && (!isDown || graph.clientWidth === drawn.width)) return;
     draw(isDown);
     fit();
     mark();
@@ -109,7 +139,7 @@
     readers[from].push(to);
     feeders[to].push(from);
   }
-  let selected = Math.max(0, nodes.findLastIndex((node) => !["none", "skipped"].includes(node.dataset.mode)));
+  let selected = Math.max(0, nodes.findLastIndex((node) => node.dataset.changed !== "0"));
 
   /** All stages that one reaches by some steps, itself among them. */
   function reached(start, next) {
@@ -178,6 +208,12 @@
     });
   }
 
+  // What a value is of, where there is no room for the heads of columns.
+  document.querySelectorAll("table").forEach((table) => {
+    const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent);
+    table.querySelectorAll("tbody tr").forEach((row) => [...row.cells].forEach((cell, place) => (cell.dataset.of = heads[place])));
+  });
+
   // --- The versions ----------------------------------------------------------------------------
   const versions = data.versions;
   const count = versions.number.length;
@@ -198,7 +234,7 @@
     const id = versions.update_id[place];
     byId("reading").textContent = [
       `Version ${whole.format(versions.number[place])}`,
-      versions.operation[place] + (id === null ? "" : ` ${id}`),
+      versions.operation[place] + (id && ` ${id}`),
       utc(versions.committed_at[place]),
       `${whole.format(versions.changed_keys[place])} of ${whole.format(versions.affected_keys[place])} keys changed`,
       `${whole.format(versions.rows[place])} rows`,
