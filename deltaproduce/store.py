@@ -447,7 +447,7 @@ class Store(Tabular):
             What is wrong, feeders first; empty if nothing is.
 
         Raises:
-            SessionError: the store has no session, and a stage has deletion vectors.
+            SessionError: the store has no session, and only Spark sees the files of a table.
         """
         return repair.verify(self._opened, recompute)
 
@@ -472,7 +472,8 @@ class Store(Tabular):
             CorruptStoreError: the rows of a source, or of the version log, are lost; it says what
                 to do.
             ConflictError: another writer published first; nothing of this repair is visible.
-            SessionError: as for `verify`.
+            SessionError: as for `verify`; or a table has deletion vectors, which only Spark
+                restores and writes.
         """
         return repair.repair(self._writer, recompute).shown()
 

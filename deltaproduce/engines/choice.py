@@ -385,8 +385,8 @@ def needs_spark() -> SessionError:
     """Return the error of a store without a session that is asked for what only Spark does."""
     return SessionError(
         "this needs Spark, and the store was opened without a session: it is a query, a catalog, "
-        "an operation that only Spark has, a table with rows that are marked as deleted, or a "
-        "function that cannot be sent to a worker process. Open it with "
+        "an operation that only Spark has, a change to a table with rows that are marked as "
+        "deleted, or a function that cannot be sent to a worker process. Open it with "
         "Store(deltaproduce.local_session(), …)"
     )
 

@@ -134,7 +134,7 @@ class Deltas(DeltaTables):
     def files(self, place: Place, delta_version: int) -> pa.Table | None:
         """Return the files of a delta version that are read without Spark; None if only Spark can.
 
-        See `local.delta.files`. No row of these files is deleted.
+        See `local.delta.files`.
 
         Raises:
             BrokenLogError: the store has no session, and the log does not list the files.

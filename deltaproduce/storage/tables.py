@@ -38,6 +38,7 @@ from deltaproduce.engines.delta_tables import (
 from deltaproduce.engines.deltas import Deltas
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local import commit_probe
+from deltaproduce.engines.local.delta import MARKED
 from deltaproduce.engines.local.kernels import checks as here
 from deltaproduce.engines.marks import FILE_COLUMN, MISPLACED_COLUMN
 from deltaproduce.engines.paths import is_linked
@@ -153,7 +154,8 @@ class Tables:
             CorruptStoreError: the table does not exist, or not at that version.
         """
         with self._whole(table):
-            return self._delta.files(self._seen(table), delta_version)
+            told = self._delta.files(self._seen(table), delta_version)
+        return None if told is None or MARKED in told.column_names else told
 
     def _seen(self, table: Table) -> Place:
         """Return a table's place; with its directory if that is seen, also for a catalog table."""

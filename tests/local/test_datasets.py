@@ -439,7 +439,9 @@ def test_rows_marked_as_deleted_do_not_come_back_without_spark(tmp_path: Path):
             action()
     assert found_in(other) == Counter()
     directory = Directory(ThisMachine(), dataset.location)
-    assert delta.files(directory, DeltaTable(dataset.location).version()) is None
+    told = delta.files(directory, DeltaTable(dataset.location).version())
+    assert told is not None
+    assert told.column(delta.MARKED).to_pylist() == [[1, 2]]
     assert not delta.deleted(directory, "id = 0", "{}")
 
 

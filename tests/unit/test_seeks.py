@@ -78,9 +78,9 @@ def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     read = ParquetFiles._read
 
-    def counting(files: ParquetFiles, footers: Any, groups: Any) -> pa.Table:
+    def counting(files: ParquetFiles, footers: Any, groups: Any, **named: Any) -> pa.Table:
         counts.append(len(groups))
-        return read(files, footers, groups)
+        return read(files, footers, groups, **named)
 
     monkeypatch.setattr(ParquetFiles, "_read", counting)
     return counts
@@ -500,7 +500,11 @@ def test_held_neighbours_change_no_answer(
         for name in ("_SOUGHT_AT_A_TIME", "_AT_A_TIME"):  # so that reading stops early
             patch.setattr(seeks, name, 1)
         read, whole = list[object](), ParquetFiles._read
-        patch.setattr(ParquetFiles, "_read", lambda *given: [read.append(given), whole(*given)][1])
+        patch.setattr(
+            ParquetFiles,
+            "_read",
+            lambda *given, **named: [read.append(given), whole(*given, **named)][1],
+        )
         for way, keys, number in asked:
             is_held = stores[number].are_held(_selection([_ID], *keys), held)
             read.clear()

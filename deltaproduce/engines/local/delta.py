@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, Final, Literal, TypeVar
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import (
@@ -45,13 +46,18 @@ from deltaproduce.engines.delta_tables import (
 )
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
+from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.engines.local.handles import Handle, Handles, opened_at
 from deltaproduce.types.conversions import in_arrow_types
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 _Outcome = TypeVar("_Outcome")
 
 _GROUP_ROWS: Final = 1 << 20
 """The most rows of a row group where keys are not looked up."""
+
+MARKED: Final = "marked"
+"""What `files` calls the numbers of the rows that are marked as deleted."""
 
 _ONE_FILE: Final = 1 << 40
 _PROTECT_NO_COMMITS: Final = frozenset(
@@ -350,26 +356,31 @@ def optimize(directory: Directory) -> None:
 
 
 def files(directory: Directory, delta_version: int) -> pa.Table | None:
-    """Return the files of a delta version; None if rows may be deleted.
+    """Return the files of a delta version; None if some are outside of the table's directory.
 
     Returns:
         ``path``, from the table's directory, in order, and the log's statistics of each file:
         ``num_records``, and ``min``, ``max`` and ``null_count`` of columns, where the log has them.
+        If rows are marked as deleted, `MARKED` has their numbers in each file; ``num_records``
+        counts them.
 
     Raises:
         BrokenLogError: the table does not exist, or not at that version.
     """
     found = _opened(directory, delta_version)
     try:
-        if has_marked_rows(found):
-            return None
         told = pa.table(found.get_add_actions())
+        marked = marked_rows(found)
     except (DeltaError, OSError, ValueError) as error:
         raise BrokenLogError(str(error)) from error
     paths = told.column("path").to_pylist()
     if any("://" in path or path.startswith("/") for path in paths):
         return None
-    named = told.set_column(0, "path", pa.array(map(unquote, paths), pa.string()))
+    paths = [unquote(path) for path in paths]
+    named = told.set_column(0, "path", pa.array(paths, pa.string()))
+    if marked:
+        numbers = [marked.get(path) for path in paths]
+        named = named.append_column(MARKED, pa.array(numbers, pa.list_(pa.int64())))
     return named.sort_by("path")
 
 
@@ -453,13 +464,26 @@ def _opened(directory: Directory, delta_version: int) -> DeltaTable:
 
 
 def has_marked_rows(table: DeltaTable) -> bool:
-    """Return whether rows of a table are marked as deleted, which only Spark can read.
+    """Return whether rows of a table are marked as deleted."""
+    return bool(marked_rows(table))
 
-    Its property says whether writers may mark more. Marks stay when it is unset, so that the
-    protocol decides, which keeps the feature.
+
+def marked_rows(table: DeltaTable) -> dict[str, Numbers]:
+    """Return the numbers of the rows that are marked as deleted, in order, by the file's path.
+
+    The path is relative to the table's directory. The table's property says whether writers may
+    mark more. Marks stay when it is unset, so that the protocol decides, which keeps the feature.
     """
-    readers = table.protocol().reader_features or ()
-    return "deletionVectors" in readers and bool(len(pa.table(table.deletion_vectors())))
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return {}
+    told = pa.table(table.deletion_vectors())
+    root = table.table_uri  # the addresses begin with it, and all of them are escaped
+    paths = [unquote(path.removeprefix(root)) for path in told.column("filepath").to_pylist()]
+    alive = told.column("selection_vector")
+    return {
+        path: np.flatnonzero(~in_numpy(of_file.values, bool))
+        for path, of_file in zip(paths, alive, strict=True)
+    }
 
 
 def _may_be_marked(table: DeltaTable) -> bool:

@@ -19,6 +19,7 @@ from deltaproduce.engines.local.data_files import in_partitions
 from deltaproduce.engines.local.kernels.ranges import numbers_of
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.partitions import SORTS, Ranges
+from deltaproduce.storage.parquet.marked_rows import MarkedRows
 from deltaproduce.storage.parquet.row_groups import NO_VALUE, EveryRange
 from deltaproduce.types.columns import Column
 from deltaproduce.types.pandas_on_demand import in_numpy
@@ -55,7 +56,8 @@ class FileRanges(NamedTuple):
         starts = np.append(firsts, _GREATEST)[at]
         ends = np.append(lasts, _LEAST)[at]
         inside = (starts <= least) & (greatest <= ends) & (least <= greatest)
-        return inside & (self._nulls(column) == 0) & (rows >= 0), np.maximum(rows, 0)
+        alive = np.maximum(rows, 0) - self._marked()
+        return inside & (self._nulls(column) == 0) & (rows >= 0), alive
 
     @property
     def size(self) -> tuple[int, int] | None:
@@ -63,7 +65,9 @@ class FileRanges(NamedTuple):
         rows = self._rows()
         if self.told is None or (rows < 0).any():
             return None
-        return int(rows.sum()), int(in_numpy(self.told.column("size_bytes")).sum())
+        return int(rows.sum() - self._marked().sum()), int(
+            in_numpy(self.told.column("size_bytes")).sum()
+        )
 
     def in_partitions(self, partitions: pa.Table) -> Marks:
         """Mark the files that are in some partitions, given by some or all of their columns."""
@@ -126,8 +130,12 @@ class FileRanges(NamedTuple):
         found = self._field(_PARTITION, column) if _is_number(column) else None
         return None if found is None else numbers_of(found)
 
+    def _marked(self) -> Numbers:
+        """Return the number of rows of each file that are marked as deleted."""
+        return MarkedRows.told(self.told).counts(self.files)
+
     def _rows(self) -> Numbers:
-        """Return the number of rows in each file; -1 if unknown."""
+        """Return the number of rows in each file, with those that are marked; -1 if unknown."""
         if self.told is None:
             return np.full(self.files, -1)
         return in_numpy(pc.fill_null(self.told.column("num_records"), -1), np.int64)

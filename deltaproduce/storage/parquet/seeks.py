@@ -41,6 +41,7 @@ from deltaproduce.model.machine import cores
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.parquet.file_ranges import FileRanges, unknown
 from deltaproduce.storage.parquet.lookups import LookedUp, Strategy, chosen, reaches
+from deltaproduce.storage.parquet.marked_rows import MarkedRows
 from deltaproduce.storage.parquet.nearest import Nearest
 from deltaproduce.storage.parquet.neighbours import MOST, ROW_GROUP, Neighbours
 from deltaproduce.storage.parquet.readings import Readings
@@ -67,7 +68,9 @@ class _UnreadError(Exception):
 
 
 class ParquetFiles:
-    """The files of a table without deleted rows. Files never change, so footers are kept.
+    """The files of a table. Files never change, so footers are kept.
+
+    Rows that the log marks as deleted are not returned; counts of rows in row groups have them.
 
     Args:
         directory: the table's directory.
@@ -95,6 +98,7 @@ class ParquetFiles:
         self._spill = spill
         self._known: dict[int, FileFooter] = {}
         self._values = self._ranges.values()
+        self._marked = MarkedRows.told(self._ranges.told)
 
     @property
     def told(self) -> pa.Table | None:
@@ -267,9 +271,9 @@ class ParquetFiles:
         sizes = dict(zip(codes, footers.rows[groups].tolist(), strict=True))
 
         def read(some: Sequence[Group]) -> pa.Table:
-            rows = in_arrow_types(self._read(footers.files, some), columns)
             numbers = np.repeat([codes[group] for group in some], [sizes[group] for group in some])
-            return keys.exactly(rows.append_column(ROW_GROUP.name, pa.array(numbers)))
+            rows = self._read(footers.files, some, numbers=numbers)
+            return keys.exactly(in_arrow_types(rows, (*columns, ROW_GROUP)))
 
         return self._each_part(footers, groups, read, (*columns, ROW_GROUP), MOST)
 
@@ -456,9 +460,12 @@ class ParquetFiles:
                 names = self._names_in(number, columns)
                 with self._directory.parquet(path) as file:
                     self._count(file.metadata, range(file.num_row_groups), names)
+                    first = 0
                     for batch in file.iter_batches(rows, columns=names, use_threads=False):
-                        part = _beside(pa.Table.from_batches([batch]), self._values[number])
-                        yield in_arrow_types(part, columns)
+                        read = pa.Table.from_batches([batch])
+                        part = self._marked.alive_from(read, number, first)
+                        first += len(read)
+                        yield in_arrow_types(_beside(part, self._values[number]), columns)
         except _UNREADABLE as error:
             if self._table is None:
                 raise
@@ -495,12 +502,21 @@ class ParquetFiles:
         footers: Mapping[int, FileFooter],
         groups: Sequence[Group],
         names: Sequence[str] | None = None,
+        *,
+        numbers: Numbers | None = None,
     ) -> pa.Table:
-        """Read row groups of one file: the named columns of it, or all."""
+        """Read row groups of one file: the named columns of it, or all.
+
+        Args:
+            numbers: a number for each row of the row groups, to be returned as `ROW_GROUP`.
+        """
         number, chosen = groups[0].file, [group.number for group in groups]
-        with self._directory.parquet(self._paths[number], footers[number].said) as file:
+        said = footers[number].said
+        with self._directory.parquet(self._paths[number], said) as file:
             found = file.read_row_groups(chosen, names, use_threads=False)
-        return _beside(found, self._values[number])
+        if numbers is not None:
+            found = found.append_column(ROW_GROUP.name, pa.array(numbers))
+        return _beside(self._marked.alive(found, number, chosen, said), self._values[number])
 
     def _names_in(self, number: int, columns: Sequence[Column]) -> list[str]:
         """Return the names of the columns that a file has: not those it is partitioned by."""
@@ -515,8 +531,9 @@ class ParquetFiles:
             groups, names = _groups_of(file.metadata, versions), self._names_in(number, columns)
             self._count(file.metadata, groups, names)
             for some in _shared_out(groups, file.metadata):
-                rows = _beside(file.read_row_groups(some, names), values)
-                yield in_arrow_types(rows, columns)
+                read = file.read_row_groups(some, names)
+                rows = self._marked.alive(read, number, some, file.metadata)
+                yield in_arrow_types(_beside(rows, values), columns)
 
     def _count(self, footer: pq.FileMetaData, groups: Sequence[int], names: Sequence[str]) -> None:
         """Count the given columns of row groups as read."""

@@ -1,0 +1,83 @@
+"""Marked rows: rows of files that the log marks as deleted, by their numbers in the file.
+
+Pure. The invariant: a row that is read counts unless its number in its file is marked, whichever
+row groups are read with it. The marks are Delta's deletion vectors
+(https://github.com/delta-io/delta/blob/master/PROTOCOL.md, "Deletion Vectors").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltaproduce.engines.local.arrays import Marks, Numbers
+from deltaproduce.engines.local.delta import MARKED
+from deltaproduce.types.pandas_on_demand import in_numpy
+
+
+class MarkedRows(NamedTuple):
+    """The rows of some files that are marked as deleted.
+
+    Attributes:
+        of_files: file number -> the numbers of its marked rows, in order; files without any lack.
+    """
+
+    of_files: Mapping[int, Numbers]
+
+    @staticmethod
+    def told(files: pa.Table | None) -> MarkedRows:
+        """Return those of the files that the log lists, in the form of `local.delta.files`."""
+        if files is None or MARKED not in files.column_names:
+            return MarkedRows({})
+        found = enumerate(files.column(MARKED))
+        return MarkedRows(
+            {n: in_numpy(rows.values, np.int64) for n, rows in found if rows.is_valid}
+        )
+
+    def counts(self, files: int) -> Numbers:
+        """Return the number of marked rows of each of so many files."""
+        found = np.zeros(files, np.int64)
+        for number, rows in self.of_files.items():
+            found[number] = len(rows)
+        return found
+
+    def alive(
+        self, rows: pa.Table, file: int, groups: Sequence[int], said: pq.FileMetaData
+    ) -> pa.Table:
+        """Return the rows that count among all rows of some row groups, which are in this order.
+
+        Args:
+            file: the number of the file.
+            said: its footer.
+        """
+        marked = self.of_files.get(file)
+        if marked is None:
+            return rows
+        sizes = [said.row_group(number).num_rows for number in range(said.num_row_groups)]
+        begins = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        parts = [_unmarked(marked, begins[group], begins[group + 1]) for group in groups]
+        return rows.filter(pa.array(np.concatenate([np.zeros(0, bool), *parts])))
+
+    def alive_from(self, rows: pa.Table, file: int, first: int) -> pa.Table:
+        """Return the rows that count among adjacent rows of a file, of which this is the first."""
+        marked = self.of_files.get(file)
+        if marked is None:
+            return rows
+        return rows.filter(pa.array(_unmarked(marked, first, first + len(rows))))
+
+
+def _unmarked(marked: Numbers, begin: int, end: int) -> Marks:
+    """Return which of adjacent rows are not marked.
+
+    Args:
+        marked: the numbers of marked rows, in order.
+        begin: the number of the first row.
+        end: the number after that of the last row.
+    """
+    found = np.ones(end - begin, bool)
+    found[marked[slice(*marked.searchsorted([begin, end]))] - begin] = False
+    return found
