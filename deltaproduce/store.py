@@ -96,6 +96,11 @@ class Store(Tabular):
             head, for readers by SQL alone. It replaces the views after each version, one by one,
             and brings them to the head when it is opened; so pass this in every writer. A source
             that is read in place has no view. Costs some tenths of a second per version.
+        time_zone: the time zone of the store, in which everything is computed that depends on one,
+            whatever the zone of the session or the machine is: a region such as ``Europe/Paris``,
+            or an offset such as ``+02:00``. If None, that of the newest version; of a new store the
+            session's, or UTC without a session. If you name another one than before, the next
+            version recomputes the stages that depend on it.
 
     Raises:
         SessionError: the session cannot work with Delta tables.
@@ -120,6 +125,7 @@ class Store(Tabular):
         progress: Callable[[Progress], None] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         views: str | None = None,
+        time_zone: str | None = None,
     ) -> None:
         self._writer = opened(
             spark,
@@ -132,6 +138,7 @@ class Store(Tabular):
             progress=progress,
             clock=clock,
             views=views,
+            time_zone=time_zone,
         )
         self._opened = self._writer.opened
         self._pipeline = pipeline.name
@@ -146,6 +153,7 @@ class Store(Tabular):
             progress=progress,
             clock=clock,
             views=views,
+            time_zone=time_zone,
         )
 
     def __repr__(self) -> str:
@@ -160,6 +168,12 @@ class Store(Tabular):
     def head(self) -> Version:
         """The newest version, read again at each access; its number is 0 if there is none."""
         return self._opened.log.head().shown()
+
+    @property
+    def time_zone(self) -> str:
+        """The time zone in which the store computes."""
+        self._opened.log.head()
+        return self._opened.zone()
 
     def versions(self) -> list[Version]:
         """All published versions, oldest first."""

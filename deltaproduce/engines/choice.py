@@ -47,9 +47,9 @@ from deltaproduce.errors import SessionError
 from deltaproduce.model.limits import Limits
 from deltaproduce.model.machine import cores
 from deltaproduce.shown.phases import jobs_begin
+from deltaproduce.times.zones import OF_UTC, known, zone_of_machine
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
-from deltaproduce.types.row_readers import zone_of_machine
 
 _LOCAL: Final = LocalEngine()
 _Given = ParamSpec("_Given")
@@ -63,12 +63,13 @@ class Engines:
     Attributes:
         session: the user's; None if there is none.
         limits: the sizes up to which rows are processed on the driver.
-        zone: the time zone, if it is not to be asked for; see `in_zone_of_now`.
+        zone: returns the time zone in which rows are computed; None for `zone_of_session`, or the
+            machine's zone.
     """
 
     session: SparkSession | None
     limits: Limits
-    zone: str | None = None
+    zone: Callable[[], str] | None = None
 
     @staticmethod
     def opened(session: SparkSession | None, limits: Limits) -> Engines:
@@ -100,20 +101,25 @@ class Engines:
 
     @property
     def time_zone(self) -> str:
-        """The time zone of timestamps in functions, and of times given without a zone.
+        """The time zone of all that depends on one, and of times given without a zone.
 
-        It is the session's. Without a session it is this machine's, as in a session without a
-        setting.
+        It is the store's. Apart from stores it is the session's, or this machine's without a
+        session.
         """
         if self.zone is not None:
-            return self.zone
-        if self.session is None:
-            return zone_of_machine()
-        return self.session.conf.get("spark.sql.session.timeZone") or "UTC"
+            return self.zone()
+        return self.zone_of_session() or zone_of_machine()
 
-    def in_zone_of_now(self) -> Engines:
-        """Return the same engines, for which the session is not asked for its time zone again."""
-        return replace(self, zone=self.time_zone)
+    def zone_of_session(self) -> str | None:
+        """Return the time zone of the user's session; None without a session."""
+        if self.session is None:
+            return None
+        named = self.session.conf.get("spark.sql.session.timeZone") or OF_UTC
+        return known(named) or named
+
+    def in_zone(self, zone: str) -> Engines:
+        """Return the same engines, which compute in a time zone."""
+        return replace(self, zone=lambda: zone)
 
     def of(self, *rows: Rows) -> Engine[Any]:
         """Return the engine that processes these rows together."""

@@ -25,10 +25,10 @@ from deltaproduce.engines.spark.columns import cols, same
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.predicates import HASH, hash_sql, membership, needs_hash
 from deltaproduce.errors import InvalidArgumentError
+from deltaproduce.times.zones import zone_of
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import Column, Columns
 from deltaproduce.types.excerpts import shown
-from deltaproduce.types.row_readers import zone_of
 from deltaproduce.types.row_writers import rows_writer
 
 _REPEATED: Final = 10

@@ -52,18 +52,21 @@ class Clustering:
         return step if isinstance(step, int) else _STEPS[step]
 
 
-def clusterings(graph: Graph) -> Mapping[str, Clustering]:
+def clusterings(graph: Graph, zone: str) -> Mapping[str, Clustering]:
     """Return how the feeders of windows are stored, by name.
 
     If windows are over several columns of a feeder, the column of most windows wins, and of equally
     many, the first window's; if the steps of windows differ, the shortest wins.
+
+    Args:
+        zone: the time zone whose days divide timestamps.
     """
     found: dict[str, list[Clustering]] = {}
     for stage in graph.producers:
         window = stage.kind.window
         if window is None:
             continue
-        over = planned(window, stage.feeders[0].schema.key, stage=stage.name)
+        over = planned(window, stage.feeders[0].schema.key, zone, stage=stage.name)
         for feeder in stage.merged:
             column = feeder.schema.key.columns[over.position]
             found.setdefault(feeder.name, []).append(Clustering(column, over.partitions))

@@ -55,8 +55,9 @@ class Altered:
     """One changed part of a stage's definition.
 
     Attributes:
-        part: ``key columns``, ``value columns``, ``source key columns``, ``what it reads``; or what
-            makes the stage's rows: ``function``, ``query`` or ``definition``.
+        part: ``key columns``, ``value columns``, ``source key columns``, ``what it reads``,
+            ``time zone``; or what makes the stage's rows: ``function``, ``query`` or
+            ``definition``.
         before: the old one; None if unknown.
         after: the new one; None if unknown.
     """

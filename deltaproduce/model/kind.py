@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from deltaproduce.model.retention import Retention
 from deltaproduce.model.windows import Window
 from deltaproduce.shown.tabular import one_line
+from deltaproduce.types.catalogue import has_instants
 from deltaproduce.types.columns import RowSchema
 
 
@@ -202,6 +203,18 @@ class Kind(ABC):
         """The rows that a source keeps; None if all."""
         return None
 
+    def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
+        """Return whether its rows may depend on the time zone of the store.
+
+        Functions get timestamps as times of a clock, and return such times.
+
+        Args:
+            schema: the stage's columns.
+            feeders: the columns of the stages that it reads.
+        """
+        every = chain.from_iterable((*one.key, *one.value) for one in (schema, *feeders))
+        return any(has_instants(column.data_type) for column in every)
+
     def reads_again(self, feeders: int) -> bool:
         """Return whether a change may make it read rows of its feeders that have not changed.
 
@@ -224,7 +237,7 @@ class Kind(ABC):
         They are a pyarrow Table of its partition columns.
 
         Args:
-            moment: the scheduled date, in UTC.
+            moment: the scheduled date, on the clock of the store.
         """
         del moment
         return None

@@ -3,7 +3,7 @@
 A partition has a number, in the order of its values; partitions of consecutive numbers are
 adjacent. `Ranges` records which partitions are present, whatever their step: as days, or as the
 numbers of one step; weeks and months follow from days. The invariant: every non-null value is in
-exactly one partition, and a timestamp belongs to its day in UTC.
+exactly one partition, and a timestamp belongs to its day in the store's time zone.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from deltaproduce.times.local_times import DAY_MICROS, instants_from, local_micros
+from deltaproduce.times.zones import OF_UTC
 
 Partition: TypeAlias = date | int
 """The name of a partition: its first value, a date for timestamps."""
@@ -36,11 +39,11 @@ SORTS: Final[Mapping[str, Sort]] = MappingProxyType(
 )
 """The sorts of the column types that have partitions."""
 
-DAY_MICROS: Final = 24 * 3_600_000_000
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _MONDAY: Final = 3
 """The first of January 1970 is a Thursday, this many days after a Monday."""
 LEAST: Final = -(2**63)
+LEAST_DAY: Final = -(2**31)
 GREATEST: Final = 2**63 - 1
 
 
@@ -135,10 +138,12 @@ class Partitioning:
     Attributes:
         sort: the sort of the values.
         step: the size of a partition.
+        zone: the time zone whose days divide timestamps; UTC for all other values.
     """
 
     sort: Sort
     step: Step
+    zone: str = OF_UTC
 
     @property
     def of_dates(self) -> bool:
@@ -177,6 +182,10 @@ class Partitioning:
 
     def values(self, partitions: Ranges) -> Ranges:
         """Return the values of some partitions, as numbers: days, microseconds, or themselves."""
+        if self.zone != OF_UTC:
+            days = ((self.first_unit(a), self.first_unit(b + 1)) for a, b in partitions.pairs)
+            every = (_from(a, self.zone).without(_from(b, self.zone)).pairs for a, b in days)
+            return Ranges.of(pair for pairs in every for pair in pairs)
         size = self.unit_size
         found = (
             (
@@ -186,6 +195,18 @@ class Partitioning:
             for first, last in partitions.pairs
         )
         return Ranges(tuple((first, last) for first, last in found if first <= last))
+
+    def values_before(self, unit: int) -> Ranges:
+        """Return the values of all units before one, as numbers."""
+        if self.zone != OF_UTC:
+            return _from(unit, self.zone).complement()
+        least = LEAST_DAY if self.sort == "dates" else LEAST
+        size = self.unit_size if self.of_dates else 1
+        return Ranges(((least, unit * size - 1),)) if least < unit * size else Ranges()
+
+    def units(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the units of values, given as numbers."""
+        return local_micros(values, self.zone) // self.unit_size
 
     def named(self, partitions: Ranges) -> Ranges:
         """Return the partitions that have a name.
@@ -211,15 +232,25 @@ class Partitioning:
         return named // self.unit_size
 
 
-def partitioning(data_type: str, step: Step | None) -> Partitioning | None:
+def partitioning(data_type: str, step: Step | None, zone: str = OF_UTC) -> Partitioning | None:
     """Return how values of a type are partitioned; by default by day, or one by one.
 
-    None if they cannot be, or not by that step.
+    Args:
+        zone: the time zone of the days of timestamps.
+
+    Returns:
+        None if they cannot be, or not by that step.
     """
     sort = SORTS.get(data_type)
     if sort is None or (step is not None and isinstance(step, str) == (sort == "integers")):
         return None
-    return Partitioning(sort, step or (1 if sort == "integers" else "day"))
+    clock = zone if data_type == "timestamp" else OF_UTC
+    return Partitioning(sort, step or (1 if sort == "integers" else "day"), clock)
+
+
+def _from(day: int, zone: str) -> Ranges:
+    """Return the instants of a local day and all later ones."""
+    return Ranges(instants_from(day, zone))
 
 
 def day_number(day: date) -> int:

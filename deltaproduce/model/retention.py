@@ -14,7 +14,6 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.partitions import (
-    DAY_MICROS,
     LEAST,
     Partition,
     Partitioning,
@@ -29,7 +28,6 @@ from deltaproduce.types.excerpts import shown
 Expire: TypeAlias = Literal["delete", "forget"]
 """Whether rows that leave are deleted, downstream too, or dropped silently."""
 
-_LEAST_DAY: Final = -(2**31)
 _SIZES: Final = {"day": (1, 1), "week": (7, 7), "month": (28, 31)}
 """The least and the most days of each step."""
 
@@ -102,18 +100,6 @@ def first_kept(window: PlannedWindow, present: Ranges, as_of: int | None) -> int
     else:
         return None
     return max(_first_value(window.partitions, first), LEAST)
-
-
-def values_before(partitions: Partitioning, first: int) -> Ranges:
-    """Return the values before a first one, as the numbers that represent them."""
-    match partitions.sort:
-        case "dates":
-            least, most = _LEAST_DAY, first - 1
-        case "moments":
-            least, most = LEAST, first * DAY_MICROS - 1
-        case "integers":
-            least, most = LEAST, first - 1
-    return Ranges(((least, most),)) if least <= most else Ranges()
 
 
 def value_of(partitions: Partitioning, first: int) -> Partition:

@@ -23,6 +23,7 @@ from deltaproduce.model.partitions import (
     Step,
     partitioning,
 )
+from deltaproduce.times.zones import OF_UTC
 from deltaproduce.types.columns import Columns, RowSchema
 from deltaproduce.types.excerpts import shown
 
@@ -154,8 +155,11 @@ def making(found: Window) -> tuple[object, ...]:
     return found.column, found.last, found.start, found.step, found.end, found.lag
 
 
-def planned(given: Window, key: Columns, *, stage: str) -> PlannedWindow:
+def planned(given: Window, key: Columns, zone: str = OF_UTC, *, stage: str) -> PlannedWindow:
     """Return a window over a column of a key, whose type is known.
+
+    Args:
+        zone: the time zone whose days divide timestamps.
 
     Raises:
         DefinitionError: it cannot be over that column; with `stage` and `column`.
@@ -163,7 +167,7 @@ def planned(given: Window, key: Columns, *, stage: str) -> PlannedWindow:
     position = key.names.index(given.column)
     column = key.columns[position]
     data_type = column.data_type.simpleString()
-    found = partitioning(data_type, given.step)
+    found = partitioning(data_type, given.step, zone)
     if found is None:
         over = f"{column.name!r}, which is {data_type}"
         fault = (
@@ -227,8 +231,9 @@ def window(
         column: a key column of the feeder, of type date, timestamp or whole number.
         last: a fixed length: the number of partitions.
         start: a fixed start: the first partition. Give one of the two.
-        step: the size of a partition: ``"day"``, ``"week"`` (from Monday) or ``"month"``, in UTC,
-            or, for whole numbers, the size, from a multiple of it. A day, or 1, if None.
+        step: the size of a partition: ``"day"``, ``"week"`` (from Monday) or ``"month"``, of
+            timestamps in the store's time zone; or, for whole numbers, the size, from a multiple of
+            it. A day, or 1, if None.
         end: the last partition, if that is fixed.
         lag: the number of partitions between the last one and the newest.
         on_missing: whether a missing partition between the first and the last counts as empty

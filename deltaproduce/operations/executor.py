@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 
 from deltaproduce.described.content import descriptions
 from deltaproduce.engines.choice import Engines
@@ -35,6 +36,7 @@ from deltaproduce.operations.told.records import record
 from deltaproduce.operations.vacuum import Vacuum, Vacuumed
 from deltaproduce.operations.verifying.findings import Finding
 from deltaproduce.reading.readers import Reader
+from deltaproduce.reading.store_zone import StoreZone
 from deltaproduce.shown.phases import COMMIT, Progress, phase, reached
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.kind import Arrival
@@ -58,25 +60,39 @@ class Executor:
         clock: Callable[[], datetime],
         table_type: TableType,
         policy: Policy,
+        zone: StoreZone,
     ) -> None:
         definitions = {stage.name: fingerprint(stage) for stage in graph.stages}
-        self._means = Means(
-            graph,
-            definitions,
-            reader,
-            engines,
-            table_type,
-            policy,
-            Windows.of(graph),
-            clusterings(graph),
-            descriptions(graph),
-            Retentions.of(graph),
-        )
+        described = descriptions(graph)
+
+        def means(time_zone: str) -> Means:
+            return Means(
+                graph,
+                definitions,
+                reader,
+                engines.in_zone(time_zone),
+                table_type,
+                policy,
+                Windows.of(graph, time_zone),
+                clusterings(graph, time_zone),
+                described,
+                Retentions.of(graph, time_zone),
+                zone,
+            )
+
+        self._graph = graph
+        self._means_in = lru_cache(maxsize=2)(means)
+        self._zone = zone
         self._tables = tables
         self._log = log
         self._clock = clock
-        self._compactor = Compactor(graph, tables, reader, self._means.filing)
+        self._compactor = Compactor(graph, tables, reader, lambda stage: self._means.filing(stage))
         self._publisher = Publisher(graph, tables, reader, log, self._compactor, clock)
+
+    @property
+    def _means(self) -> Means:
+        """The means of the next version, in the store's time zone as of the last read head."""
+        return self._means_in(self._zone())
 
     def update(
         self,
@@ -109,8 +125,9 @@ class Executor:
             ConflictError: another writer was faster; nothing of this is visible.
             MissingPartitionsError: a window would lack partitions; nothing was written.
         """
+        means = self._means
         work = Update.of(
-            self._means.of_version(),
+            means,
             operation,
             self._compactor.applied(head),
             self._clock(),
@@ -122,7 +139,7 @@ class Executor:
             agenda=agenda,
             update_id=update_id,
         )
-        self.windows.check_present(work.windows, {step.stage.name for step in work.steps})
+        means.windows.check_present(work.windows, {step.stage.name for step in work.steps})
         return self._run(work, head)
 
     def repair(
@@ -146,7 +163,7 @@ class Executor:
         """
         head = self._compactor.applied(versions[-1])
         work = Repair.after(
-            self._means.of_version(),
+            self._means,
             operation,
             head,
             self._clock(),
@@ -204,12 +221,19 @@ class Executor:
         if windows != head.windows:
             made = [step.stage.name for step in steps if step.stage.feeders]
             reached = {*given, *snapshots, *arrived, *made}
-            self.windows.check_present(windows, self.windows.unknown(head, reached))
+            means.windows.check_present(windows, means.windows.unknown(head, reached))
         sources = means.retentions.sources
         expiring = means.retentions.due(head, windows)
         forgetting = [name for name in expiring if sources[name].retention.forgets]
+        rezoned = means.rezoned(head).zones(means.graph)
         return planned(
-            steps, means.graph, head, means.definitions, given=given, forgetting=forgetting
+            steps,
+            means.graph,
+            head,
+            means.definitions,
+            given=given,
+            forgetting=forgetting,
+            zones={n: (was, means.time_zone) for n, was in rezoned.items()},
         )
 
     @property
@@ -227,9 +251,7 @@ class Executor:
     ) -> Vacuumed:
         """Drop all but the newest versions, or say what that would do; see `Vacuum`."""
         self._compactor.finish()
-        vacuum = Vacuum(
-            self._means.graph, self._tables, self._log, self._publisher, unfinished_hours
-        )
+        vacuum = Vacuum(self._graph, self._tables, self._log, self._publisher, unfinished_hours)
         if dry_run:
             return vacuum.foreseen(versions, kept)
         with self._tables.many_effects():
@@ -301,7 +323,7 @@ class Executor:
             seconds = time.perf_counter() - started
             ended = replace(begun, event="ends", seconds=seconds)
             if result is not None:
-                self._means.check_partitions(result, work.head)
+                work.means.check_partitions(result, work.head)
                 read = self._tables.readings.total.after(before)
                 ended = _told(ended, result, results, work.head)
                 results[step.stage.name] = replace(result, seconds=seconds, read=read)

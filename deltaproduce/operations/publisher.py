@@ -139,6 +139,7 @@ class Publisher:
             definitions=definitions,
             attempt=attempt,
             windows=head.windows,
+            time_zone=head.time_zone,
         )
         with phase("publishing"):
             self._log.publish(version, attempt)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Final, Literal, TypeVar, get_args
@@ -35,10 +35,12 @@ from deltaproduce.operations.views import Views
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.readers import Reader
+from deltaproduce.reading.store_zone import StoreZone
 from deltaproduce.shown.live import live
 from deltaproduce.shown.phases import Listener, Watch, watching
 from deltaproduce.storage.opening.places import tables_at
 from deltaproduce.storage.version_log import VersionLog
+from deltaproduce.times import zones
 from deltaproduce.types.excerpts import shown
 
 OnConflict = Literal["raise", "retry"]
@@ -128,6 +130,7 @@ def opened(
     progress: Listener | None,
     clock: Callable[[], datetime],
     views: str | None,
+    time_zone: str | None,
 ) -> Writer:
     """Open a store; read no row, and write nothing. See `Store`."""
     arguments.place(location, "location")
@@ -142,6 +145,7 @@ def opened(
     if progress is not None:
         arguments.function(progress, "progress")
     clock = arguments.clock(clock)
+    named = None if time_zone is None else zones.time_zone(time_zone)
     for name, value, known in (
         ("table_type", table_type, get_args(TableType)),
         ("policy", policy, get_args(Policy)),
@@ -154,6 +158,8 @@ def opened(
     engines = Engines.opened(spark, limits)
     tables = tables_at(engines, location, [stage.name for stage in pipeline.stages])
     graph, log = analysed(pipeline.graph(), tables), VersionLog(tables)
+    zone = StoreZone(log, named, engines.zone_of_session)
+    engines = replace(engines, zone=zone)
     executor = Executor(
         engines,
         graph,
@@ -163,9 +169,10 @@ def opened(
         clock,
         table_type,
         policy,
+        zone,
     )
     reader = Reader(tables, from_files=spark is None)
-    found = Opened(engines, graph, tuple(pipeline.stages), tables, log, reader)
+    found = Opened(engines, graph, tuple(pipeline.stages), tables, log, reader, zone)
     listener = progress or live()
     listeners = () if listener is None else (listener,)
     shows = None if views is None else Views.opened(found, views)

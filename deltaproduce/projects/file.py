@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 
 from deltaproduce.projects.sections import ProjectFileError, Section
 from deltaproduce.projects.variables import variables
+from deltaproduce.times.zones import known
 
 FILE_NAME: Final = "deltaproduce.toml"
 
@@ -67,6 +68,7 @@ class ProjectFile:
         spark: settings of the session.
         inputs: source -> where its rows are; a source not listed has no input file.
         vars: the variables that SQL files use, by name.
+        time_zone: the time zone of the store; None for that of its newest version.
     """
 
     folder: Path
@@ -79,6 +81,7 @@ class ProjectFile:
     spark: Mapping[str, str]
     inputs: Mapping[str, Input]
     vars: Mapping[str, Any]
+    time_zone: str | None = None
 
     @property
     def path(self) -> Path:
@@ -160,9 +163,21 @@ def parsed(text: str, folder: Path, given: Mapping[str, object] = _NONE) -> Proj
             spark=spark.settings(),
             inputs={name: _input(name, sources.section(name)) for name in sources.values},
             vars=variables(named.values, given),
+            time_zone=_time_zone(project),
         ),
         project,
     )
+
+
+def _time_zone(project: Section) -> str | None:
+    """Return the time zone of the store; None if none is named."""
+    if "timezone" not in project.values:
+        return None
+    named = project.text("timezone")
+    found = known(named)
+    if found is None:
+        project.refuse("timezone", '"Europe/Paris", or an offset such as "+02:00"')
+    return found
 
 
 def _place(project: Section) -> str:

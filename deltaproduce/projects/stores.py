@@ -43,6 +43,7 @@ def opened_with(
         pipeline,
         table_type=file.table_type,
         policy=file.policy,
+        time_zone=file.time_zone,
         progress=progress,
     )
 

@@ -18,11 +18,11 @@ from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import col
 from deltaproduce.errors import InvalidArgumentError
+from deltaproduce.times.zones import zone_of
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import Columns
 from deltaproduce.types.conversions import conformed, widens
 from deltaproduce.types.excerpts import described, shown
-from deltaproduce.types.row_readers import zone_of
 from deltaproduce.types.row_writers import rows_writer
 
 

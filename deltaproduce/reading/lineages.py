@@ -92,7 +92,8 @@ def lineage(store: Opened, stage: str | Stage, key: object, version: int | None)
     found, at = store.stage(stage), store.version(version)
     store.check_there(at, [each.name for each in store.graph.stages], KEY_MAPPINGS, RUNS)
     with store.noticing():
-        start = Selection.one(key, found.schema.key, store.engines)
+        engines = store.engines.in_zone(store.zone.recorded(at))
+        start = Selection.one(key, found.schema.key, engines)
         walk = _Walk(store.graph, store.reader, at)
         ways = walk.up(found, start), walk.down(found, start)
     up, down = (
@@ -191,7 +192,7 @@ class _Walk:
         if content is None or keys.empty:
             return _none(feeder.schema.key.columns, keys.engines)
         layout = Layout(stage.schema, sources_of(feeder.schema.key))
-        rows = self._in_window(stage, feeder, content.read())
+        rows = self._in_window(stage, feeder, content.read(), keys.engines)
         pairs = derived_kind(stage).pairs(stage, feeder, rows, keys.engines)
         found = _once(keys.only(pairs, layout.pair), layout.sources, keys.engines)
         return found.renamed(feeder.schema.key.columns)
@@ -201,16 +202,17 @@ class _Walk:
         content, key = self.reader.content(self.version, feeder), stage.schema.key.columns
         if content is None or keys.empty or not self._has_rows(stage):
             return _none(key, keys.engines)
-        rows = self._in_window(stage, feeder, keys.exactly(content.read(keys)))
+        rows = self._in_window(stage, feeder, keys.exactly(content.read(keys)), keys.engines)
         pairs = derived_kind(stage).pairs(stage, feeder, rows, keys.engines)
         return _once(pairs, key, keys.engines)
 
-    def _in_window(self, stage: Stage, feeder: Stage, rows: Rows) -> Rows:
+    def _in_window(self, stage: Stage, feeder: Stage, rows: Rows, engines: Engines) -> Rows:
         """Return the feeder's rows that a stage reads: all, or those in its window."""
         window, figures = stage.kind.window, self.version.stages.get(stage.name)
         if window is None:
             return rows
-        found = planned(window, stage.feeders[0].schema.key, stage=stage.name)
+        zone = engines.time_zone
+        found = planned(window, stage.feeders[0].schema.key, zone, stage=stage.name)
         place = place_of(found, None if figures is None else figures.window)
         column = feeder.schema.key.columns[found.position]
         return rows_within(rows, column, found.partitions.values(place))

@@ -24,6 +24,7 @@ from deltaproduce.model import arguments
 from deltaproduce.model.graph import Graph, Source, Stage, is_stage
 from deltaproduce.model.layouts import KINDS, Layout
 from deltaproduce.reading.readers import Reader
+from deltaproduce.reading.store_zone import StoreZone
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.storage.versions import Version, check_there, find
@@ -37,6 +38,7 @@ class Opened:
     Attributes:
         graph: the stages with the types of all columns.
         defined: the stages as the pipeline had them when the store was opened.
+        zone: the time zone of the store.
     """
 
     engines: Engines
@@ -45,6 +47,7 @@ class Opened:
     tables: Tables
     log: VersionLog
     reader: Reader
+    zone: StoreZone
 
     def stage(self, stage: str | Stage, argument: str = "stage") -> Stage:
         """Return a stage by its name, or by a definition of it, which may be a new object.

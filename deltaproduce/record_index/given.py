@@ -26,9 +26,9 @@ from deltaproduce.record_index.view import keys_as_given
 from deltaproduce.stages.given.formats import check, frame_faults, refuse, table_of
 from deltaproduce.stages.given.kind import Given
 from deltaproduce.stages.given.required import checked, required, unchecked
+from deltaproduce.times.zones import zone_of, zone_of_machine
 from deltaproduce.types.columns import Column, Columns, RowSchema
 from deltaproduce.types.excerpts import shown
-from deltaproduce.types.row_readers import zone_of, zone_of_machine
 
 _SHOWN = 10
 

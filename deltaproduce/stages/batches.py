@@ -31,10 +31,11 @@ from deltaproduce.engines.spark.sessions.error_texts import essence, explained, 
 from deltaproduce.errors import DeltaProduceError, InvalidChangesError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
+from deltaproduce.times.zones import zone_of
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, Column
 from deltaproduce.types.excerpts import shown
-from deltaproduce.types.row_readers import UnreadableError, row_reader, zone_of
+from deltaproduce.types.row_readers import UnreadableError, row_reader
 
 IS_DELETE: Final = Column("_is_delete", t.BooleanType(), nullable=False)
 _SHOWN: Final = 10

@@ -28,6 +28,7 @@ from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.kind import unfit
 from deltaproduce.stages.productions import DerivedKind, Production
 from deltaproduce.storage.stored import Stored
+from deltaproduce.times.zones import moment_on_clock, name_of
 
 ForeignFunction: TypeAlias = Callable[[pa.Table, Task], pa.Table]
 """A user function: takes the rows of its query, and the task; returns the partition's rows."""
@@ -115,7 +116,7 @@ class Agenda:
     """The work for a date, done and to do.
 
     Attributes:
-        moment: the scheduled date, in UTC.
+        moment: the scheduled date, on the clock of the store.
         limit: the most tasks to make.
         makes: whether tasks are made, or only looked at.
         rehearses: whether to make nothing, but to count due tasks as made, with the rows that they
@@ -161,6 +162,10 @@ class Agenda:
     def scheduled(self) -> str:
         """The date as text."""
         return self.moment.isoformat()
+
+    def at(self, scheduled: str) -> datetime:
+        """Return the date that a text of `scheduled` says, on the clock of the store."""
+        return moment_on_clock(scheduled, name_of(self.moment))
 
     @property
     def leaves(self) -> bool:

@@ -24,6 +24,7 @@ from deltaproduce.storage.window_states import (
     state_from_json,
     state_to_json,
 )
+from deltaproduce.times.zones import known as known_zone
 from deltaproduce.types.json_fields import (
     Kind,
     fields,
@@ -297,17 +298,20 @@ def figures_to_json(
     stages: Mapping[str, StageFigures],
     windows: WindowState = NO_WINDOWS,
     texts: Mapping[str, str] = _NO_TEXTS,
+    time_zone: str | None = None,
 ) -> str:
     """Return the JSON of the figures for the version log, with the state of any windows.
 
     Args:
         texts: stage -> the text of its definition, for the stages whose text is to be stored.
     """
-    found = {name: stored(figures) for name, figures in stages.items()}
+    found: dict[str, Any] = {name: stored(figures) for name, figures in stages.items()}
     for name in texts.keys() & stages.keys():
         found[name][_TEXT] = texts[name]
     if windows != NO_WINDOWS:
         found[_WINDOWS] = state_to_json(windows)
+    if time_zone is not None:
+        found[_TIME_ZONE] = time_zone
     return json.dumps(found)
 
 
@@ -331,8 +335,10 @@ def stored(figures: StageFigures) -> dict[str, Any]:
     return {name: value for part in flat for name, value in part.items()}
 
 
-def figures_from_json(text: str) -> tuple[dict[str, StageFigures], WindowState, dict[str, str]]:
-    """Parse the output of `figures_to_json`.
+def figures_from_json(
+    text: str,
+) -> tuple[dict[str, StageFigures], WindowState, dict[str, str], str | None]:
+    """Parse the output of `figures_to_json`: return its arguments.
 
     Raises:
         CorruptStoreError: someone else wrote the text.
@@ -340,16 +346,17 @@ def figures_from_json(text: str) -> tuple[dict[str, StageFigures], WindowState, 
     found = parsed(text)
     if not isinstance(found, dict) or not is_texts(list(found)):
         raise _foreign(text)
-    told = found.pop(_WINDOWS, None)
+    told, time_zone = found.pop(_WINDOWS, None), found.pop(_TIME_ZONE, None)
     windows = NO_WINDOWS if told is None else state_from_json(told)
     figures = {name: figures_of(of_stage) for name, of_stage in found.items()}
     stages = {name: known for name, known in figures.items() if known is not None}
-    if windows is None or len(stages) < len(figures):
+    is_zone = time_zone is None or (is_text(time_zone) and known_zone(time_zone) == time_zone)
+    if windows is None or len(stages) < len(figures) or not is_zone:
         raise _foreign(text)
     texts = {name: of_stage[_TEXT] for name, of_stage in found.items() if _TEXT in of_stage}
     if not is_texts(list(texts.values())):
         raise _foreign(text)
-    return stages, windows, texts
+    return stages, windows, texts, time_zone
 
 
 def figures_of(found: object) -> StageFigures | None:
@@ -380,6 +387,8 @@ def _foreign(text: str) -> CorruptStoreError:
 _SHOWN: Final = 100
 _WINDOWS: Final = "_windows"
 """The name of the windows next to the stages; no stage name begins like this."""
+_TIME_ZONE: Final = "_time_zone"
+"""The name of the time zone next to the stages."""
 _KINDS: Final[Mapping[str, Kind]] = {
     "Mode": is_text,  # a later release may have another mode
     "str": is_text,

@@ -326,7 +326,7 @@ class VersionLog:
                 for kind, delta_version in figures.delta_versions.items()
             },
             "figures": figures_to_json(
-                version.stages, version.windows, _new_texts(version, before)
+                version.stages, version.windows, _new_texts(version, before), version.time_zone
             ),
             "attempt": attempt.id,
         }
@@ -376,7 +376,9 @@ def _version(row: Mapping[str, Any]) -> Version:
             table="_versions",
         )
     figures = row["figures"]
-    stages, windows, texts = ({}, NO_WINDOWS, {}) if figures is None else figures_from_json(figures)
+    stages, windows, texts, time_zone = (
+        ({}, NO_WINDOWS, {}, None) if figures is None else figures_from_json(figures)
+    )
     return Version(
         number=number,
         committed_at=at.astimezone(UTC),
@@ -389,6 +391,7 @@ def _version(row: Mapping[str, Any]) -> Version:
         },
         attempt=Attempt(row["attempt"], number),
         windows=windows,
+        time_zone=time_zone,
     )
 
 

@@ -40,6 +40,8 @@ class Version(Tabular):
         attempt: the attempt that published it.
         windows: what the windows of its stages depend on besides rows.
         tasks: the names of the tasks that it computed.
+        time_zone: the time zone that it was computed in; None for a version of a release that did
+            not record it, and for the empty version.
         fencing_token: for the head, that of the version log's newest commit when the head was read.
     """
 
@@ -53,6 +55,7 @@ class Version(Tabular):
     windows: WindowState = NO_WINDOWS
     fencing_token: int = field(default=0, compare=False)
     tasks: tuple[str, ...] = ()
+    time_zone: str | None = None
 
     def __repr__(self) -> str:
         at = None if self.committed_at is None else Word(_minute(self.committed_at))
@@ -107,6 +110,7 @@ class Version(Tabular):
             "committed_at": None if self.committed_at is None else self.committed_at.isoformat(),
             "operation": self.operation,
             "update_id": self.update_id,
+            "time_zone": self.time_zone,
             "stages": {name: figures.as_dict() for name, figures in self.stages.items()},
         }
 

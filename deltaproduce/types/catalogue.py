@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     ByteType,
@@ -25,8 +26,10 @@ from pyspark.sql.types import (
     FloatType,
     IntegerType,
     LongType,
+    MapType,
     ShortType,
     StringType,
+    StructType,
     TimestampNTZType,
     TimestampType,
 )
@@ -195,3 +198,15 @@ ATOMS: Final[Mapping[type[DataType], Atom]] = MappingProxyType(
     }
 )
 """All types without parts that a column may have."""
+
+
+def has_instants(data_type: DataType) -> bool:
+    """Return whether a value of a type is a timestamp, or has one."""
+    match data_type:
+        case StructType():
+            return any(has_instants(field.dataType) for field in data_type.fields)
+        case ArrayType():
+            return has_instants(data_type.elementType)
+        case MapType():
+            return has_instants(data_type.keyType) or has_instants(data_type.valueType)
+    return isinstance(data_type, TimestampType)

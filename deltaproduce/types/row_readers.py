@@ -1,7 +1,7 @@
 """Rows as a produce function gets them: Arrow columns in, Python values out.
 
 A row of one column is the bare value, a row of several is a named tuple. Values are what a PySpark
-user expects: a timestamp is a naive datetime on the session's clock, a struct a named tuple, an
+user expects: a timestamp is a naive datetime on the store's clock, a struct a named tuple, an
 array a list, a map a dict.
 
 Invariant: nothing is lost. `row_writers.emission_writer` writes the values of `row_reader` back as
@@ -11,19 +11,17 @@ The work is per column, as 10 million rows pass through here, in seconds instead
 `row_writers` is its counterpart.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, tzinfo
 from decimal import Context, Decimal, localcontext
 from functools import partial
 from itertools import repeat
 from typing import Any, Final, TypeAlias
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import tzlocal
 from pyspark.sql.types import (
     ArrayType,
     DataType,
@@ -35,7 +33,6 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from deltaproduce.errors import DefinitionError
 from deltaproduce.types.catalogue import WHOLE_DIGITS
 from deltaproduce.types.columns import Columns, row_type
 
@@ -68,39 +65,6 @@ def row_reader(columns: Columns, zone: tzinfo) -> RowReader:
         row, [read(array) for read, array in zip(readers, arrays, strict=True)]
     )
 
-
-def zone_of(time_zone: str) -> tzinfo:
-    """Return the clock of a Spark session.
-
-    Args:
-        time_zone: a value of ``spark.sql.session.timeZone``: a region such as ``Europe/Paris``, or
-            an offset such as ``+02:00`` or ``UTC-8``.
-
-    Raises:
-        DefinitionError: Python knows no such zone.
-    """
-    if time_zone in {"UTC", "GMT", "Z"}:
-        return UTC
-    if offset := _OFFSET.fullmatch(time_zone):
-        hours, minutes, seconds = (int(part or 0) for part in offset.group(2, 3, 4))
-        distance = timedelta(hours=hours, minutes=minutes, seconds=seconds)
-        return timezone(-distance if offset[1] == "-" else distance)
-    try:
-        return ZoneInfo(time_zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        message = (
-            f"time zone {time_zone!r} is unknown to Python; set spark.sql.session.timeZone to a "
-            "region or an offset, or install the package tzdata"
-        )
-        raise DefinitionError(message) from error
-
-
-def zone_of_machine() -> str:
-    """Return the time zone of this machine, which a Spark session has by default."""
-    return tzlocal.get_localzone_name() or "UTC"
-
-
-_OFFSET: Final = re.compile(r"(?:UTC?|GMT)?([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?)?")
 
 _ARROW_CLOCKS_END: Final = datetime(2037, 1, 1)
 """The end of Arrow's time zones: it applies no daylight saving time after 2037."""

@@ -20,6 +20,7 @@ from deltaproduce.model.layouts import Layout
 from deltaproduce.model.limits import Limits
 from deltaproduce.testing import plain_rows
 from deltaproduce.testing.strategies import keys, values
+from deltaproduce.times.zones import zone_of
 from deltaproduce.types.atoms import arrow_schema, arrow_type
 from deltaproduce.types.columns import (
     CHANGE_TYPE,
@@ -31,7 +32,6 @@ from deltaproduce.types.columns import (
     Column,
     row_schema,
 )
-from deltaproduce.types.row_readers import zone_of
 from deltaproduce.types.row_writers import rows_writer
 
 SCHEMA = row_schema(

@@ -19,8 +19,8 @@ from deltaproduce.engines.spark import frames
 from deltaproduce.engines.spark.frames import fetched, frame, in_files, mapped
 from deltaproduce.model.limits import Limits
 from deltaproduce.testing.strategies import keys, values
+from deltaproduce.times.zones import zone_of
 from deltaproduce.types.columns import Column, row_schema
-from deltaproduce.types.row_readers import zone_of
 from deltaproduce.types.row_writers import rows_writer
 
 THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"

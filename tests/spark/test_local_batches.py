@@ -18,10 +18,10 @@ from deltaproduce.stages.given.kind import Given
 from deltaproduce.stages.given.required import unchecked
 from deltaproduce.testing import plain_rows
 from deltaproduce.testing.strategies import keys, values
+from deltaproduce.times.zones import zone_of
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import CHANGE_TYPE, CHANGE_TYPE_COLUMN, ORDINAL, ORDINAL_COLUMN
 from deltaproduce.types.excerpts import shown
-from deltaproduce.types.row_readers import zone_of
 from deltaproduce.types.row_writers import rows_writer
 
 KEY = "d date desc, b binary, n bigint, moment timestamp"

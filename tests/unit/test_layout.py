@@ -11,7 +11,7 @@ from deltaproduce.model.kind import Kind
 
 ROOT = Path(deltaproduce.__file__).parent
 MOST = 14
-MOST_AT_THE_TOP = 22
+MOST_AT_THE_TOP = 23
 KINDS_ARE_TOLD_APART_IN = ("model", "stages")
 OF_SOME_KINDS = {"is_in_place", "form", "query", "surrogate", "preserve", "whole", "streaming"}
 """Attributes of some kinds of stages, or of stages when they had them."""

@@ -7,7 +7,7 @@ import pytest
 
 from deltaproduce import Pipeline, Producer, ProducerError
 from deltaproduce.stages.functions.preservation import calls
-from deltaproduce.types.row_readers import zone_of
+from deltaproduce.times.zones import zone_of
 
 
 def stage_keeping_examples() -> Producer:

@@ -27,9 +27,10 @@ from deltaproduce.model.limits import Limits
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.stages.functions.by_key import output_struct, raised_by_producer
 from deltaproduce.stages.productions import Production
+from deltaproduce.times.zones import zone_of
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column, Columns
-from deltaproduce.types.row_readers import row_reader, zone_of
+from deltaproduce.types.row_readers import row_reader
 
 PARIS = ZoneInfo("Europe/Paris")
 

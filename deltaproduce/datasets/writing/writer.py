@@ -32,7 +32,7 @@ from deltaproduce.engines.spark.frames import streamed
 from deltaproduce.errors import ClosedError, ConflictError, DeltaProduceError, InvalidArgumentError
 from deltaproduce.model import arguments
 from deltaproduce.stages.given.required import unchecked
-from deltaproduce.types.row_readers import zone_of
+from deltaproduce.times.zones import zone_of
 
 _NOWHERE: Final[Mapping[Values, int]] = MappingProxyType({})
 _CLOSED: Final = (

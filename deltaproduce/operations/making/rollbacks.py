@@ -121,7 +121,8 @@ class Rollback(Work):
             for name, result in results.items()
             if _differ(*(reader.content(version, result.stage) for version in versions))
         }
-        moves = differ(self.before(self.head, differing), self.head)
+        after = self.before(self.head, differing)
+        moves = differ(after, self.head) or after.time_zone != self.head.time_zone
         return differing if differing or moves else None
 
     def before(self, head: Version, results: Mapping[str, StepResult]) -> Version:
@@ -130,7 +131,8 @@ class Rollback(Work):
         for name in figures.keys() - results.keys():
             window = self.means.windows.back(name, head, self.wanted, reason)
             figures[name] = replace(figures[name], window=window)
-        return replace(head, stages=figures, windows=self.wanted.windows)
+        zone = self.wanted.time_zone if self.wanted.number else head.time_zone
+        return replace(head, stages=figures, windows=self.wanted.windows, time_zone=zone)
 
     def write(self, result: StepResult, head: Version) -> StageWrite:
         """See `Work.write`."""

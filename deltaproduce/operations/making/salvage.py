@@ -146,7 +146,7 @@ class Damage:
         updates = self.reader.updates(self.head, then, since - 1)
         if updates is None:
             return None
-        updates = remembered(updates, then, self.head.windows)
+        updates = remembered(updates, then, self.head.windows, self.engines.time_zone)
         found: Rows = self.engines.of(updates).folded(updates, Layout.of(then))
         return found
 

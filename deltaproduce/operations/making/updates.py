@@ -52,6 +52,7 @@ from deltaproduce.storage.parquet.neighbours import Neighbours
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, columns_of, has_tables
 from deltaproduce.storage.window_states import WindowState
+from deltaproduce.times.zones import OF_UTC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +204,8 @@ class Update(Work):
         """See `Work.worth`: an id, or an overdue arrival, always gives a version."""
         now = self.attempt.started_at
         overdue = now is not None and any(a.is_overdue(now) for a in self.arrivals.values())
-        moves = differ(self.before(self.head, results), self.head)
+        after = self.before(self.head, results)
+        moves = differ(after, self.head) or _has_moved(after.time_zone, self.head)
         return results if results or self.name(results) or overdue or moves else None
 
     def name(self, results: Mapping[str, StepResult]) -> str | None:
@@ -231,7 +233,8 @@ class Update(Work):
             for name, arrival in self.arrivals.items()
             if name not in results and arrival.last is not None
         }
-        head = replace(head, stages={**head.stages, **moved})
+        stages = {**head.stages, **moved}
+        head = replace(head, stages=stages, time_zone=self.means.time_zone)
         state, advances = self.state(results), self.advances
         return self.means.windows.moved(head, state, results, advances=advances)
 
@@ -404,12 +407,14 @@ class Update(Work):
         For a source, this includes the partitions by which it keeps its rows.
         """
         windowed, known = self.means.windows.stages.get(stage.name), self.head.windows.present
+        rezoned = self.means.rezoned(self.head)
         roots = [root for root in self.means.windows.kept if root.stage is stage]
         found: Units = {}
         for root in (*roots, *(() if windowed is None else windowed.roots)):
             step = results.get(root.stage.name)
             is_told = step is not None and step.comparison.complete  # that step records them
-            if root.tracked in known or is_told:
+            is_known = root.tracked in known and not rezoned.moves(root.column)
+            if is_known or is_told:
                 continue
             rows = self._input(root.stage, results).all_rows()
             found = found if rows is None else {**found, **root.units(rows)}
@@ -458,6 +463,11 @@ def _holding(before: Callable[[], Stored | None], held: Held, reader: str) -> St
     return None if stored is None else replace(stored, held=held.read_by(reader))
 
 
+def _has_moved(time_zone: str | None, head: Version) -> bool:
+    """Return whether a version has another time zone than the one before it records."""
+    return head.time_zone not in (None, time_zone)
+
+
 def _made_anew(shift: Shift | None, step: Step) -> WindowMove | None:
     """Return the move of a stage's window after the stage was produced in full, if it has one."""
     return None if shift is None else shift.move(reused=False, why=step.reason)
@@ -486,6 +496,7 @@ def _digest(
         *asked.told,
         *means.retentions.texts.items(),
         *sorted((name, text_of(found)) for name, found in means.descriptions.items()),
+        *([] if means.time_zone == OF_UTC else [means.time_zone]),
     ]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 

@@ -29,9 +29,11 @@ from deltaproduce.operations.step.plan import (
     is_stored_anew,
     plan,
 )
+from deltaproduce.operations.step.rezoning import Rezoned
 from deltaproduce.operations.step.windowing import Windows
 from deltaproduce.operations.step.writes import StageWrite, StepResult, Write
 from deltaproduce.reading.readers import Reader
+from deltaproduce.reading.store_zone import StoreZone
 from deltaproduce.stages.kind import Arrival
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.resumption import NOTHING_KEPT, Resumption
@@ -39,6 +41,7 @@ from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.stored import Overlay
 from deltaproduce.storage.versions import Version
 from deltaproduce.storage.window_states import WindowState
+from deltaproduce.times.zones import OF_UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class Means:
         clusterings: the partitions that cluster a stage under windows, by stage.
         descriptions: how files keep the content of stages whose definitions describe it.
         retentions: the sources that do not keep all rows.
+        zone: the time zone of the store.
     """
 
     graph: Graph
@@ -64,10 +68,18 @@ class Means:
     clusterings: Mapping[str, Clustering]
     descriptions: Mapping[str, Description]
     retentions: Retentions
+    zone: StoreZone
 
-    def of_version(self) -> Means:
-        """Return the means for one version, during which the session's time zone stays the same."""
-        return replace(self, engines=self.engines.in_zone_of_now())
+    @property
+    def time_zone(self) -> str:
+        """The time zone in which a version is computed."""
+        return self.engines.time_zone
+
+    def rezoned(self, head: Version) -> Rezoned:
+        """Return what the head has that another time zone changes."""
+        before = self.zone.recorded(head) if head.number else self.time_zone
+        days = before if head.time_zone is not None or not head.number else OF_UTC
+        return Rezoned(before, days, self.time_zone)
 
     def plan(
         self,
@@ -99,6 +111,7 @@ class Means:
             tasks=tasks,
             expiring=self.retentions.due(head, windows),
             stored={name: text_of(found) for name, found in self.descriptions.items()},
+            rezoned=self.rezoned(head).reasons(self.graph),
             policy=self.policy,
             now=now,
         )

@@ -25,8 +25,8 @@ class Asked:
     """The arguments of an update that concern windows and tasks.
 
     Attributes:
-        as_of: the new date of the store, in UTC: windows end on its day, and tasks are those of the
-            moment; None for no date, ``...`` to keep it.
+        as_of: the new date of the store, on its clock: windows end on its day, and tasks are those
+            of the moment; None for no date, ``...`` to keep it.
         present: partitions that are present, with or without rows.
     """
 

@@ -17,7 +17,7 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.model.fingerprints import NOT_MADE
 from deltaproduce.model.graph import Graph, Source, Stage, belongs_to
 from deltaproduce.model.partitions import Ranges, partitioning
-from deltaproduce.model.retention import Retention, first_kept, value_of, values_before
+from deltaproduce.model.retention import Retention, first_kept, value_of
 from deltaproduce.model.windows import PlannedWindow, planned
 from deltaproduce.operations.step.incremental import source_comparison
 from deltaproduce.operations.step.plan import Step
@@ -28,6 +28,7 @@ from deltaproduce.stages.productions import Found
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, has_tables
 from deltaproduce.storage.window_states import Floor, WindowState
+from deltaproduce.times.zones import OF_UTC
 from deltaproduce.types.columns import Column
 
 _NEW: Final = "which rows it keeps is defined anew"
@@ -46,6 +47,12 @@ class RetainedSource:
     window: PlannedWindow
     root: Root
 
+    @property
+    def text(self) -> str:
+        """What decides which partitions it keeps, and when they begin, as text."""
+        text, zone = self.retention.text, self.root.partitions.zone
+        return text if zone == OF_UTC else f"{text} in {zone}"
+
     def floor(self, state: WindowState) -> Floor | None:
         """Return the first value that it keeps; None if it keeps all.
 
@@ -56,11 +63,11 @@ class RetainedSource:
         present = self.window.present(state.present.get(self.root.tracked, Ranges()))
         first = first_kept(self.window, present, state.as_of)
         has_forgotten = known is not None and known.has_forgotten
-        if known is not None and (has_forgotten or known.retention == self.retention.text):
+        if known is not None and (has_forgotten or known.retention == self.text):
             first = known.first if first is None else max(first, known.first)
         if first is None:
             return None
-        return Floor(self.root.column.name, first, self.retention.text, has_forgotten)
+        return Floor(self.root.column.name, first, self.text, has_forgotten)
 
     def due(self, head: Version, state: WindowState) -> str | None:
         """Return why it has a step if nothing is given for it; None if it has none."""
@@ -100,7 +107,7 @@ class RetainedSource:
         known, column, gone = before.floors.get(self.source.name), self.root.column, Ranges()
         is_new = self.root.tracked not in before.present
         if floor is not None:
-            gone = values_before(self.window.partitions, floor.first)
+            gone = self.window.partitions.values_before(floor.first)
             is_new |= known is None or known.retention != floor.retention
         taken, refused = _taken(batch, column, gone, with_deletes=self.retention.forgets)
         expired, dropped = None, 0
@@ -130,20 +137,24 @@ class Retentions:
     sources: Mapping[str, RetainedSource]
 
     @staticmethod
-    def of(graph: Graph) -> Retentions:
-        """Return the retentions of a graph."""
+    def of(graph: Graph, zone: str) -> Retentions:
+        """Return the retentions of a graph.
+
+        Args:
+            zone: the time zone whose days divide timestamps.
+        """
         found = {}
         for source in graph.sources:
-            kept, root = source.kind.retention, root_kept_by(source)
+            kept, root = source.kind.retention, root_kept_by(source, zone)
             if kept is not None and root is not None:
-                window = planned(kept.window, source.schema.key, stage=source.name)
+                window = planned(kept.window, source.schema.key, zone, stage=source.name)
                 found[source.name] = RetainedSource(source, kept, window, root)
         return Retentions(found)
 
     @property
     def texts(self) -> dict[str, str]:
         """The retention of each source, as text."""
-        return {name: one.retention.text for name, one in self.sources.items()}
+        return {name: one.text for name, one in self.sources.items()}
 
     def settled(self, state: WindowState, expired: Collection[str] = ()) -> WindowState:
         """Return the state with the floors that follow from it.
@@ -230,15 +241,19 @@ def may_forget(stage: Stage) -> bool:
     return stage.kind.window is None and any(one is not None and one.forgets for one in kept)
 
 
-def remembered(rows: Rows, stage: Stage, state: WindowState) -> Rows:
-    """Return the rows of a source, or of its updates, that it has not forgotten."""
+def remembered(rows: Rows, stage: Stage, state: WindowState, zone: str) -> Rows:
+    """Return the rows of a source, or of its updates, that it has not forgotten.
+
+    Args:
+        zone: the time zone whose days divide timestamps.
+    """
     floor = state.floors.get(stage.name)
     if floor is None or not floor.has_forgotten:
         return rows
     column = next(column for column in stage.schema.key if column.name == floor.column)
-    partitions = partitioning(column.data_type.simpleString(), None)
+    partitions = partitioning(column.data_type.simpleString(), None, zone)
     assert partitions is not None  # the source was kept by these partitions
-    return rows_outside(rows, column, values_before(partitions, floor.first))
+    return rows_outside(rows, column, partitions.values_before(floor.first))
 
 
 def _taken(batch: Batch, column: Column, gone: Ranges, *, with_deletes: bool) -> tuple[Batch, int]:

@@ -93,6 +93,7 @@ def plan(
     tasks: str | None = None,
     expiring: Mapping[str, str] = _NOTHING,
     stored: Mapping[str, str] = _NOTHING,
+    rezoned: Mapping[str, str] = _NOTHING,
     policy: Policy = "auto",
     now: datetime | None = None,
 ) -> tuple[Step, ...]:
@@ -108,6 +109,7 @@ def plan(
         tasks: why stages whose rows tasks make are processed; None if they are not.
         expiring: sources whose rows may leave though nothing is given for them -> why.
         stored: stage -> how files are to keep its content, as versions record it.
+        rezoned: stages that were computed in another time zone -> why they are produced again.
         policy: whether changed definitions are accepted.
         now: the time, for stages that become due; they wait if None.
 
@@ -131,10 +133,12 @@ def plan(
             if step is not None:
                 steps[stage.name] = step
             continue
-        step = _producer_step(stage, head, definitions[stage.name], steps, refreshed, due, now)
+        definition, why = definitions[stage.name], rezoned.get(stage.name)
+        step = _producer_step(stage, head, definition, steps, refreshed, due, now, why)
         owner = answered.get(stage.name)
         if owner is not None and owner.kind.window is not None and owner.kind.window.is_limited:
-            other = _producer_step(owner, head, definitions[owner.name], steps, refreshed, due, now)
+            definition, why = definitions[owner.name], rezoned.get(owner.name)
+            other = _producer_step(owner, head, definition, steps, refreshed, due, now, why)
             step = _together(stage, step, other, head)
         if step is not None and step.redefined and policy == "strict":
             name = belongs_to(stage.name)
@@ -254,6 +258,7 @@ def _producer_step(
     refreshed: Collection[str],
     due: Mapping[str, str],
     now: datetime | None,
+    rezoned: str | None,
 ) -> Step | None:
     reached = [feeder.name for feeder in stage.feeders if feeder.name in steps]
     if not has_tables(head, stage.name):
@@ -261,12 +266,9 @@ def _producer_step(
         return Step(stage, "full", "first version of this stage") if fed else None
     if head.definitions[stage.name].function == NOT_MADE:
         return Step(stage, "full", "first version of this stage since a rollback")
-    if _layout_changed(definition, stage.name, head):
-        return Step(stage, "full", "its columns or feeders changed", redefined=True)
-    if stage.name in refreshed:
-        return Step(stage, "full", "refresh asked for")
-    if head.definitions[stage.name].function != definition.function:
-        return Step(stage, "full", f"its {stage.kind.maker} changed", redefined=True)
+    anew = _anew(stage, head, definition, refreshed, rezoned)
+    if anew is not None:
+        return anew
     again = _again(stage, head, steps)
     if again is not None:
         return again
@@ -281,6 +283,23 @@ def _producer_step(
     if stage.name in due:
         return Step(stage, "incremental", due[stage.name])
     return None
+
+
+def _anew(
+    stage: Producer,
+    head: Version,
+    definition: Fingerprint,
+    refreshed: Collection[str],
+    rezoned: str | None,
+) -> Step | None:
+    """Return a step in full if a stage has another definition now, or a refresh is asked for."""
+    if _layout_changed(definition, stage.name, head):
+        return Step(stage, "full", "its columns or feeders changed", redefined=True)
+    if stage.name in refreshed:
+        return Step(stage, "full", "refresh asked for")
+    if head.definitions[stage.name].function != definition.function:
+        return Step(stage, "full", f"its {stage.kind.maker} changed", redefined=True)
+    return None if rezoned is None else Step(stage, "full", rezoned, redefined=True)
 
 
 def _again(stage: Producer, head: Version, steps: Mapping[str, Step]) -> Step | None:

@@ -155,10 +155,15 @@ class Windows:
     kept: tuple[Root, ...] = ()
 
     @staticmethod
-    def of(graph: Graph) -> Windows:
-        """Return the windows of a graph whose columns all have types."""
-        found = (_windowed(stage) for stage in graph.stages)
-        kept = tuple(root for root in map(root_kept_by, graph.sources) if root is not None)
+    def of(graph: Graph, zone: str) -> Windows:
+        """Return the windows of a graph whose columns all have types.
+
+        Args:
+            zone: the time zone whose days divide timestamps.
+        """
+        found = (_windowed(stage, zone) for stage in graph.stages)
+        every = (root_kept_by(source, zone) for source in graph.sources)
+        kept = tuple(root for root in every if root is not None)
         return Windows({one.stage.name: one for one in found if one is not None}, kept)
 
     def roots(self, stage: str | None = None) -> tuple[Root, ...]:
@@ -293,11 +298,11 @@ def _ends(version: Version) -> dict[str, tuple[Partition | None, Partition | Non
     return {name: (move.first, move.last) for name, move in moves.items() if move is not None}
 
 
-def _windowed(stage: Stage) -> WindowedStage | None:
+def _windowed(stage: Stage, zone: str) -> WindowedStage | None:
     window = stage.kind.window
     if window is None:
         return None
-    found = planned(window, stage.feeders[0].schema.key, stage=stage.name)
+    found = planned(window, stage.feeders[0].schema.key, zone, stage=stage.name)
     roots = chain.from_iterable(
         _roots(feeder, feeder.schema.key.columns[found.position], found.partitions)
         for feeder in stage.merged
@@ -306,12 +311,16 @@ def _windowed(stage: Stage) -> WindowedStage | None:
     return WindowedStage(stage, found, tuple(once.values()))
 
 
-def root_kept_by(source: Source) -> Root | None:
-    """Return the column whose partitions decide which rows a source keeps; None if it keeps all."""
+def root_kept_by(source: Source, zone: str) -> Root | None:
+    """Return the column whose partitions decide which rows a source keeps; None if it keeps all.
+
+    Args:
+        zone: the time zone whose days divide timestamps.
+    """
     kept, key = source.kind.retention, source.schema.key
     if kept is None:
         return None
-    found = planned(kept.window, key, stage=source.name)
+    found = planned(kept.window, key, zone, stage=source.name)
     return Root(source, key.columns[found.position], found.partitions)
 
 

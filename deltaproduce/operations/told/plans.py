@@ -175,6 +175,7 @@ def planned(
     *,
     given: Mapping[str, int | None],
     forgetting: Collection[str],
+    zones: Mapping[str, tuple[str, str]],
 ) -> Plan:
     """Return the plan of some steps.
 
@@ -183,11 +184,14 @@ def planned(
         definitions: the fingerprints of the graph's stages.
         given: source -> the number of given keys; None if unknown.
         forgetting: sources whose rows may be dropped for good.
+        zones: stages that were computed in another time zone -> that one, and today's.
     """
     known: dict[str, PlannedStep] = {}
     for step in steps:
-        found = _planned(step, head, definitions[step.stage.name], known, given)
-        known[step.stage.name] = found
+        name = step.stage.name
+        parts = altered(step.stage, head, definitions[name], zones.get(name))
+        found = _planned(step, head, parts, known, given)
+        known[name] = found
     plan = Plan(step for step in known.values() if not is_auxiliary(step.stage.name))
     plan.head = head.number
     names = [stage.name for stage in graph.stages if not is_auxiliary(stage.name)]
@@ -196,8 +200,15 @@ def planned(
     return plan
 
 
-def altered(stage: Stage, head: Version, definition: Fingerprint) -> tuple[Altered, ...]:
-    """Return the parts of a stage's definition that differ from that of its tables."""
+def altered(
+    stage: Stage, head: Version, definition: Fingerprint, zones: tuple[str, str] | None
+) -> tuple[Altered, ...]:
+    """Return the parts of a stage's definition that differ from that of its tables.
+
+    Args:
+        zones: the time zones that they were, and are to be, computed in; None if they do not
+            differ, or do not matter.
+    """
     known = head.definitions.get(stage.name)
     if known is None or not has_tables(head, stage.name):
         return ()
@@ -215,17 +226,19 @@ def altered(stage: Stage, head: Version, definition: Fingerprint) -> tuple[Alter
         found.append(Altered("how it is stored", was, is_now))
     if known.function not in (NOT_MADE, definition.function):
         found.append(Altered(stage.kind.maker, known.text, definition.text))
+    if zones is not None:
+        found.append(Altered("time zone", *zones))
     return tuple(found)
 
 
 def _planned(
     step: Step,
     head: Version,
-    definition: Fingerprint,
+    parts: tuple[Altered, ...],
     planned: Mapping[str, PlannedStep],
     given: Mapping[str, int | None],
 ) -> PlannedStep:
-    stage, parts = step.stage, altered(step.stage, head, definition)
+    stage = step.stage
     cause: Cause = "reached"
     if not has_tables(head, stage.name) and stage.feeders:
         cause = "added"

@@ -26,7 +26,7 @@ def forget(writer: Writer, source: str | Source, key: object) -> Forgotten:
             argument="source",
         )
     keys = Selection.one(key, found.schema.key, store.engines)
-    known = remembered(keys.keys, found, store.log.head().windows)
+    known = remembered(keys.keys, found, store.log.head().windows, store.engines.time_zone)
     if isinstance(known, pa.Table) and not len(known):
         raise InvalidArgumentError(
             f"source {found.name!r} has forgotten the rows of partitions up to that of "

@@ -25,7 +25,8 @@ def verify(store: Opened, recompute: bool | int = False) -> tuple[Finding, ...]:
     if not versions:
         return ()
     reader = store.reader.anew()  # check the files, not cached rows
-    found = Verifier(store.graph, store.tables, reader, versions, recompute=calls)
+    zone = store.zone.recorded(versions[-1])
+    found = Verifier(store.graph, store.tables, reader, versions, zone, recompute=calls)
     return tuple(found.findings())
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -30,11 +30,12 @@ from deltaproduce.stages.productions import Production
 from deltaproduce.stages.scheduled import Agenda, scheduled_kind
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.versions import Version, stage_at
+from deltaproduce.times.zones import moment_on_clock, on_clock, zone_of
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 Moment: TypeAlias = date | str
-"""A date or a time, in UTC if it has no zone; may be text in ISO 8601."""
+"""A date or a time, in the store's time zone if it has none; may be text in ISO 8601."""
 
 Downstream: TypeAlias = Literal["all", "none"] | Collection[str]
 
@@ -46,7 +47,8 @@ def tasks(store: Opened, as_of: Moment | None) -> list[Task]:
     """See `Store.tasks`."""
     store.log.versions()
     head = store.log.last_read
-    moment = _newest(store, head) if as_of is None else moment_of(as_of)
+    zone = store.engines.time_zone
+    moment = _newest(store, head) if as_of is None else moment_of(as_of, zone)
     agenda = Agenda(moment, makes=False, present=present_at(store, head))
     look(store, head, agenda)
     return agenda.tasks()
@@ -98,10 +100,11 @@ def run(
     dry_run: bool,
 ) -> Run:
     """See `Store.run`."""
-    moment = moment_of(as_of)
     most = None if max_tasks is None else arguments.integer(max_tasks, "max_tasks", least=0)
     wanted = "retry" if on_conflict is None else on_conflict
     arguments.choice(wanted, "on_conflict", get_args(OnConflict))
+    writer.opened.log.versions()
+    moment = moment_of(as_of, writer.opened.engines.time_zone)
     if arguments.flag(dry_run, "dry_run"):
         return _rehearsed(writer.opened, moment, most)
     done, dropped = list[Partition](), list[Partition]()
@@ -283,7 +286,7 @@ def _newest(store: Opened, head: Version) -> datetime:
             dates.append(newest(kept, keeper))
     if not any(dates):
         raise NotFoundError("no task was ever made; run them first: store.run(as_of=…)")
-    return datetime.fromisoformat(max(dates))
+    return moment_on_clock(max(dates), store.engines.time_zone)
 
 
 def _stages(downstream: object) -> Collection[object] | None:
@@ -355,23 +358,24 @@ def _chosen(stage: Stage, where: Mapping[str, object]) -> dict[str, set[str | No
     }
 
 
-def moment_of(as_of: object) -> datetime:
-    """Return a scheduled date, in UTC.
+def moment_of(as_of: object, zone: str) -> datetime:
+    """Return a scheduled date, on the clock of a time zone.
 
     Raises:
         InvalidArgumentError: it is not a date.
     """
-    found = as_of
+    found, clock = as_of, zone_of(zone)
     if isinstance(found, str):
         try:
             found = datetime.fromisoformat(found)
         except ValueError:
             found = None
     if isinstance(found, datetime):
-        with suppress(OverflowError):  # in UTC it is before the year 1, or after 9999
-            return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        with suppress(OverflowError):  # there it is before the year 1, or after 9999
+            return on_clock(found, clock) if found.tzinfo is None else found.astimezone(clock)
     elif isinstance(found, date):
-        return datetime(found.year, found.month, found.day, tzinfo=UTC)
+        with suppress(OverflowError):
+            return on_clock(datetime(found.year, found.month, found.day), clock)
     raise InvalidArgumentError(
         f"as_of is {shown(as_of)}; give a date or a datetime, or text in ISO 8601",
         argument="as_of",

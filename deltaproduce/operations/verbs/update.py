@@ -196,8 +196,13 @@ def _asked(writer: Writer, partitions: Mapping[str, object], as_of: AsOf) -> Ask
         raise InvalidArgumentError(message, argument="partitions")
     for source in partitions:
         writer.opened.source(source, "partitions")
-    moment = as_of if isinstance(as_of, EllipsisType) or as_of is None else moment_of(as_of)
+    moment = as_of if isinstance(as_of, EllipsisType) or as_of is None else _moment(writer, as_of)
     return Asked(moment, named(partitions, writer.executor.windows))
+
+
+def _moment(writer: Writer, as_of: date | str) -> datetime:
+    writer.opened.log.versions()
+    return moment_of(as_of, writer.opened.engines.time_zone)
 
 
 def _expect_calls(store: Opened, sources: Iterable[tuple[Source, object]]) -> None:

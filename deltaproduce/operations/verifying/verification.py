@@ -67,6 +67,7 @@ class Verifier:
     Args:
         reader: a reader without cached rows.
         versions: all versions of the store, oldest first; the newest is checked.
+        zone: the time zone in which it was computed.
         recompute: whether to run the functions: for all keys, or for this many source keys of a
             stage.
     """
@@ -77,14 +78,16 @@ class Verifier:
         tables: Tables,
         reader: Reader,
         versions: Sequence[Version],
+        zone: str,
         *,
         recompute: bool | int = False,
     ) -> None:
         self._graph = graph
-        self._windows = Windows.of(graph)
-        self._clusterings = clusterings(graph)
+        self._zone = zone
+        self._windows = Windows.of(graph, zone)
+        self._clusterings = clusterings(graph, zone)
         self._tables = tables
-        self._engines = tables.engines
+        self._engines = tables.engines.in_zone(zone)
         self._versions = versions
         self._head = versions[-1]
         self._recompute = recompute
@@ -247,7 +250,7 @@ class Verifier:
         """Return the updates that fold to the stage's content, and whether they are complete."""
         since, complete = told_since(self._versions, stage.name)
         rows = self._reader.updates(self._head, stage, since - 1)
-        known = None if rows is None else remembered(rows, stage, self._head.windows)
+        known = None if rows is None else remembered(rows, stage, self._head.windows, self._zone)
         return known, complete
 
     def _steps(self, stage: Stage) -> Iterator[Finding]:

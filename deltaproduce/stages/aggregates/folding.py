@@ -19,10 +19,11 @@ from deltaproduce.errors import CorruptStoreError, ProducerError
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.aggregates.grouping import Grouping
 from deltaproduce.stages.aggregates.measures import GroupError
+from deltaproduce.times.zones import zone_of
 from deltaproduce.types.columns import ORDINAL, Column
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.pandas_on_demand import in_numpy
-from deltaproduce.types.row_readers import UnreadableError, row_reader, zone_of
+from deltaproduce.types.row_readers import UnreadableError, row_reader
 
 
 @dataclass(frozen=True, slots=True)

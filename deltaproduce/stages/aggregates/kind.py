@@ -15,7 +15,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.declarations import check_text
 from deltaproduce.model.graph import Stage, belongs_to
-from deltaproduce.model.kind import Definition, ModelOfAll
+from deltaproduce.model.kind import Definition, Kind, ModelOfAll
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout, sources_of
 from deltaproduce.model.own_aggregates import OwnAggregate
 from deltaproduce.model.window_moves import Shift
@@ -37,8 +37,10 @@ from deltaproduce.stages.inputs import StageInput, all_parts
 from deltaproduce.stages.productions import DerivedKind, Found, Production
 from deltaproduce.stages.sql.expressions.expression import Expression, items
 from deltaproduce.stages.sql.projection import Projection, naming
+from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
+from deltaproduce.times.zones import zone_of
 from deltaproduce.types.columns import (
     NO_KEY,
     Column,
@@ -47,7 +49,6 @@ from deltaproduce.types.columns import (
     row_schema,
     unknown_schema,
 )
-from deltaproduce.types.row_readers import zone_of
 
 _Typing: TypeAlias = Callable[[Projection, tuple[Column, ...]], dict[str, DataType]]
 """Finds the types of a projection of rows, given its columns."""
@@ -193,6 +194,15 @@ class Aggregate(DerivedKind):
     def depends_on_history(self) -> bool:
         """See `Kind.depends_on_history`: a key without changed rows keeps its sketch."""
         return any(call.estimates for call in self.origins)
+
+    def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
+        """See `Kind.depends_on_zone`: by its expressions, and methods that get timestamps."""
+        types = types_of(feeders)
+        own = (OwnAggregate.among(call.parameters) for call in self.origins)
+        read = (*(one for _, one in self.key), *self.arguments, *filter(None, [self.where]))
+        if any(own) and Kind.depends_on_zone(self, schema, feeders):
+            return True
+        return any(depends_on_zone(one.tree, types) for one in read)
 
     @property
     def subtracts(self) -> bool:

@@ -25,8 +25,8 @@ from deltaproduce.stages.functions.preservation import PreserveFunction, preserv
 from deltaproduce.stages.inputs import StageInput, all_rows, changed_rows, input_columns
 from deltaproduce.stages.productions import Production
 from deltaproduce.stages.source_keys import ProducerKind
+from deltaproduce.times.zones import zone_of
 from deltaproduce.types.columns import RowSchema
-from deltaproduce.types.row_readers import zone_of
 
 _GREATEST_INT: Final = 2**31 - 1
 

@@ -29,9 +29,10 @@ from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, Layout
 from deltaproduce.stages.functions.key_groups import key_changes, same_key
 from deltaproduce.stages.productions import Production
+from deltaproduce.times.zones import zone_of
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.excerpts import described, shown
-from deltaproduce.types.row_readers import RowReader, UnreadableError, row_reader, zone_of
+from deltaproduce.types.row_readers import RowReader, UnreadableError, row_reader
 from deltaproduce.types.row_writers import RowsWriter, rows_writer, settled
 
 PreserveFunction: TypeAlias = Callable[[Any, Any], Any]

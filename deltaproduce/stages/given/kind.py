@@ -18,7 +18,7 @@ from deltaproduce.stages.given.formats import check, frame_faults, refuse, table
 from deltaproduce.stages.given.in_spark import batch_of_frame
 from deltaproduce.stages.given.on_driver import batch_of_table
 from deltaproduce.stages.kind import SourceKind
-from deltaproduce.types.row_readers import zone_of
+from deltaproduce.times.zones import zone_of
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -30,6 +30,7 @@ from deltaproduce.stages.source_keys import ProducerKind
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.model import value_of
 from deltaproduce.stages.sql.projection import Projection, naming
+from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.storage.tables import Tables
 from deltaproduce.types.columns import (
     ORDINAL_COLUMN,
@@ -105,6 +106,14 @@ class Index(ProducerKind):
     def passed_on(self, column: str) -> str | None:
         """See `Kind.passed_on`."""
         return next((c.expression.column for c in self.key if c.name == column), None)
+
+    def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
+        """See `Kind.depends_on_zone`: by its expressions."""
+        del schema
+        types = types_of(feeders)
+        return any(
+            depends_on_zone(column.expression.tree, types) for column in (*self.key, *self.value)
+        )
 
     @property
     def is_index(self) -> bool:

@@ -69,6 +69,11 @@ class Digests(DerivedKind):
         """See `Kind.made_by`."""
         return ("digests", *self.by)
 
+    def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
+        """See `Kind.depends_on_zone`: a timestamp's digest is that of the instant."""
+        del schema, feeders
+        return False
+
     @property
     def subtracts(self) -> bool:
         """See `Kind.subtracts`."""

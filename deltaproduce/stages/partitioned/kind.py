@@ -29,8 +29,11 @@ from deltaproduce.stages.partitioned.scope.partitions import Partitions
 from deltaproduce.stages.productions import Production
 from deltaproduce.stages.scheduled import Agenda, ForeignFunction, ScheduledKind, Tasked
 from deltaproduce.stages.sql.expressions.expression import items
+from deltaproduce.stages.sql.text import QueryText
+from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
+from deltaproduce.times.zones import OF_UTC
 from deltaproduce.types.columns import Column, RowSchema, row_schema, unknown_schema
 from deltaproduce.types.ddl import DESCENDING, struct_from_ddl
 
@@ -106,6 +109,13 @@ class Partitioned(ScheduledKind):
         """See `StageKind.select`: with a scope of an arbitrary date."""
         return self.query.text, self.partitions.scopes.sample
 
+    def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
+        """See `Kind.depends_on_zone`: by the text of its query, or as its function does."""
+        if self.function is not None and ScheduledKind.depends_on_zone(self, schema, feeders):
+            return True
+        types = {**types_of(feeders), **self.partitions.scopes.types}
+        return depends_on_zone(QueryText.read(self.query.text).tree, types)
+
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
         """See `StageKind.resolved`: Spark finds the types, if there is a session."""
         if tables.engines.session is None:
@@ -137,6 +147,10 @@ class Partitioned(ScheduledKind):
         told = "" if self.function is None else described(self.function)
         if isinstance(stage, Producer) and stage.revision is not None:
             told = stage.revision
+        zone = production.engines.time_zone
+        feeders = [one.schema for one in stage.merged]
+        if zone != OF_UTC and self.depends_on_zone(stage.schema, feeders):
+            told = f"{told}\nin {zone}"
         tasks = Tasks(
             stage,
             self.query,

@@ -25,7 +25,6 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.partitioned.conditions import Part, Read, column_name, merged_name
 from deltaproduce.stages.partitioned.scope.clauses import Scoped
 from deltaproduce.stages.partitioned.scope.coded import Coded, combined, numbered
-from deltaproduce.stages.partitioned.scope.scalars import ZONE
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import evaluated
 from deltaproduce.stages.sql.expressions.expression import Expression
@@ -70,7 +69,7 @@ class Links:
         count = len(columns[0]) if columns else min(scopes.size, 1)
         named = dict(zip(names, columns, strict=True))
         places = tuple(
-            _Place.of(read, parts, named, count, partitions)
+            _Place.of(read, parts, named, count, partitions, scopes.zone)
             for read, parts in zip(some, conditions, strict=True)
         )
         return Links(groups, count, places)
@@ -144,6 +143,7 @@ class _Place:
         named: Mapping[str, Coded],
         count: int,
         partitions: pa.Table,
+        zone: str,
     ) -> _Place:
         size = len(partitions)
         types = dict(read.columns)
@@ -159,7 +159,7 @@ class _Place:
             if part.columns & columns.keys():
                 rest.append(part)
             elif count:
-                is_open &= _held([part], _taken(named, part.columns), count)
+                is_open &= _held([part], _taken(named, part.columns), count, zone)
         numbers, known = np.zeros(size, np.int64), 1
         steps = list[tuple[_Lists, _Known]]()
         for some in _apart(rest, columns.keys()):
@@ -168,7 +168,7 @@ class _Place:
             of, found = combined(mine, size)
             own = dict(zip([n for n in columns if n in read_by], found, strict=True))
             number = len(found[0])
-            lists = _Lists.of(some, _taken(named, read_by), count, own, number)
+            lists = _Lists.of(some, _taken(named, read_by), count, own, number, zone)
             joint, _, numbers = numbered(numbers * number + of, known * number)
             steps.append((lists, _Known(joint, number)))
             known = len(joint)
@@ -218,6 +218,7 @@ class _Lists:
         count: int,
         columns: Mapping[str, Coded],
         number: int,
+        zone: str,
     ) -> _Lists:
         """Return the values of partition columns that meet all parts, for each group.
 
@@ -228,14 +229,14 @@ class _Lists:
         scopes, some = combined(list(named.values()), count)
         scoped = dict(zip(named, some, strict=True))
         size = len(some[0]) if some else min(count, 1)
-        equal = _equal(parts, scoped, size, columns, number)
+        equal = _equal(parts, scoped, size, columns, number, zone)
         found = list[Pairs]()
         for of, places in _crossed(size, number) if equal is None else _cut(equal):
             both = {
                 **{name: column.taken(of) for name, column in scoped.items()},
                 **{name: column.taken(places) for name, column in columns.items()},
             }
-            marks = _held(parts, both, len(of))
+            marks = _held(parts, both, len(of), zone)
             found.append((of[marks], places[marks]))
         nothing = np.zeros(0, np.int64)
         of, places = (np.concatenate(p) for p in zip((nothing, nothing), *found, strict=True))
@@ -347,6 +348,7 @@ def _equal(
     size: int,
     columns: Mapping[str, Coded],
     number: int,
+    zone: str,
 ) -> Pairs | None:
     """Return the pairs that meet an equality among the parts; None if there is none."""
     for part in parts:
@@ -354,7 +356,8 @@ def _equal(
         if not isinstance(tree, exp.EQ):
             continue
         for one, other in ((tree.this, tree.expression), (tree.expression, tree.this)):
-            of_scope, of_partition = _side(one, scoped, size), _side(other, columns, number)
+            of_scope = _side(one, scoped, size, zone)
+            of_partition = _side(other, columns, number, zone)
             if of_scope is not None and of_partition is not None:
                 (kind, left), (other_kind, right) = of_scope, of_partition
                 if kind == other_kind and not isinstance(kind, FractionalType):
@@ -363,7 +366,7 @@ def _equal(
 
 
 def _side(
-    node: exp.Expr, named: Mapping[str, Coded], size: int
+    node: exp.Expr, named: Mapping[str, Coded], size: int, zone: str
 ) -> tuple[DataType, pa.Array] | None:
     """Return the values of one side of an equality; None if it reads other columns."""
     read = dict.fromkeys(column.name for column in node.find_all(exp.Column))
@@ -371,7 +374,7 @@ def _side(
         return None
     types = {name: named[name].data_type for name in read}
     try:
-        term = analysed(Expression(node.sql("spark"), tuple(read), node), types, ZONE)
+        term = analysed(Expression(node.sql("spark"), tuple(read), node), types, zone)
         if term is None:
             return None
         return term.data_type, evaluated(term, _table(_taken(named, read), size))
@@ -396,7 +399,7 @@ def _table(columns: Mapping[str, Coded], size: int) -> pa.Table:
     return pa.table({"_": pa.nulls(size), **{n: column.array for n, column in columns.items()}})
 
 
-def _held(parts: Sequence[Part], columns: Mapping[str, Coded], size: int) -> Marks:
+def _held(parts: Sequence[Part], columns: Mapping[str, Coded], size: int, zone: str) -> Marks:
     """Return which rows may meet all parts.
 
     Args:
@@ -404,24 +407,24 @@ def _held(parts: Sequence[Part], columns: Mapping[str, Coded], size: int) -> Mar
     """
     found = np.ones(size, bool)
     for part in parts:
-        found &= _may(part, columns, size)
+        found &= _may(part, columns, size, zone)
     return found
 
 
-def _may(part: Part, columns: Mapping[str, Coded], size: int) -> Marks:
+def _may(part: Part, columns: Mapping[str, Coded], size: int, zone: str) -> Marks:
     """Return which rows may meet a part."""
     if part.operator in {"of nulls", "of own nulls"}:
         names = filter(_is_own if part.operator == "of own nulls" else _is_partition, columns)
-        return _may(part.parts[0], {**columns, **_nulls(columns, names, size)}, size)
+        return _may(part.parts[0], {**columns, **_nulls(columns, names, size)}, size, zone)
     if part.operator in {"and", "or"}:
         join = np.logical_and if part.operator == "and" else np.logical_or
-        return reduce(join, (_may(one, columns, size) for one in part.parts))
+        return reduce(join, (_may(one, columns, size, zone) for one in part.parts))
     if part.leaf is None or not size:
         return np.ones(size, bool)
     numbers, some = combined([columns[name] for name in part.leaf.columns], size)
     named = dict(zip(part.leaf.columns, some, strict=True))
     count = int(numbers.max()) + 1
-    marks = _marks(part.leaf, named, count, false=part.operator == "is not")
+    marks = _marks(part.leaf, named, count, zone, false=part.operator == "is not")
     return marks[numbers]
 
 
@@ -443,9 +446,11 @@ def _is_partition(name: str) -> bool:
     return _is_own(name) or name.startswith(merged_name(""))
 
 
-def _marks(leaf: Expression, named: Mapping[str, Coded], size: int, *, false: bool) -> Marks:
+def _marks(
+    leaf: Expression, named: Mapping[str, Coded], size: int, zone: str, *, false: bool
+) -> Marks:
     """Return where a leaf is true, or false: null is neither, and an unknown result is both."""
-    term = _term(leaf, {name: column.data_type for name, column in named.items()}, {})
+    term = _term(leaf, {name: column.data_type for name, column in named.items()}, {}, zone)
     if term is not None:
         return _evaluated(term, _table(named, size), false=false)
     own = {name: c for name, c in named.items() if not _is_partition(name)}
@@ -456,18 +461,18 @@ def _marks(leaf: Expression, named: Mapping[str, Coded], size: int, *, false: bo
         scope = {name: c.constant(number) for name, c in zip(own, some, strict=True)}
         read = {name: c.taken(rows) for name, c in named.items() if name not in own}
         types = {name: column.data_type for name, column in read.items()}
-        term = _term(leaf, types, scope)
+        term = _term(leaf, types, scope, zone)
         if term is not None:
             found[rows] = _evaluated(term, _table(read, len(rows)), false=false)
     return found
 
 
 def _term(
-    leaf: Expression, types: Mapping[str, DataType], scope: Mapping[str, Constant]
+    leaf: Expression, types: Mapping[str, DataType], scope: Mapping[str, Constant], zone: str
 ) -> Term | None:
     """Return a leaf with types; None if it is left to Spark."""
     try:
-        term = analysed(leaf, types, ZONE, scope)
+        term = analysed(leaf, types, zone, scope)
     except DefinitionError:  # Spark will raise it
         return None
     return term if term is not None and isinstance(term.data_type, BooleanType) else None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TypeAlias
 
 import numpy as np
@@ -116,7 +115,7 @@ class Tasks:
         rest = np.flatnonzero(matched(kept.keys, found.partitions) < 0)
         times = kept.scheduled.take(pa.array(rest)).combine_chunks().dictionary_encode()
         for number, time in enumerate(times.dictionary.to_pylist()):
-            then = self.partitions.at(datetime.fromisoformat(time), stage=self.stage.name)
+            then = self.partitions.at(agenda.at(time), stage=self.stage.name)
             mine = rest[in_numpy(times.indices) == number]
             places = matched(kept.keys.take(pa.array(mine)), then.partitions)
             found = found.beside(then.taken(places[places >= 0]))

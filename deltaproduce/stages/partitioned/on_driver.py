@@ -32,7 +32,6 @@ from deltaproduce.shown.tasks import Task, Values
 from deltaproduce.stages.partitioned.entries import Entry, Fed
 from deltaproduce.stages.partitioned.frames import is_star
 from deltaproduce.stages.partitioned.query import TaskQuery
-from deltaproduce.stages.partitioned.scope.scalars import ZONE
 from deltaproduce.stages.partitioned.scope.tables import table_of
 from deltaproduce.stages.scheduled import ForeignFunction
 from deltaproduce.stages.sql.expressions.analysis import analysed
@@ -41,11 +40,11 @@ from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Term
 from deltaproduce.stages.sql.text import QueryText
+from deltaproduce.times.zones import zone_of
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import ORDINAL, Column
 from deltaproduce.types.conversions import conformed
 from deltaproduce.types.excerpts import described, shown
-from deltaproduce.types.row_readers import zone_of
 
 _PLAIN: Final = frozenset({"expressions", "from_", "where"})
 _PLAIN_TABLE: Final = frozenset({"this", "alias"})
@@ -96,17 +95,17 @@ class Plain:
             return None
         return Plain(tuple(outputs), condition)
 
-    def made(self, rows: pa.Table, columns: Sequence[Column], entry: Entry) -> pa.Table:
-        """Compute its result over rows.
+    def made(self, rows: pa.Table, columns: Sequence[Column], entry: Entry, zone: str) -> pa.Table:
+        """Compute its result over rows, in a time zone.
 
         Raises:
             SessionError: only Spark computes one of the expressions.
             EvaluationError: a value cannot be computed.
         """
         if self.where is not None:
-            rows = rows.filter(pa.array(holds(_term(self.where, columns, entry), rows)))
+            rows = rows.filter(pa.array(holds(_term(self.where, columns, entry, zone), rows)))
         return pa.table(
-            [evaluated(_term(one, columns, entry), rows) for _, one in self.outputs],
+            [evaluated(_term(one, columns, entry, zone), rows) for _, one in self.outputs],
             names=[name for name, _ in self.outputs],
         )
 
@@ -141,7 +140,8 @@ def plainly_made(
     columns = (*stage.schema.key, *stage.schema.value)
     plain = (Plain.of(query.text, columns) if len(query.reads) == 1 else None) or _needs_spark()
     try:
-        return plain.made(dependencies_of(stage, fed, rows, entry, engines), columns, entry)
+        found = dependencies_of(stage, fed, rows, entry, engines)
+        return plain.made(found, columns, entry, engines.time_zone)
     except EvaluationError as error:
         name = entry.of.stage
         raise ProducerError(f"task {entry.of}: {error}", stage=name, key=entry.values) from error
@@ -273,14 +273,14 @@ def _has_only(node: exp.Expr | None, parts: Collection[str]) -> bool:
     )
 
 
-def _term(expression: Expression, columns: Sequence[Column], entry: Entry) -> Term:
+def _term(expression: Expression, columns: Sequence[Column], entry: Entry, zone: str) -> Term:
     own = {c.name.lower() for c in columns}
     scope = {name: value for name, value in entry.scope.items() if name.lower() not in own}
     spelled = {**scope, **{n: scope[k] for n in expression.columns for k in scope if _is(n, k)}}
     types = {c.name: c.data_type for c in columns}
     if not types.keys() | spelled.keys() >= set(expression.columns):
         _needs_spark()
-    return analysed(expression, types, ZONE, spelled) or _needs_spark()
+    return analysed(expression, types, zone, spelled) or _needs_spark()
 
 
 def _is(name: str, other: str) -> bool:

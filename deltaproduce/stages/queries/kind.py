@@ -19,7 +19,10 @@ from deltaproduce.stages.queries.query import Query
 from deltaproduce.stages.queries.running import queried, query_schema
 from deltaproduce.stages.source_keys import ProducerKind
 from deltaproduce.stages.sql.expressions.terms import Constant
+from deltaproduce.stages.sql.text import QueryText
+from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.storage.tables import Tables
+from deltaproduce.types.columns import RowSchema
 from deltaproduce.types.excerpts import escaped
 
 
@@ -53,6 +56,11 @@ class KeyLocalQuery(ProducerKind):
     def select(self) -> tuple[str, Mapping[str, Constant]]:
         """See `StageKind.select`."""
         return self.query.text, {}
+
+    def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
+        """See `Kind.depends_on_zone`: by the text of the query."""
+        del schema
+        return depends_on_zone(QueryText.read(self.query.text).tree, types_of(feeders))
 
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
         """See `StageKind.resolved`: Spark finds the types."""

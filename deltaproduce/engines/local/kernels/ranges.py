@@ -36,7 +36,7 @@ def are_within(found: pa.ChunkedArray, values: Ranges) -> Marks:
 def partitions_of(found: pa.ChunkedArray, partitioning: Partitioning) -> Numbers:
     """Return the partition of each value; nulls are in a partition of their own."""
     is_there = in_numpy(pc.is_valid(found))
-    units = in_numpy(pc.fill_null(numbers_of(found), 0)) // partitioning.unit_size
+    units = partitioning.units(in_numpy(pc.fill_null(numbers_of(found), 0), np.int64))
     once, places = np.unique(units, return_inverse=True)
     numbers = np.array([partitioning.number(unit) for unit in once.tolist()], np.int64)
     return np.where(is_there, numbers[places], _NO_PARTITION) if len(units) else units

@@ -58,8 +58,7 @@ def apart(
         least: see `Engine.clustered`.
         most: None, too, if a file would have more rows than this.
     """
-    size = clustering.partitions.unit_size
-    with_units = rows.withColumn(_UNIT.name, unit_of(clustering.column, size))
+    with_units = rows.withColumn(_UNIT.name, unit_of(clustering.column, clustering.partitions))
     counted = with_units.groupBy(_UNIT.name).agg(f.count(f.lit(1)).alias(_ROWS.name))
     found = fetched(counted.limit(_MOST_UNITS + 1), (_UNIT, _ROWS)).sort_by(_UNIT.name)
     if len(found) > _MOST_UNITS:

@@ -29,7 +29,8 @@ from deltaproduce.engines.local.kernels.ranges import are_within, numbers_of
 from deltaproduce.engines.spark.columns import col
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.predicates import literal
-from deltaproduce.model.partitions import DAY_MICROS, Partitioning, Ranges
+from deltaproduce.model.partitions import Partitioning, Ranges, partitioning
+from deltaproduce.times.zones import OF_UTC
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
 
@@ -66,13 +67,12 @@ def without_mark(rows: Rows, mark: str, column: Column, values: Ranges) -> Rows:
     return rows.withColumn(mark, col(mark) & outside)
 
 
-def units_of(rows: Rows, column: Column, partitioning: Partitioning) -> Ranges:
+def units_of(rows: Rows, column: Column, partitions: Partitioning) -> Ranges:
     """Return the units of a partitioning that a column has values in; in Spark, one job."""
-    size = partitioning.unit_size
     if isinstance(rows, pa.Table):
         numbers = numbers_of(rows.column(column.name).unique()).drop_null().to_numpy()
-        return Ranges.of_numbers(numbers // size)
-    found = rows.select(unit_of(column, size).alias(_UNIT.name)).distinct()
+        return Ranges.of_numbers(partitions.units(numbers))
+    found = rows.select(unit_of(column, partitions).alias(_UNIT.name)).distinct()
     return Ranges.of_numbers(fetched(found, [_UNIT]).column(0).drop_null().to_numpy())
 
 
@@ -93,9 +93,14 @@ def _between(column: Column, values: Ranges) -> Iterator[Expression]:
         if None not in ends:
             yield col(column.name).between(*(f.expr(str(end)) for end in ends))
             continue
-        # Days that Spark does not find in files by themselves; ranges are of whole days.
-        day = 1 if isinstance(column.data_type, DateType) else DAY_MICROS
-        yield unit_of(column, day).between(*(f.lit(number // day) for number in pair))
+        # Values that Spark does not find in files by themselves.
+        if isinstance(column.data_type, TimestampType):
+            yield f.unix_micros(col(column.name)).between(*map(f.lit, pair))
+            continue
+        days = partitioning(column.data_type.simpleString(), None)  # ranges are of whole days
+        assert days is not None
+        size = days.unit_size
+        yield unit_of(column, days).between(*(f.lit(number // size) for number in pair))
 
 
 def _scalar(number: int, column: Column) -> pa.Scalar:
@@ -104,9 +109,9 @@ def _scalar(number: int, column: Column) -> pa.Scalar:
     return pa.scalar(number, pa.int64()).cast(arrow_type(column.data_type))
 
 
-def unit_of(column: Column, size: int) -> Expression:
-    """Return the unit of a value: ``size`` numbers, or for timestamps a day."""
-    value = col(column.name)
+def unit_of(column: Column, partitions: Partitioning) -> Expression:
+    """Return the unit of a value, whatever the session's time zone is."""
+    value, size = col(column.name), partitions.unit_size
     match column.data_type:
         case DateType():
             return f.unix_date(value).cast("bigint")
@@ -115,7 +120,8 @@ def unit_of(column: Column, size: int) -> Expression:
         case IntegralType():
             return _floored(value.cast("bigint"), size)
         case _:
-            return _floored(f.unix_micros(value), size)
+            local = f.from_utc_timestamp(value, partitions.zone)
+            return _floored(f.unix_micros(local if partitions.zone != OF_UTC else value), size)
 
 
 def _floored(numbers: Expression, size: int) -> Expression:

@@ -7,7 +7,7 @@ same scopes in the same order, on every machine and in every session.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, TypeAlias, overload
 
@@ -24,6 +24,7 @@ from deltaproduce.stages.partitioned.scope.lists import as_list, is_dated, liste
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.stages.sql.syntax import DEPTHS, reason, shortened, spark_dialect
+from deltaproduce.times.zones import name_of
 from deltaproduce.types.atoms import arrow_type
 
 Scope: TypeAlias = Mapping[str, Constant]
@@ -91,7 +92,7 @@ class Scopes:
         """Return the scopes of a date, in the order of their lists.
 
         Args:
-            moment: the scheduled date, in UTC.
+            moment: the scheduled date, on the clock of the store.
 
         Raises:
             DefinitionError: a value cannot be computed.
@@ -106,10 +107,12 @@ class Scoped(Sequence[Scope]):
     Attributes:
         names: the values of each name, in all scopes.
         size: the number of scopes.
+        zone: the time zone in which values are computed.
     """
 
     names: Mapping[str, Coded]
     size: int
+    zone: str
 
     def __len__(self) -> int:
         return self.size
@@ -150,11 +153,12 @@ class Scoped(Sequence[Scope]):
             )
             for name, one in self.names.items()
         }
-        return Scoped(names, self.size + other.size)
+        return Scoped(names, self.size + other.size, self.zone)
 
     def taken(self, rows: Numbers) -> Scoped:
         """Return scopes, by position."""
-        return Scoped({name: one.taken(rows) for name, one in self.names.items()}, len(rows))
+        names = {name: one.taken(rows) for name, one in self.names.items()}
+        return Scoped(names, len(rows), self.zone)
 
 
 def _parts(text: str) -> Iterator[list[Token]]:
@@ -203,7 +207,7 @@ def _expanded(
         types: the names' types; None to find them: then one scope results, as if no list were
             empty.
     """
-    found = Scoped({}, 1)
+    found = Scoped({}, 1, name_of(moment))
     for clause in clauses:
         found = _extended(found, clause, moment, typing=types is None)
         if not found.size:
@@ -212,7 +216,7 @@ def _expanded(
                 name: Coded(kind, pa.array([], arrow_type(kind)), nothing)
                 for name, kind in (types or {}).items()
             }
-            return Scoped(names, 0)
+            return Scoped(names, 0, found.zone)
     return found
 
 
@@ -230,15 +234,15 @@ def _extended(found: Scoped, clause: Clause, moment: datetime, *, typing: bool) 
         else []
     )
     if not each:
-        column = computed(expression, found.names, found.size)
-        return Scoped({**found.names, clause.name: column}, found.size)
+        column = computed(expression, found.names, found.size, found.zone)
+        return replace(found, names={**found.names, clause.name: column})
     if clause.repeats:
         lists = [listed(expression, scope, moment).constants(typing=typing) for scope in each]
         return _repeated(found, clause.name, lists, numbers)
     whole = [listed(expression, scope, moment).whole() for scope in each]
     values = pa.array([one.value for one in whole], arrow_type(whole[0].data_type))
     column = Coded(whole[0].data_type, values, numbers)
-    return Scoped({**found.names, clause.name: column}, found.size)
+    return replace(found, names={**found.names, clause.name: column})
 
 
 def _is_list(expression: Expression, found: Scoped, moment: datetime) -> bool:
@@ -259,11 +263,12 @@ def _repeated(
     items = [item for one in lists for item in one]
     sizes = np.array([len(one) for one in lists], np.int64)
     if not items:
-        return Scoped({}, 0)
+        return Scoped({}, 0, found.zone)
     repeats = sizes[numbers]
     rows = np.repeat(np.arange(found.size), repeats)
     within = np.arange(len(rows)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     codes = (np.cumsum(sizes) - sizes)[numbers[rows]] + within
     kind = items[0].data_type
     values = pa.array([item.value for item in items], arrow_type(kind))
-    return Scoped({**found.taken(rows).names, name: Coded(kind, values, codes)}, len(rows))
+    names = {**found.taken(rows).names, name: Coded(kind, values, codes)}
+    return Scoped(names, len(rows), found.zone)

@@ -17,7 +17,7 @@ from pyspark.sql.types import DataType
 
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.partitioned.scope.scalars import ZONE, scalar
+from deltaproduce.stages.partitioned.scope.scalars import scalar
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import evaluated
 from deltaproduce.stages.sql.expressions.expression import Expression
@@ -114,7 +114,7 @@ def numbered(codes: Numbers, span: int) -> tuple[Numbers, Numbers, Numbers]:
     return used, firsts[used], positions[codes]
 
 
-def computed(expression: Expression, named: Mapping[str, Coded], size: int) -> Coded:
+def computed(expression: Expression, named: Mapping[str, Coded], size: int, zone: str) -> Coded:
     """Compute an expression over the names of scopes; there is at least one scope.
 
     Args:
@@ -126,7 +126,7 @@ def computed(expression: Expression, named: Mapping[str, Coded], size: int) -> C
     used = [name for name in expression.columns if name in named]
     numbers, columns = combined([named[name] for name in used], size)
     count = int(numbers.max()) + 1
-    term = analysed(expression, {n: c.data_type for n, c in zip(used, columns, strict=True)}, ZONE)
+    term = analysed(expression, {n: c.data_type for n, c in zip(used, columns, strict=True)}, zone)
     if term is not None:
         rows = {name: column.array for name, column in zip(used, columns, strict=True)}
         try:
@@ -136,7 +136,7 @@ def computed(expression: Expression, named: Mapping[str, Coded], size: int) -> C
             raise DefinitionError(message) from None
         return Coded(term.data_type, found, numbers)
     each = [
-        scalar(expression, {n: c.constant(row) for n, c in zip(used, columns, strict=True)})
+        scalar(expression, {n: c.constant(row) for n, c in zip(used, columns, strict=True)}, zone)
         for row in range(count)
     ]
     values = pa.array([one.value for one in each], arrow_type(each[0].data_type))

@@ -19,7 +19,7 @@ from pyspark.sql.types import ArrayType, DataType, NullType, StringType, Timesta
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.partitioned.scope.scalars import ZONE, scalar, value_of
+from deltaproduce.stages.partitioned.scope.scalars import scalar, value_of
 from deltaproduce.stages.partitioned.scope.series import count_of, sequence, timeseries
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.casts import alike, widened
@@ -27,6 +27,7 @@ from deltaproduce.stages.sql.expressions.coercion import common
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.terms import Constant, Term
 from deltaproduce.stages.sql.syntax import function_name
+from deltaproduce.times.zones import name_of
 
 _MOST: Final = 1_000_000
 """The most items of a list."""
@@ -78,7 +79,7 @@ def listed(expression: Expression, scope: Mapping[str, Constant], moment: dateti
     """Return a list.
 
     Args:
-        moment: the scheduled date, in UTC.
+        moment: the scheduled date, on the clock of the store.
 
     Raises:
         DefinitionError: it is not a list, or the types of its items do not fit together.
@@ -108,6 +109,7 @@ class _Lists:
         self._expression = expression
         self._scope = scope
         self._moment = moment
+        self._zone = name_of(moment)
 
     def of(self, node: exp.Expr) -> Listed | None:
         """Return the list that a node is; None if it is none."""
@@ -144,7 +146,7 @@ class _Lists:
             )
             kind = ArrayType(_known(inner[0].item))
             return Listed(kind, lambda: tuple(found.compute() for found in inner))
-        terms = [analysed(self._part(node), {}, ZONE, self._scope) for node in nodes]
+        terms = [analysed(self._part(node), {}, self._zone, self._scope) for node in nodes]
         known = [term for term in terms if term is not None]
         found = alike(known) if len(known) == len(terms) else None
         if nodes and found is None:
@@ -258,7 +260,11 @@ class _Lists:
         tests = [self._part(condition) for condition in conditions]
 
         def compute() -> Items:
-            taken = (n for n, test in enumerate(tests) if scalar(test, self._scope).value is True)
+            taken = (
+                n
+                for n, test in enumerate(tests)
+                if scalar(test, self._scope, self._zone).value is True
+            )
             return each[next(taken, len(tests))].compute()
 
         return Listed(each[0].item, compute)
@@ -314,7 +320,7 @@ class _Lists:
             raise self._unlike()
 
     def _type(self, node: exp.Expr) -> DataType:
-        term = analysed(self._part(node), {}, ZONE, self._scope)
+        term = analysed(self._part(node), {}, self._zone, self._scope)
         if term is None:
             raise self._unlike()
         return term.data_type

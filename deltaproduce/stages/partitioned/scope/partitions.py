@@ -22,6 +22,7 @@ from deltaproduce.stages.partitioned.scope.coded import computed
 from deltaproduce.stages.partitioned.scope.scalars import scalar
 from deltaproduce.stages.partitioned.scope.tables import table_of
 from deltaproduce.stages.sql.expressions.expression import Expression, items
+from deltaproduce.times.zones import OF_UTC
 
 _SOME_DATES: Final = (
     datetime(2001, 1, 1, tzinfo=UTC),
@@ -64,7 +65,9 @@ class Partitions:
             if name.lower() in (known.lower() for known, _ in columns):
                 raise DefinitionError(f"partition column {name!r} is there twice; name it once")
             columns.append((name, Expression.read(value if sign else name, list(scopes.types))))
-        types = tuple((name, scalar(value, scopes.sample).data_type) for name, value in columns)
+        types = tuple(
+            (name, scalar(value, scopes.sample, OF_UTC).data_type) for name, value in columns
+        )
         found = Partitions(" ".join(text.split()), tuple(columns), types, scopes)
         if scopes.timeless is not None:
             found._planned(scopes.timeless)
@@ -103,7 +106,8 @@ class Partitions:
         if not scopes.size:
             return Planned(table_of([], self.types), scopes)
         columns = {
-            name: computed(value, scopes.names, scopes.size).array for name, value in self.columns
+            name: computed(value, scopes.names, scopes.size, scopes.zone).array
+            for name, value in self.columns
         }
         found = Planned(pa.table({"_": pa.nulls(scopes.size), **columns}), scopes)
         numbers = numbered([np.zeros(scopes.size, np.int64), *map(codes, found.partitions.columns)])

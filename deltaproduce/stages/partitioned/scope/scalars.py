@@ -1,7 +1,7 @@
 """Scalars: values of expressions over the names of a scope.
 
-They are computed as for rows (`sql.expressions`), in UTC. The invariant: a value is the one that
-Spark returns in ANSI mode in a session with time zone UTC.
+They are computed as for rows (`sql.expressions`). The invariant: a value is the one that Spark
+returns in ANSI mode in a session with the same time zone.
 """
 
 from __future__ import annotations
@@ -27,17 +27,16 @@ from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Constant, Term
 
-ZONE: Final = "UTC"
 _ONE_ROW: Final = pa.table({"_": pa.nulls(1)})
 
 
-def scalar(expression: Expression, scope: Mapping[str, Constant]) -> Constant:
+def scalar(expression: Expression, scope: Mapping[str, Constant], zone: str) -> Constant:
     """Compute the value of an expression.
 
     Raises:
         DefinitionError: it cannot be computed, or not without Spark.
     """
-    term = analysed(expression, {}, ZONE, scope)
+    term = analysed(expression, {}, zone, scope)
     if term is None:
         raise DefinitionError(
             f"{expression.text!r} cannot be computed without Spark; use what the page "

@@ -14,6 +14,7 @@ from pyspark.sql.types import DateType, IntegralType, TimestampType
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.expressions.terms import Constant
+from deltaproduce.times.zones import on_clock
 
 _STEP: Final = re.compile(r"\s*([1-9][0-9]{0,5})\s+(hour|day|week|month)s?\s*", re.IGNORECASE)
 _MOST: Final = 1_000_000
@@ -23,7 +24,8 @@ _MOST: Final = 1_000_000
 def timeseries(step: object, count: int, moment: datetime) -> list[Constant]:
     """Return ``count`` times, a step apart, up to a moment truncated to the unit; newest first.
 
-    Weeks begin on Mondays.
+    Days, weeks and months are those of the moment's clock; an hour is always as long. Weeks begin
+    on Mondays.
 
     Raises:
         DefinitionError: the step is invalid.
@@ -35,20 +37,29 @@ def timeseries(step: object, count: int, moment: datetime) -> list[Constant]:
             "days, weeks or months"
         )
     size, unit = int(match[1]), match[2].lower()
-    last = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    if unit != "hour":
-        last = last.replace(hour=0)
-    if unit == "week":
-        last -= timedelta(days=last.weekday())
-    if unit == "month":
-        last = last.replace(day=1)
     try:
-        times = [_before(last, unit, number * size) for number in range(count)]
+        if unit == "hour":
+            hour = moment.replace(minute=0, second=0, microsecond=0).astimezone(UTC)
+            times = [hour - timedelta(hours=number * size) for number in range(count)]
+        else:
+            clock = moment.tzinfo
+            assert clock is not None
+            last = _first_day(moment, unit)
+            days = (_before(last, unit, number * size) for number in range(count))
+            times = [on_clock(day, clock).astimezone(UTC) for day in days]
     except (OverflowError, ValueError):
         raise DefinitionError(
             f"a time series of {count} steps of {step!r} begins before year 1"
         ) from None
     return [Constant(TimestampType(), time) for time in times]
+
+
+def _first_day(moment: datetime, unit: str) -> datetime:
+    """Return the midnight at which a day, a week or a month begins, on the moment's clock."""
+    last = moment.replace(tzinfo=None, hour=0, minute=0, second=0, microsecond=0, fold=0)
+    if unit == "week":
+        return last - timedelta(days=last.weekday())
+    return last.replace(day=1) if unit == "month" else last
 
 
 def _before(last: datetime, unit: str, units: int) -> datetime:

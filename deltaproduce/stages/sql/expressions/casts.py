@@ -5,8 +5,8 @@ The invariant: a cast without a certain rule here is None, and left to Spark.
 
 from __future__ import annotations
 
-import zoneinfo
 from collections.abc import Sequence
+from typing import Final
 
 from pyspark.sql.types import (
     BooleanType,
@@ -26,6 +26,9 @@ from pyspark.sql.types import (
 from deltaproduce.stages.sql.expressions.coercion import common
 from deltaproduce.stages.sql.expressions.literals import day
 from deltaproduce.stages.sql.expressions.terms import Call, Constant, Term
+
+LOCAL_DATE: Final = "local date"
+"""The kernel of the date of a timestamp, which depends on the time zone."""
 
 
 def alike(terms: Sequence[Term]) -> tuple[Term, ...] | None:
@@ -66,8 +69,8 @@ def cast(term: Term, wanted: DataType, zone: str) -> Term | None:
         return widened(term, wanted)
     if isinstance(found, StringType):
         return _of_text(term, wanted)
-    if isinstance(found, TimestampType) and isinstance(wanted, DateType) and _is_known(zone):
-        return Call(wanted, "local date", (term, Constant(StringType(), zone)))
+    if isinstance(found, TimestampType) and isinstance(wanted, DateType):
+        return Call(wanted, LOCAL_DATE, (term, Constant(StringType(), zone)))
     if isinstance(found, NumericType) and isinstance(wanted, NumericType):
         return _of_number(term, wanted)
     match found, wanted:
@@ -78,14 +81,6 @@ def cast(term: Term, wanted: DataType, zone: str) -> Term | None:
         case BooleanType() | IntegralType() | DateType(), StringType():
             return Call(wanted, "widen", (term,))
     return None
-
-
-def _is_known(zone: str) -> bool:
-    """Return whether Arrow knows a time zone, too; Spark accepts more spellings."""
-    try:
-        return bool(zoneinfo.ZoneInfo(zone))
-    except (ValueError, zoneinfo.ZoneInfoNotFoundError):
-        return False
 
 
 def _of_text(term: Term, wanted: DataType) -> Term | None:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from deltaproduce.stages.sql.expressions.kernels.failures import Kernel
 from deltaproduce.stages.sql.expressions.patterns import pieces
+from deltaproduce.times.local_times import local_micros
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 
@@ -28,7 +29,9 @@ def _local_date(wanted: pa.DataType, instants: pa.Array, zone: pa.Array) -> pa.A
 
 def _local(instants: pa.Array, zone: pa.Array) -> pa.Array:
     """Return the local times in a time zone, of at least one timestamp."""
-    return pc.local_timestamp(instants.cast(pa.timestamp("us", zone[0].as_py())))
+    numbers = in_numpy(pc.fill_null(instants.cast(pa.int64()), 0), np.int64)
+    local = local_micros(numbers, zone[0].as_py())
+    return pa.array(local, mask=in_numpy(pc.is_null(instants))).cast(pa.timestamp("us"))
 
 
 def _formatted(
