@@ -221,7 +221,7 @@ class Store(Tabular):
             as_of: the day at which windows over dates end from now on, unless they have an end of
                 their own; None ends them at their newest partitions; ``...`` changes nothing. If
                 you give a day, tasks of that day run if the changes make them dirty. For tasks of
-                hours give a time, in UTC if it has no zone; windows end on its day.
+                hours give a time, in the store's time zone if it has none; windows end on its day.
             on_conflict: overrides the store's for this call; None does not.
 
         Returns:
@@ -316,7 +316,8 @@ class Store(Tabular):
         from the rows of the dependencies, which are read once.
 
         Args:
-            as_of: a date or a time, in UTC if it has no zone; also as text in ISO 8601. If None,
+            as_of: a date or a time, in the store's time zone if it has none; also as text in ISO
+                8601. If None,
                 the newest date for which tasks ran.
 
         Raises:

@@ -11,6 +11,7 @@ decides what fits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from types import MappingProxyType
 from typing import Final
@@ -199,8 +200,10 @@ _CLOCKS_END: Final = datetime(2037, 1, 1)
 def _on_clock(array: pa.Array, clock: tzinfo) -> pa.Array:
     """Return times without a zone as instants on a clock; other arrays are unchanged.
 
+    A time that the clock leaves out is moved forward by what it leaves out, as Spark does.
+
     Raises:
-        Misfit: a time occurs twice on the clock, or not at all.
+        Misfit: a time occurs twice on the clock.
     """
     if not pa.types.is_timestamp(array.type) or array.type.tz is not None:
         return array
@@ -208,25 +211,24 @@ def _on_clock(array: pa.Array, clock: tzinfo) -> pa.Array:
     latest = pc.max(micros)
     if clock is UTC:
         return pc.assume_timezone(micros, "UTC")
+    if isinstance(clock, ZoneInfo) and not (latest.is_valid and latest.as_py() > _CLOCKS_END):
+        with suppress(pa.ArrowException):  # a time is there twice, or never
+            return pc.assume_timezone(micros, clock.key)
     try:
-        if isinstance(clock, ZoneInfo) and not (latest.is_valid and latest.as_py() > _CLOCKS_END):
-            return pc.assume_timezone(micros, clock.key)  # raises for both
         found = [None if time is None else _instant(time, clock) for time in micros.to_pylist()]
     except (pa.ArrowException, OverflowError, ValueError) as error:
         if isinstance(error, Misfit):
             raise
-        raise Misfit(
-            f"a time is there twice, or never, on the session's clock {clock}; give a time zone"
-        ) from error
+        raise Misfit(f"a time is outside Python's years 1 to 9999 on the clock {clock}") from error
     return pa.array(found, pa.timestamp("us", "UTC"))
 
 
 def _instant(time: datetime, clock: tzinfo) -> datetime:
     early, late = (time.replace(tzinfo=clock, fold=fold).utcoffset() for fold in (0, 1))
-    if early is None or early != late:
-        raise Misfit(
-            f"{time} is there twice, or never, on the session's clock {clock}; give a time zone"
-        )
+    assert early is not None
+    assert late is not None
+    if early > late:
+        raise Misfit(f"{time} is there twice on the store's clock {clock}; give a time zone")
     return time - early
 
 

@@ -19,7 +19,6 @@ from test_local_windows import history
 import deltaproduce as dp
 from deltaproduce.engines.spark.kernels.ranges import rows_outside, rows_within, without_mark
 from deltaproduce.model.partitions import day_number, partitioning
-from deltaproduce.model.retention import values_before
 from deltaproduce.testing import Oracle
 from deltaproduce.types.columns import Column
 
@@ -75,7 +74,7 @@ def test_both_engines_find_the_rows_before_a_value(spark: SparkSession) -> None:
         column = Column(name, data_type)
         partitions = partitioning(data_type.simpleString(), None)
         assert partitions is not None
-        gone = values_before(partitions, first)
+        gone = partitions.values_before(first)
         inside = before(name, table, first)
         for found in (frame, table):
             assert numbers(rows_within(found, column, gone)) == inside, name

@@ -41,6 +41,7 @@ VERSION_TOLD = {
     "committed_at": "2026-01-02T03:04:05+00:00",
     "operation": "update",
     "update_id": "monday",
+    "time_zone": None,
     "stages": {"totals": TOLD},
 }
 SOURCE = dp.Pipeline("shop").source("orders", key="id int", value="n int")
@@ -58,6 +59,7 @@ SOURCE = dp.Pipeline("shop").source("orders", key="id int", value="n int")
                 "committed_at": None,
                 "operation": "empty",
                 "update_id": None,
+                "time_zone": None,
                 "stages": {},
             },
         ),

@@ -38,7 +38,7 @@ def test_it_goes_by_the_column_of_most_windows_and_the_shortest_step() -> None:
     windowed("months", dp.merge(one, other), dp.window("day", last=1, step="month"))
     windowed("weeks", one, dp.window("day", last=1, step="week"))
     windowed("tens", other, dp.window("id", last=1, step=10))
-    found = clusterings(pipeline.graph())
+    found = clusterings(pipeline.graph(), "UTC")
     told = {name: (by.column.name, by.partitions.step) for name, by in found.items()}
     assert told == {"one": ("day", "week"), "other": ("day", "month")}
     assert [c.name for c in found["one"].order(one.schema.key.columns)] == ["day", "id"]

@@ -152,6 +152,7 @@ def test_figures_read_back():
         {"totals": FIGURES},
         NO_WINDOWS,
         {},
+        None,
     )
     assert figures_of({"mode": "skipped", "more": 1}) == StageFigures("skipped")
 

@@ -211,7 +211,7 @@ def test_values_are_literals_of_their_type() -> None:
 @pytest.mark.parametrize("text", ["0001-01-01T00:00+05:00", "9999-12-31T23:00-05:00", "today", 3])
 def test_a_date_that_is_none_in_utc_is_refused(text: object) -> None:
     with pytest.raises(InvalidArgumentError):
-        moment_of(text)
+        moment_of(text, "UTC")
 
 
 @given(st.lists(st.integers(0, 40)), st.sampled_from([41, 10**9]))

@@ -8,7 +8,7 @@ version that has it; what else its definition said is not known, so nothing can 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deltaproduce.errors import NotFoundError
 from deltaproduce.model.fingerprints import Fingerprint
@@ -16,6 +16,7 @@ from deltaproduce.model.graph import Graph, Producer, Source, Stage, is_auxiliar
 from deltaproduce.model.kind import Kind
 from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.readers import Reader
+from deltaproduce.reading.store_zone import StoreZone
 from deltaproduce.shown.tabular import one_line
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.opening.places import check_stage_seen
@@ -115,7 +116,9 @@ def opened_recorded(tables: Tables, log: VersionLog, reader: Reader) -> Opened:
         _stage(name, version.stages[name], version.definitions.get(name))
         for name, version in newest_with(versions).items()
     )
-    return Opened(tables.engines, Graph(stages), stages, tables, log, reader)
+    zone = StoreZone(log, None, tables.engines.zone_of_session)
+    engines = replace(tables.engines, zone=zone)
+    return Opened(engines, Graph(stages), stages, tables, log, reader, zone)
 
 
 def check_readable(store: Opened, stage: Stage) -> None:

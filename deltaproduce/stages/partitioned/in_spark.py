@@ -35,8 +35,6 @@ from deltaproduce.types.ddl import identifier
 _LINE: Final = re.compile(r"\bline ([0-9]+),? pos [0-9]+")
 """Where Spark locates an error in a query."""
 
-_UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
-
 
 def query_types(
     stage: Stage, query: TaskQuery, sample: Scope, spark: SparkSession
@@ -77,7 +75,7 @@ def queried(
         feeders: each with all its rows.
     """
     spark = engines.spark
-    _check_zone(query, entry.scope, spark)
+    _check_zone(query, entry.scope, engines)
     frames = {}
     for name, (fed, stage, rows) in feeders.items():
         wanted = [values for of, values in entry.dependencies if of == name]
@@ -127,16 +125,16 @@ def _visible(stage: Stage) -> tuple[Column, ...]:
     return (*stage.schema.key, *stage.schema.value)
 
 
-def _check_zone(query: TaskQuery, scope: Scope, spark: SparkSession) -> None:
-    """Refuse a session in another time zone than UTC if the query uses times."""
-    zone = spark.conf.get("spark.sql.session.timeZone")
+def _check_zone(query: TaskQuery, scope: Scope, engines: Engines) -> None:
+    """Refuse a session in another time zone than the store's if the query uses times."""
+    zone = engines.zone_of_session()
     named = [(slot.name, scope[slot.name].data_type) for slot in query.slots]
     named += [column for read in query.reads for column in read.columns]
     times = [name for name, kind in named if isinstance(kind, TimestampType)]
-    if times and zone not in _UTC:
+    if times and zone != engines.time_zone:
         raise SessionError(
-            f"the session's time zone is {zone!r}, and a query uses {times[0]!r}, a time in UTC; "
-            "set spark.sql.session.timeZone to UTC"
+            f"the session's time zone is {zone!r}, and a query uses the time {times[0]!r}; set "
+            f"spark.sql.session.timeZone to that of the store, {engines.time_zone!r}"
         )
 
 

@@ -313,7 +313,7 @@ class _Lists:
     def _scalars(self, nodes: Sequence[exp.Expr], *counts: int) -> list[Callable[[], Constant]]:
         """Return the arguments of a function, each computed when it is asked for."""
         self._check_count(nodes, *counts)
-        return [partial(scalar, self._part(node), self._scope) for node in nodes]
+        return [partial(scalar, self._part(node), self._scope, self._zone) for node in nodes]
 
     def _check_count(self, nodes: Sequence[exp.Expr], *counts: int) -> None:
         if len(nodes) not in counts:
