@@ -23,8 +23,8 @@ from deltaproduce.projects.sections import ProjectFileError
 from deltaproduce.projects.stores import session
 from deltaproduce.shown.update_ids import Digests
 from deltaproduce.store import Store
+from deltaproduce.times.zones import zone_of
 from deltaproduce.types.ddl import quoted
-from deltaproduce.types.row_readers import zone_of, zone_of_machine
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,16 +79,18 @@ def check_sources(file: ProjectFile, pipeline: Pipeline) -> None:
 
 
 def rows(
-    file: ProjectFile, pipeline: Pipeline, given: Given
+    file: ProjectFile, pipeline: Pipeline, given: Given, zone: str
 ) -> tuple[dict[str, object], dict[str, object]]:
     """Return the rows of the changes and of the snapshots, by source.
+
+    Args:
+        zone: the time zone of the store, on whose clock times without a zone are.
 
     Raises:
         InvalidChangesError: a file cannot be read.
     """
     sources = {source.name: source for source in pipeline.graph().sources}
     spark = session(file)
-    zone = _zone(spark)
     changes: dict[str, object] = {
         name: _changes(file, file.inputs[name], sources[name], files, zone)
         for name, files in given.files.items()
@@ -107,13 +109,6 @@ def reader(one: Input, source: Source, zone: str) -> Reader:
         zone: the time zone of timestamps that are written without one.
     """
     return Reader(one, source, Forms(zone_of(zone)))
-
-
-def _zone(spark: SparkSession | None) -> str:
-    """Return the time zone of times without one: the session's, or without one this machine's."""
-    if spark is None:
-        return zone_of_machine()
-    return spark.conf.get("spark.sql.session.timeZone") or "UTC"
 
 
 def _changes(

@@ -56,7 +56,7 @@ def run(
         )
     with call.store() as store:
         given = found(file, pipeline, store)
-        changes, snapshots = rows(file, pipeline, given)
+        changes, snapshots = rows(file, pipeline, given, store.time_zone)
         before = store.head
         version = store.update(
             changes,
