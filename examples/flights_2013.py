@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,6 +14,16 @@ FLIGHTS: Final = pa.schema(
     + [(name, pa.string()) for name in ("carrier", "origin", "tailnum", "dest")]
 )
 PLAIN: Final[dict[str, Any]] = {"box": SIMPLE, "padding": 0, "show_edge": False}
+
+
+def check_installed(*modules: str) -> None:
+    """End the program before it does anything, if a package is missing that it needs."""
+    missing = [module for module in modules if find_spec(module) is None]
+    if missing:
+        raise SystemExit(
+            f"This example needs {' and '.join(missing)}: run pip install '.[local,examples]' in "
+            "the folder of the checkout."
+        )
 
 
 def recorded_flights() -> pa.Table:

@@ -14,7 +14,6 @@ from deltaproduce.types.columns import row_type
 DAY, NEXT_DAY = date(2013, 3, 1), date(2013, 3, 2)
 
 flights = load_example("01_flights")
-word_count = load_example("02_word_count")
 
 Key = row_type(flights.flights.schema.key.names)
 Flight = row_type(flights.flights.schema.value.names)
@@ -132,13 +131,6 @@ def test_pipeline_on_one_aircraft() -> None:
     assert oracle.content("carried_by_carrier") == [("UA", 3, "UA", 3, 0, 1, 25)]
     oracle.update({"flights": [Delete(morning)]})
     assert oracle.content("carried_by_carrier") == []
-
-
-def test_word_count() -> None:
-    oracle = Oracle(word_count.library)
-    oracle.update({"documents": [Upsert((1,), ("to be or not to be",)), Upsert((2,), ("to do",))]})
-    totals = [(word, total) for word, _, _, total in oracle.content("word_counts")]
-    assert totals == [("be", 2), ("do", 1), ("not", 1), ("or", 1), ("to", 3)]
 
 
 def rows_by_key(rows: pa.Table) -> dict[tuple[Any, ...], dict[str, Any]]:

@@ -161,23 +161,6 @@ def test_the_page_on_joins_says_what_they_do(spark: SparkSession, location: str)
     }
 
 
-def test_the_word_count_is_the_readmes(
-    spark: SparkSession,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    path = ROOT / "examples" / "02_word_count.py"
-    text = path.read_text()
-    assert len(text.splitlines()) < 40
-    definitions = code(README).split("store = ")[0].split("import deltaproduce as dp\n")[1]
-    assert definitions.strip() in text
-    example(path.name).main(spark, "lake/words")
-    assert (tmp_path / "lake" / "words" / "_versions").is_dir()
-    assert "|       2|      delete| let|" in capsys.readouterr().out
-
-
 @long
 def test_the_flights_example_equals_its_recompute(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
