@@ -17,7 +17,17 @@ from deltaproduce import agg
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Delete, Oracle, Upsert
 
-VALUES = PLAIN | ROUNDED | EXACT
+ENDS = {
+    "least_x": agg.min("x"),
+    "most_t": agg.max("t"),
+    "top_price": agg.top_k("price", 2),
+    "top_y": agg.top_k("y", 3),
+    "t_of_least": agg.min_by("t", "x"),
+    "rate_of_most": agg.max_by("rate", "n % 3"),
+    "day_of_most": agg.max_by("day", "price"),
+}
+"""Ordered functions: the end of a group is that of the ends of its parts."""
+VALUES = PLAIN | ROUNDED | EXACT | ENDS
 MERGED = {f"all_{name}": agg.merge(name) for name in VALUES}
 STAGES = ("by_day", "more_by_day", "by_text", "over_all", "both")
 
@@ -115,6 +125,77 @@ def test_what_is_merged_is_named_as_columns_are(location: str, text: str) -> Non
     store = dp.Store(None, location, pipeline)
     store.update({"visits": FIRST})
     assert store.content("again")["all"].to_pylist() == [2.5]
+
+
+NAMES = ("distinct", "select", "from", "CASE", "Null", "`", "a`b", "a.b", "ü", "1x", "*", "n+1")
+
+
+def test_a_name_of_a_value_is_a_name(location: str) -> None:
+    """Whatever it would be as an expression."""
+    pipeline = dp.Pipeline("visits")
+    source = pipeline.source("visits", key="id bigint", value="day date, x double")
+    by_day = pipeline.aggregate(
+        "by_day", source, key="day", values={name: agg.max_by("x", "id") for name in NAMES}
+    )
+    values = {name: agg.merge(name) for name in NAMES}
+    over_all = pipeline.aggregate("over_all", by_day, key="", values=values)
+    pipeline.aggregate("again", over_all, key="", values=values)
+    with dp.Store(None, location, pipeline) as store:
+        store.update({"visits": [{"id": n, "day": date(2013, 3, n), "x": 1 / n} for n in (1, 2)]})
+        for stage in ("over_all", "again"):
+            assert store.content(stage).select(NAMES).to_pylist() == [dict.fromkeys(NAMES, 0.5)]
+        assert store.verify(recompute=True) == ()
+
+
+def test_exact_names_come_before_names_without_regard_to_case_and_backticks() -> None:
+    pipeline = dp.Pipeline("p")
+    source = pipeline.source("rows", key="id bigint", value="n bigint")
+    values = {"`n`": agg.max("n"), "n": agg.sum("n")}
+    by_id = pipeline.aggregate("by_id", source, key="id", values=values)
+    merged = {text: agg.merge(name) for text, name in (("a", "n"), ("b", "`n`"), ("c", "N"))}
+    kind = pipeline.aggregate("all", by_id, key="", values=merged).kind
+    assert [call.arguments for _, call in kind.values] == [("n",), ("`n`",), ("n",)]
+
+
+@pytest.mark.parametrize(
+    ("call", "instead"),
+    [
+        (agg.count_distinct("k"), ("key='day, k'", "agg.count_distinct('k')", "'orders'")),
+        (agg.count_distinct("n + 1"), ("key='day, n + 1 AS item'", "agg.count_distinct('item')")),
+        (agg.median("n"), ("agg.median('n')", "'orders'")),
+        (agg.listagg("k", "|"), ("agg.listagg('k', '|')", "'orders'")),
+    ],
+)
+def test_what_cannot_be_merged_comes_with_what_to_write(
+    call: agg.AggregateCall, instead: tuple[str, ...]
+) -> None:
+    pipeline = dp.Pipeline("p")
+    pipeline.source("orders", key="id bigint", value="day date, k string, n bigint")
+    pipeline.aggregate("by_day", "orders", key="day", values={"value": call})
+    with pytest.raises(dp.DefinitionError) as caught:
+        pipeline.aggregate("all", "by_day", key="", values={"value": agg.merge("value")})
+    assert (caught.value.stage, caught.value.column) == ("all", "value")
+    assert all(text in str(caught.value) for text in instead)
+
+
+def test_an_end_moves_where_only_what_decided_on_it_changes(location: str) -> None:
+    """The day has no update, and its value may no longer be that of all days."""
+    pipeline = visits({"mean": agg.max_by("x", "member")})
+    pipeline.aggregate("over_all", "by_member", key="", values={"mean": agg.merge("mean")})
+    with dp.Store(None, location, pipeline, limits=dp.Limits(small_table_rows=0)) as store:
+        store.update({"visits": [visit(1, 1, 1.0, 1), visit(2, 2, 4.0, 2)]})
+        assert store.content("over_all")["mean"].to_pylist() == [4.0]
+    pipeline = dp.Pipeline("visits")
+    source = pipeline.source("visits", key="id bigint", value="day date, by bigint, x double")
+    by_day = pipeline.aggregate("by_day", source, key="day", values={"x": agg.max_by("x", "by")})
+    pipeline.aggregate("over_all", by_day, key="", values={"x": agg.merge("x")})
+    first, second = ({"id": n, "day": date(2013, 3, n), "by": n, "x": 1.0 * n} for n in (1, 2))
+    with dp.Store(None, f"{location}_by", pipeline) as store:
+        store.update({"visits": [first, second]})
+        version = store.update({"visits": [{**first, "by": 3}]})
+        assert version.stages["by_day"].changed_keys == 0
+        assert store.content("over_all")["x"].to_pylist() == [1.0]
+        assert store.verify(recompute=True) == ()
 
 
 WITHOUT_UPDATES = {"rows": dp.Limits(), "runs": dp.Limits(small_table_rows=0)}
@@ -259,7 +340,9 @@ WRONG: dict[str, Any] = {
     "a column that is not there": ("sums", agg.merge("x")),
     "a key column": ("sums", agg.merge("k")),
     "an expression": ("sums", agg.merge("n + 1")),
-    "no state that adds up": ("sums", agg.merge("most")),
+    "no function that says what it is of": ("sums", agg.merge("kinds")),
+    "another end": (dp.merge("sums", "counts"), agg.merge("most")),
+    "more of the end": (dp.merge("sums", "counts"), agg.merge("top")),
     "of several one is none": (dp.merge("sums", "numbers"), agg.merge("n")),
     "other functions": (dp.merge("sums", "counts"), agg.merge("n")),
     "other types": (dp.merge("sums", "averages"), agg.merge("mean")),
@@ -270,12 +353,13 @@ WRONG: dict[str, Any] = {
 def test_a_wrong_definition_is_refused(case: str) -> None:
     pipeline = dp.Pipeline("wrong")
     orders = pipeline.source("orders", key="id bigint", value="k string, n bigint, x double")
-    plain = "n bigint, mean double, most bigint"
+    plain = "n bigint, mean double, most bigint, kinds bigint, top array<bigint>"
     pipeline.source("numbers", key="k string", value=plain)
-    most = {"most": agg.max("n")}
-    sums = {"n": agg.sum("n"), "mean": agg.avg("n"), **most}
+    ends = {"most": agg.max("n"), "kinds": agg.count_distinct("n"), "top": agg.top_k("n", 2)}
+    sums = {"n": agg.sum("n"), "mean": agg.avg("n"), **ends}
     pipeline.aggregate("sums", orders, key="k", values=sums)
-    pipeline.aggregate("counts", orders, key="k", values={**sums, "n": agg.count("n")})
+    others = {"n": agg.count("n"), "most": agg.min("n"), "top": agg.top_k("n", 3)}
+    pipeline.aggregate("counts", orders, key="k", values={**sums, **others})
     pipeline.aggregate("averages", orders, key="k", values={**sums, "mean": agg.avg("x")})
     feeder, call = WRONG[case]
     with pytest.raises(dp.DefinitionError) as caught:

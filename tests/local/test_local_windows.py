@@ -626,6 +626,32 @@ def test_a_window_over_an_aggregate_has_the_partitions_of_its_source(location: s
         assert (move.first, move.last) == (date(2013, 3, 15), date(2013, 3, 16))
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_what_enters_does_so_in_the_version_that_names_it(location: str, seed: int) -> None:
+    """Also if the source has never had a row: a version has what is new in the window's place."""
+    chance, present = random.Random(seed), set[date]()
+    pipeline = views(dp.window("day", last=4))
+    days = pipeline.aggregate("days", "events", key="day, member_id", values={"n": agg.min("id")})
+    window = dp.window("day", start=FIRST + timedelta(days=2))
+    pipeline.aggregate("all", days, key="member_id", values={"n": agg.merge("n")}, window=window)
+    inside, last = dict[str, set[date]](), 0
+    with dp.Store(None, location, pipeline) as store:
+        for number in range(12):
+            named = {FIRST + timedelta(days=chance.randrange(3 + number)) for _ in range(2)}
+            as_of = chance.choice([None, None, FIRST + timedelta(days=number)])
+            rows = [{"day": one, "id": number, "member_id": 1} for one in named if number > 7]
+            version = store.update({"events": rows}, partitions={"events": [*named]}, as_of=as_of)
+            present |= named
+            for name in ("views_0", "all"):
+                move = version.stages[name].window or dp.WindowMove()  # none while it is empty
+                place = {d for d in present if move.first and move.first <= d <= move.last}
+                entered = {*move.entered} if version.number > last else set()
+                assert entered == place - inside.get(name, set())
+                inside[name] = place
+            last = version.number
+        assert store.verify(recompute=True) == ()
+
+
 def test_what_is_as_it_was_is_no_version(location: str) -> None:
     with dp.Store(None, location, views(dp.window("day", last=2))) as store:
         assert store.update({}, partitions={"events": []}).number == 0

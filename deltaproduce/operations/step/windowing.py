@@ -110,10 +110,10 @@ class WindowedStage:
     def last_move(self, version: Version, state: WindowState) -> WindowMove | None:
         """Return the move that led to the window's place in a version; None if it has no place yet.
 
-        A limited window is on its way as soon as a partition is present, even if no row ever was.
+        A window is on its way as soon as it is somewhere, even if no row ever was.
         """
         figures = version.stages.get(self.stage.name, NO_TABLES)
-        begins = self.is_limited and not figures.delta_versions and self.present(state)
+        begins = not figures.delta_versions and self.place(state)
         return WindowMove() if figures.window is None and begins else figures.window
 
     def check_present(self, state: WindowState) -> None:

@@ -72,10 +72,10 @@ class Folding:
                 kept.append(measure.settled(one))
         columns = {name: keys.column(name) for name in keys.column_names}
         columns[ORDINAL] = pa.array(np.zeros(len(keys), np.int64))
-        for result in self.grouping.results:
+        for result in self.grouping.answers:
             with self._blaming(keys, result.name):
                 columns[result.name] = result.function.finish([kept[n] for n in result.states])
-        columns |= {c.name: state for c, state in zip(self.layout.states, kept, strict=True)}
+        columns |= {c.name: state for c, state in zip(self._measured, kept, strict=True)}
         return pa.table({c.name: columns[c.name] for c in self.layout.content})
 
     def added_up(self, states: pa.Table) -> pa.Table:
@@ -105,13 +105,18 @@ class Folding:
     @property
     def states(self) -> tuple[Column, ...]:
         """The columns of states in rows."""
-        return (*self.layout.key, *self.layout.states)
+        return (*self.layout.key, *self._measured)
+
+    @property
+    def _measured(self) -> tuple[Column, ...]:
+        """The columns of its measures."""
+        return self.grouping.states.columns
 
     def _added_up(self, states: pa.Table) -> tuple[pa.Table, list[pa.Array]]:
         keys = states.select([c.name for c in self.layout.key])
         groups, firsts = _grouped_by(keys)
         found, sums = keys.take(pa.array(firsts)), []
-        for measure, column in zip(self.grouping.measures, self.layout.states, strict=True):
+        for measure, column in zip(self.grouping.measures, self._measured, strict=True):
             with self._blaming(found, self.grouping.name_of(measure)):
                 one = states.column(column.name).combine_chunks()
                 sums.append(measure.added(one, groups, len(firsts)))

@@ -7,7 +7,7 @@ and the feeder's columns alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Final, TypeVar
@@ -16,7 +16,8 @@ from pyspark.sql.types import DataType
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.aggregates.agg import AggregateCall
-from deltaproduce.stages.aggregates.functions.catalogue import planned
+from deltaproduce.stages.aggregates.functions.catalogue import answered, planned
+from deltaproduce.stages.aggregates.functions.ordered import decider, deciding
 from deltaproduce.stages.aggregates.functions.partials import NO_PARTIALS, Partial, Partials
 from deltaproduce.stages.aggregates.functions.plans import Planned
 from deltaproduce.stages.aggregates.measures import Measure, Rows
@@ -50,11 +51,13 @@ class Grouping:
             feeders that it merges.
         measures: the states kept of each group, each once; the row count comes first.
         results: its values, in order.
+        deciders: what decided on values, for stages that merge these; readers do not see it.
     """
 
     arguments: tuple[str, ...]
     measures: tuple[Measure, ...]
     results: tuple[Result, ...]
+    deciders: tuple[Result, ...] = ()
 
     @staticmethod
     def of(
@@ -88,12 +91,21 @@ class Grouping:
                 message = f"stage {stage!r}, value {name!r}: {error}"
                 raise DefinitionError(message, stage=stage, column=name) from None
         measures = _once([Rows(), *(m for each in found.values() for m in each.measures)])
-        results = (
-            Result(name, each, tuple(measures.index(m) for m in each.measures))
-            for name, each in found.items()
-        )
+
+        def results(some: Iterable[tuple[str, Planned]]) -> tuple[Result, ...]:
+            return tuple(
+                Result(name, each, tuple(measures.index(m) for m in each.measures))
+                for name, each in some
+            )
+
         read = (column.name for column in partials.read)
-        return Grouping((*arguments, *read), measures, tuple(results))
+        arguments = (*arguments, *read)
+        return Grouping(arguments, measures, results(found.items()), results(_deciders(found)))
+
+    @property
+    def answers(self) -> tuple[Result, ...]:
+        """Its values, and what decided on them."""
+        return (*self.results, *self.deciders)
 
     @property
     def subtracts(self) -> bool:
@@ -134,6 +146,19 @@ class Grouping:
         return Columns(
             tuple(Column(f"{_STATE_PREFIX}{n}", m.data_type) for n, m in enumerate(self.measures))
         )
+
+    @property
+    def kept(self) -> Columns:
+        """The columns that readers do not see: those of the measures, and of the deciders."""
+        beside = (Column(r.name, r.function.data_type) for r in self.deciders)
+        return Columns((*self.states, *beside))
+
+
+def _deciders(found: Mapping[str, Planned]) -> Iterator[tuple[str, Planned]]:
+    for place, planned_value in enumerate(found.values()):
+        of_value = planned_value.ordered and deciding(planned_value.ordered)
+        if of_value:
+            yield decider(place), answered(of_value)
 
 
 def _once(items: Iterable[_Item]) -> tuple[_Item, ...]:

@@ -35,7 +35,7 @@ def states_of(
     signed = (rows.withColumn(SIGN, f.lit(sign).cast("bigint")) for rows, sign in parts)
     rows = reduce(DataFrame.union, signed)
     states, grouping, layout = [], folding.grouping, folding.layout
-    for measure, column in zip(grouping.measures, layout.states, strict=True):
+    for measure, column in zip(grouping.measures, grouping.states, strict=True):
         place = measure.argument
         value = None if place is None else col(grouping.arguments[place])
         state = measure.in_spark(value, f.col(SIGN))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import starmap
 from typing import TypeAlias
 
 from pyspark.sql.types import DataType, NullType, StringType, StructField, StructType
@@ -23,8 +24,9 @@ from deltaproduce.model.windows import Window, making, over
 from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.aggregates.functions.partials import NO_PARTIALS, Partials
 from deltaproduce.stages.aggregates.grouping import Grouping
+from deltaproduce.stages.aggregates.merges import MergedFeeder, merge_of
 from deltaproduce.stages.aggregates.model import grouped, parts
-from deltaproduce.stages.aggregates.step import AggregateStep, row_columns
+from deltaproduce.stages.aggregates.step import AggregateStep, alike, read_columns, row_columns
 from deltaproduce.stages.aggregates.windowed import (
     KEPT,
     Part,
@@ -49,6 +51,7 @@ from deltaproduce.types.columns import (
     row_schema,
     unknown_schema,
 )
+from deltaproduce.types.ddl import quoted
 
 _Typing: TypeAlias = Callable[[Projection, tuple[Column, ...]], dict[str, DataType]]
 """Finds the types of a projection of rows, given its columns."""
@@ -64,8 +67,9 @@ class Aggregate(DerivedKind):
         arguments: the expressions of these arguments over a feeder's row; each once.
         where: the condition of the feeder's rows that count; all count if None.
         window: the partitions of its feeder that it covers; all rows if None.
-        origins: the functions whose states the values are computed from; for a merged value, the
-            function whose states the feeder keeps.
+        origins: the functions that the values are of; for a merged value, the feeder's function.
+        in_order: the values that are merged by an ordered function of the feeder's columns, with
+            this function.
     """
 
     key: tuple[tuple[str, Expression], ...]
@@ -74,6 +78,7 @@ class Aggregate(DerivedKind):
     where: Expression | None
     window: Window | None = None
     origins: tuple[AggregateCall, ...] = ()
+    in_order: tuple[tuple[str, AggregateCall], ...] = ()
 
     @staticmethod
     def defined(
@@ -111,31 +116,31 @@ class Aggregate(DerivedKind):
             check_text(where, "its condition", stage=stage)
         feeder = feeders[0].schema
         checked = None if window is None else over(window, feeder, stage=stage)
-        read = {
-            name: [_read(text, feeder, f"value {name!r}", stage, name) for text in call.arguments]
-            for name, call in values.items()
-        }
+        named, origins, in_order = dict(values), dict(values), dict[str, AggregateCall]()
+        arguments = dict[Expression, None]()
+        merged = [_merged_feeder(feeder) for feeder in feeders]
         for name, call in values.items():
             if call.merges:
-                _check_merged(read[name][0], feeders, stage, name)
-            elif checked is not None and checked.last is not None:
+                found = merge_of(call, merged, stage=stage, column=name)
+                named[name] = replace(call, arguments=(found.value,))
+                origins[name] = found.origin
+                if found.in_order is not None:
+                    in_order[name] = found.in_order
+                    arguments |= dict.fromkeys(map(Expression.of_column, found.in_order.arguments))
+                continue
+            if checked is not None and checked.last is not None:
                 _check_dropping(call, checked, stage, name)
-        computed = (read[name] for name, call in values.items() if not call.merges)
-        arguments = dict.fromkeys(one for of_value in computed for one in of_value)
-        named = {
-            name: replace(call, arguments=tuple(one.name for one in read[name]))
-            for name, call in values.items()
-        }
+            read = [_read(text, feeder, f"value {name!r}", stage, name) for text in call.arguments]
+            named[name] = replace(call, arguments=tuple(one.name for one in read))
+            arguments |= dict.fromkeys(read)
         return Aggregate(
             tuple(_key(key, feeder, stage=stage)),
             tuple(named.items()),
             tuple(arguments),
             None if where is None else _read(where, feeder, "its condition", stage),
             checked,
-            tuple(
-                _origin(named[name], feeders[0]) if call.merges else call
-                for name, call in values.items()
-            ),
+            tuple(origins.values()),
+            tuple(in_order.items()),
         )
 
     @property
@@ -158,14 +163,16 @@ class Aggregate(DerivedKind):
 
     def definition(self, feeders: Sequence[str]) -> Definition:
         """See `Kind.definition`; it does not include the window."""
-        key = [(name, one.name) for name, one in self.key]
-        values = [(name, call.sql) for name, call in self.values]
-        chosen = [text if text == name else f"{text} AS {name}" for name, text in key + values]
+        written = {one.name: _written(one) for one in self.arguments}
+        chosen = [_aliased(name, one) for name, one in self.key]
+        for name, call in self.values:
+            named = tuple(written.get(argument, quoted(argument)) for argument in call.arguments)
+            chosen.append(f"{replace(call, arguments=named).sql} AS {quoted(name)}")
         lines = ["SELECT", ",\n".join(f"  {one}" for one in chosen), f"FROM {', '.join(feeders)}"]
         if self.where is not None:
             lines.append(f"WHERE {self.where.text}")
-        if key:
-            lines.append(f"GROUP BY {', '.join(text for _, text in key)}")
+        if self.key:
+            lines.append(f"GROUP BY {', '.join(_written(one) for _, one in self.key)}")
         return Definition("sql", "\n".join(lines))
 
     def passed_on(self, column: str) -> str | None:
@@ -212,12 +219,18 @@ class Aggregate(DerivedKind):
     @property
     def reads_states(self) -> bool:
         """See `Kind.reads_states`."""
-        return bool(self._merged)
+        return any(call.merges for _, call in self.values)
+
+    @property
+    def computed(self) -> tuple[tuple[str, AggregateCall], ...]:
+        """Its values, with the functions that compute them; `agg.merge` is of states."""
+        in_order = dict(self.in_order)
+        return tuple((name, in_order.get(name, call)) for name, call in self.values)
 
     @property
     def _merged(self) -> tuple[str, ...]:
-        """The feeder's values that it merges, each once."""
-        calls = (call for _, call in self.values if call.merges)
+        """The feeder's values whose states it merges, each once."""
+        calls = (call for _, call in self.computed if call.merges)
         return tuple(dict.fromkeys(argument for call in calls for argument in call.arguments))
 
     def counted(self, rows: Rows, types: Mapping[str, DataType]) -> Rows:
@@ -229,26 +242,36 @@ class Aggregate(DerivedKind):
         del types
         return rows
 
+    def counted_types(self, types: Mapping[str, DataType]) -> Mapping[str, DataType]:
+        """Return the types of the columns of `counted`."""
+        return types
+
     @property
     def model_of_all(self) -> ModelOfAll:
         """See `Kind.model_of_all`."""
         return partial(
-            grouped, key=self.key, values=self.values, arguments=self.arguments, where=self.where
+            grouped, key=self.key, values=self.values, arguments=self._given, where=self.where
         )
 
     @property
     def model_of_parts(self) -> ModelOfAll:
         """See `Kind.model_of_parts`."""
         return partial(
-            parts, key=self.key, values=self.values, arguments=self.arguments, where=self.where
+            parts, key=self.key, values=self.values, arguments=self._given, where=self.where
         )
+
+    @property
+    def _given(self) -> tuple[Expression, ...]:
+        """The arguments but those of merged values, of which the oracle has the parts."""
+        given = {a for _, call in self.values if not call.merges for a in call.arguments}
+        return tuple(one for one in self.arguments if one.name in given)
 
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
         """See `StageKind.resolved`: types follow from the feeder's columns."""
         if self.window is not None:
             over(self.window, stage.feeders[0].schema, stage=stage.name)
         read, typing = (
-            row_columns(stage.feeders[0]),
+            read_columns(stage.feeders[0]),
             partial(Projection.resolved, engines=tables.engines),
         )
         with naming(belongs_to(stage.name)):
@@ -264,7 +287,7 @@ class Aggregate(DerivedKind):
                 do not add up; with `stage` and `column`.
         """
         with naming(stage):
-            types = self.projection.types(row_columns(feeders[0]))
+            types = self.projection.types(read_columns(feeders[0]))
         merged = (c for feeder in feeders for c in row_columns(feeder) if self.reads_states)
         if any(isinstance(found, NullType) for found in types.values()) or not all(
             column.is_known for column in merged
@@ -286,7 +309,7 @@ class Aggregate(DerivedKind):
         places = zip(self.key, self.keys, strict=True)
         key = StructType([StructField(name, types[place]) for (name, _), place in places])
         schema = self._row_schema(key, grouping.value.struct, stage=stage)
-        return replace(schema, states=grouping.states)
+        return replace(schema, states=grouping.kept)
 
     def _row_schema(self, key: StructType, value: StructType, *, stage: str) -> RowSchema:
         if tuple(key.names) == NO_KEY.names:
@@ -366,7 +389,7 @@ class Aggregate(DerivedKind):
         stage = production.stage
         typing: _Typing = partial(Projection.resolved, engines=production.engines)
         partials = self.partials(stage.merged, typing, stage=stage.name)
-        types = typing(self.projection, row_columns(stage.feeders[0]))
+        types = typing(self.projection, read_columns(stage.feeders[0]))
         grouping = self.grouping(types, partials, stage=stage.name)
         if grouping.calls:
             grouping = grouping.on_clock(zone_of(production.engines.time_zone))
@@ -374,7 +397,7 @@ class Aggregate(DerivedKind):
             production,
             kept,
             self.projection.beside(partials.read),
-            (*(Column(name, found) for name, found in types.items()), *partials.read),
+            (*starmap(Column, self.counted_types(types).items()), *partials.read),
             self.keys,
             partial(self.counted, types=types),
             partials,
@@ -384,12 +407,13 @@ class Aggregate(DerivedKind):
     def pairs(self, stage: Stage, feeder: Stage, rows: Rows, engines: Engines) -> Rows:
         """See `DerivedKind.pairs`: maps the keys of the feeder's rows to the groups they are in."""
         layout = Layout(stage.schema, sources_of(feeder.schema.key))
-        first, own = row_columns(stage.feeders[0]), row_columns(feeder)
+        sources = ((c.name, Expression.of_column(c.name)) for c in layout.sources)
+        projection = Projection((*sources, *self.key), self.where)
+        first = tuple(c for c in read_columns(stage.feeders[0]) if c.name in projection.columns)
+        own = alike(first, stage.feeders[0], feeder)
         plain = engines.of(rows).filled(
             rows, (*layout.sources, *first), [*feeder.schema.key.names, *(c.name for c in own)]
         )
-        sources = ((c.name, Expression.of_column(c.name)) for c in layout.sources)
-        projection = Projection((*sources, *self.key), self.where)
         return projection.of(plain, (*layout.sources, *first), engines, stage=stage.name)
 
     def partials(self, feeders: Sequence[Stage], typing: _Typing, *, stage: str) -> Partials:
@@ -398,7 +422,7 @@ class Aggregate(DerivedKind):
         Raises:
             DefinitionError: the states of a value do not add up; with `stage` and `column`.
         """
-        if not self.reads_states:
+        if not self._merged:
             return NO_PARTIALS
         found = [_grouping(feeder, typing) for feeder in feeders]
         places = {name: feeders[0].schema.value.names.index(name) for name in self._merged}
@@ -426,7 +450,7 @@ class Aggregate(DerivedKind):
         Raises:
             DefinitionError: a function does not accept its argument; with `stage` and `column`.
         """
-        return Grouping.of(dict(self.values), types, partials, stage=stage)
+        return Grouping.of(dict(self.computed), types, partials, stage=stage)
 
 
 def _apart(
@@ -458,23 +482,28 @@ def _grouping(feeder: Stage, typing: _Typing) -> Grouping:
     """Return what an aggregate stage computes."""
     kind = feeder.kind
     assert isinstance(kind, Aggregate)  # the definition says so
-    types = typing(kind.projection, row_columns(feeder.merged[0]))
+    types = typing(kind.projection, read_columns(feeder.merged[0]))
     partials = kind.partials(feeder.merged, typing, stage=feeder.name)
     return kind.grouping(types, partials, stage=feeder.name)
 
 
-def _check_merged(argument: Expression, feeders: Sequence[Stage], stage: str, column: str) -> None:
-    """Refuse to merge anything but a value of an aggregate."""
-    fault = None
-    if argument.column not in feeders[0].schema.value.names:
-        values = ", ".join(feeders[0].schema.value.names)
-        fault = f"is no value of {feeders[0].name!r}; its values are {values}"
-    for feeder in feeders:
-        if not isinstance(feeder.kind, Aggregate):
-            fault = f"is of {feeder.name!r}, which is no aggregate stage; use another function"
-    if fault:
-        message = f"stage {stage!r}, value {column!r}: agg.merge({argument.text!r}) {fault}"
-        raise DefinitionError(message, stage=stage, column=column)
+def _merged_feeder(feeder: Stage) -> MergedFeeder:
+    """Return a feeder as a stage whose values are merged."""
+    kind = feeder.kind
+    if not isinstance(kind, Aggregate):
+        return MergedFeeder(feeder.name, feeder.schema)
+    functions = dict(zip(feeder.schema.value.names, kind.origins, strict=True))
+    key = ", ".join(_aliased(name, one) for name, one in kind.key if feeder.schema.key != NO_KEY)
+    return MergedFeeder(feeder.name, feeder.schema, key, feeder.feeders[0].name, functions)
+
+
+def _aliased(name: str, one: Expression) -> str:
+    return quoted(name) if one.column == name else f"{_written(one)} AS {quoted(name)}"
+
+
+def _written(one: Expression) -> str:
+    """Return an expression as its user would write it."""
+    return one.text if one.column is None else quoted(one.column)
 
 
 def _check_dropping(call: AggregateCall, window: Window, stage: str, column: str) -> None:
@@ -488,15 +517,6 @@ def _check_dropping(call: AggregateCall, window: Window, stage: str, column: str
             "let agg.merge in a window over that merge it"
         )
         raise DefinitionError(message, stage=stage, column=column)
-
-
-def _origin(call: AggregateCall, feeder: Stage) -> AggregateCall:
-    """Return the function whose states a value is computed from: its own, or the merged one's."""
-    if not call.merges:
-        return call
-    kind = feeder.kind
-    assert isinstance(kind, Aggregate)  # `_check_merged` has checked it
-    return _origin(dict(kind.values)[call.arguments[0]], feeder.merged[0])
 
 
 def _key(text: str, feeder: RowSchema, *, stage: str) -> Iterator[tuple[str, Expression]]:

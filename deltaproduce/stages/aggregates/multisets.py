@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.types import DataType, StructField, StructType
+import pyarrow.compute as pc
+from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.columns import col
@@ -32,10 +33,13 @@ class Multiset(Aggregate):
     """A stage with one row per key and value, and the number of rows that have them.
 
     Attributes:
-        width: how many of the columns ``key`` are the group's key; the others are the values.
+        width: how many of the columns ``key`` are the group's key; the others are the values. A
+            value that is an array stands for its items, each of which is a value.
+        merges: whether its values are those of an aggregate.
     """
 
     width: int = 0
+    merges: bool = False
 
     @property
     def word(self) -> str:
@@ -47,35 +51,40 @@ class Multiset(Aggregate):
         """See `Kind.group_width`: a group of the aggregate."""
         return self.width
 
+    @property
+    def reads_states(self) -> bool:
+        """See `Kind.reads_states`: what decided on a value is beside the states."""
+        return self.merges
+
     def typed(
         self, types: Mapping[str, DataType], partials: Partials = NO_PARTIALS, *, stage: str
     ) -> RowSchema:
         """See `Aggregate.typed`: values have the types of keys."""
-        grouping = self.grouping(types, partials, stage=stage)
-        found = [types[place] for place in self.keys]
-        found[self.width :] = map(encoded_type, found[self.width :])
-        key = (
-            Column(name, data_type) for (name, _), data_type in zip(self.key, found, strict=True)
-        )
+        grouping, counted = self.grouping(types, partials, stage=stage), self.counted_types(types)
+        places = zip(self.key, self.keys, strict=True)
+        key = (Column(name, counted[place]) for (name, _), place in places)
         return RowSchema(Columns(tuple(key)), grouping.value, grouping.states)
+
+    def counted_types(self, types: Mapping[str, DataType]) -> Mapping[str, DataType]:
+        """See `Aggregate.counted_types`: those of keys."""
+        values = {place: encoded_type(_of_items(types[place])) for place in self.keys[self.width :]}
+        return {**types, **values}
 
     def counted(self, rows: Rows, types: Mapping[str, DataType]) -> Rows:
         """See `Aggregate.counted`: rows with a value, with their values encoded as keys."""
         values = {place: types[place] for place in self.keys[self.width :]}
         first = self.keys[self.width]
         if isinstance(rows, pa.Table):
-            return _encoded(rows.filter(rows.column(first).is_valid()), values)
-        found = rows.where(col(first).isNotNull())
-        if all(encoded_type(data_type) == data_type for data_type in values.values()):
+            return _encoded(_itemized(rows.filter(rows.column(first).is_valid()), values), values)
+        found, wanted = rows.where(col(first).isNotNull()), self.counted_types(types)
+        if wanted == types:
             return found
-        fields = [
-            StructField(name, encoded_type(data_type) if name in values else data_type)
-            for name, data_type in types.items()
-        ]
+        fields = [StructField(name, data_type) for name, data_type in wanted.items()]
 
         def run(batches: _Batches) -> _Batches:
             for batch in batches:
-                yield from _encoded(pa.Table.from_batches([batch]), values).to_batches()
+                some = _itemized(pa.Table.from_batches([batch]), values)
+                yield from _encoded(some, values).to_batches()
 
         return found.select(*map(col, types)).mapInArrow(run, StructType(fields))
 
@@ -88,7 +97,8 @@ def kept_beside(
     They share its window, which moves in the same step; if it is limited, they are rebuilt with the
     aggregate (`operations.step.plan`).
     """
-    called = (multiset_of(call) for _, call in kind.values)
+    called = (multiset_of(call) for _, call in kind.computed)
+    merged = {multiset_of(call) for _, call in kind.in_order}
     read = {one.name: one for one in kind.arguments}
     found = list[Producer]()
     for number, arguments in enumerate(dict.fromkeys(a for a in called if a is not None)):
@@ -103,6 +113,7 @@ def kept_beside(
             where=kind.where,
             window=kind.window,
             width=len(kind.key),
+            merges=arguments in merged,
         )
         schema = multiset.schema(inputs[0], stage=stage)
         name = auxiliary_name(stage, number)
@@ -120,9 +131,25 @@ def _distinct_names(wanted: Sequence[str]) -> list[str]:
     return found
 
 
+def _of_items(data_type: DataType) -> DataType:
+    """Return the type of the values that a column stands for."""
+    return data_type.elementType if isinstance(data_type, ArrayType) else data_type
+
+
+def _itemized(rows: pa.Table, values: Mapping[str, DataType]) -> pa.Table:
+    """Return a row for each item of a value that is an array, which stands alone."""
+    for name, data_type in values.items():
+        if isinstance(data_type, ArrayType):
+            arrays = rows.column(name).combine_chunks()
+            rows = rows.take(pc.list_parent_indices(arrays))
+            place = rows.schema.get_field_index(name)
+            rows = rows.set_column(place, name, pc.list_flatten(arrays))
+    return rows
+
+
 def _encoded(rows: pa.Table, values: Mapping[str, DataType]) -> pa.Table:
     """Encode the values of rows as keys."""
     for name, data_type in values.items():
-        array = encoded(rows.column(name).combine_chunks(), data_type)
+        array = encoded(rows.column(name).combine_chunks(), _of_items(data_type))
         rows = rows.set_column(rows.schema.get_field_index(name), name, array)
     return rows

@@ -23,6 +23,7 @@ from deltaproduce.model.graph import Stage, belongs_to
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.aggregates import in_spark, on_driver
 from deltaproduce.stages.aggregates.folding import Folding
+from deltaproduce.stages.aggregates.functions.ordered import DECIDER_PREFIX
 from deltaproduce.stages.aggregates.functions.partials import Partials
 from deltaproduce.stages.aggregates.grouping import Grouping
 from deltaproduce.stages.aggregates.ordered.answers import Answers, Known
@@ -251,10 +252,9 @@ class AggregateStep:
 
     def _named(self, feeder: Stage) -> tuple[Column, ...]:
         """Return the columns of a feeder that expressions read, at least one."""
-        first = row_columns(self.production.stage.feeders[0])
-        named = [n for n, column in enumerate(first) if column.name in self.projection.columns]
-        own = row_columns(feeder)
-        return tuple(own[place] for place in named or [0])
+        first = read_columns(self.production.stage.feeders[0])
+        wanted = [c for c in first if c.name in self.projection.columns] or [first[0]]
+        return alike(wanted, self.production.stage.feeders[0], feeder)
 
     @property
     def _whose(self) -> str:
@@ -265,3 +265,16 @@ class AggregateStep:
 def row_columns(stage: Stage) -> tuple[Column, ...]:
     """Return the columns of a feeder that expressions can name."""
     return (*stage.schema.key, *stage.schema.value)
+
+
+def read_columns(stage: Stage) -> tuple[Column, ...]:
+    """Return the same, and what decided on values, which merged functions read."""
+    deciders = (c for c in stage.schema.states if c.name.startswith(DECIDER_PREFIX))
+    return (*row_columns(stage), *deciders)
+
+
+def alike(columns: Sequence[Column], first: Stage, feeder: Stage) -> tuple[Column, ...]:
+    """Return the columns of a feeder that are read as these of the first one."""
+    places = {column.name: place for place, column in enumerate(row_columns(first))}
+    own, named = row_columns(feeder), {column.name: column for column in read_columns(feeder)}
+    return tuple(own[places[c.name]] if c.name in places else named[c.name] for c in columns)

@@ -49,7 +49,7 @@ class Function:
         call: the function of its arguments.
         takes: accepts the type of the first argument.
         by: whether it has a second argument, of any type that has an order.
-        adds_up: whether it keeps a state that other stages can merge.
+        adds_up: whether other stages can merge its values.
     """
 
     call: Callable[..., AggregateCall]
@@ -114,13 +114,13 @@ FUNCTIONS: Final = (
     Function(agg.var_samp, _is_number, adds_up=True),
     Function(agg.stddev_pop, _is_number, adds_up=True),
     Function(agg.stddev_samp, _is_number, adds_up=True),
-    Function(agg.min, _has_order),
-    Function(agg.max, _has_order),
-    Function(agg.min_by, _has_order, by=True),
-    Function(agg.max_by, _has_order, by=True),
+    Function(agg.min, _has_order, adds_up=True),
+    Function(agg.max, _has_order, adds_up=True),
+    Function(agg.min_by, _has_order, by=True, adds_up=True),
+    Function(agg.max_by, _has_order, by=True, adds_up=True),
     Function(agg.count_distinct, _has_order),
     Function(agg.mode, _has_order),
-    Function(partial(agg.top_k, k=2), _has_order),
+    Function(partial(agg.top_k, k=2), _has_order, adds_up=True),
     Function(agg.array_sorted, _has_order),
     Function(agg.median, _is_number),
     Function(partial(agg.percentile, p=[0.25, 1]), _is_number),

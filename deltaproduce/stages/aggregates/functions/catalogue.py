@@ -20,7 +20,7 @@ from deltaproduce.stages.aggregates.functions.counts import (
     count_rows,
     of_booleans,
 )
-from deltaproduce.stages.aggregates.functions.ordered import multiset_of, ordered
+from deltaproduce.stages.aggregates.functions.ordered import Ordered, multiset_of, ordered
 from deltaproduce.stages.aggregates.functions.own.function import own
 from deltaproduce.stages.aggregates.functions.plans import Plan, Planned
 from deltaproduce.stages.aggregates.functions.sketches.distinct import approx_count_distinct
@@ -89,8 +89,11 @@ def _measured(
 
 def _ordered(call: AggregateCall, types: Sequence[DataType]) -> Planned | None:
     found = ordered(call, types)
-    if found is None:
-        return None
+    return None if found is None else answered(found)
+
+
+def answered(found: Ordered) -> Planned:
+    """Return how an ordered function is computed: not by states."""
     nothing = arrow_type(found.data_type)
 
     def finish(states: Sequence[pa.Array]) -> pa.Array:

@@ -7,7 +7,7 @@ of several values, this returns the least, nulls first.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
@@ -15,6 +15,11 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType, Numeric
 
 from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.types.catalogue import atom
+
+DECIDER_PREFIX: Final = "_by_"
+_TOP_OF_TOPS: Final = "top_k of arrays"
+"""The function that merges arrays of `top_k`: its multiset has their items."""
+_DECIDED: Final[Mapping[str, str]] = MappingProxyType({"min_by": "min", "max_by": "max"})
 
 Reach: TypeAlias = Literal["first", "last", "all", "changes"]
 """The part of a group that is read: values at one end; all; or only the counts that changed."""
@@ -46,9 +51,49 @@ class Ordered:
 
 def multiset_of(call: AggregateCall) -> tuple[str, ...] | None:
     """Return the arguments that sort the multiset of a call; None for another kind of function."""
-    if call.function not in _PLANS:
+    if call.function not in _PLANS and call.function != _TOP_OF_TOPS:
         return None
     return call.arguments[::-1]  # max_by and min_by sort by their second argument
+
+
+def of_ends(call: AggregateCall, value: str, by: str) -> AggregateCall | None:
+    """Return the function that makes the value of several groups of the values of each.
+
+    Args:
+        call: the function that makes the value of each.
+        value: the column with these values.
+        by: the column with what decided on them; see `deciding`.
+
+    Returns:
+        None if their values do not say it: the function does not return an end of the group.
+    """
+    match call.function:
+        case "min" | "max":
+            return replace(call, arguments=(value,))
+        case "min_by" | "max_by":
+            return replace(call, arguments=(value, by))
+        case "top_k":
+            return replace(call, function=_TOP_OF_TOPS, arguments=(value,))
+    return None
+
+
+def decider(place: int) -> str:
+    """Return the name of the column that holds what decided on a value.
+
+    Args:
+        place: the position of the value among those of its stage.
+    """
+    return f"{DECIDER_PREFIX}{place}"
+
+
+def deciding(found: Ordered) -> Ordered | None:
+    """Return how ``o``, which decides on a value of ``min_by(e, o)``, is answered.
+
+    It is the end of the same multiset. None for other functions.
+    """
+    if found.name not in _DECIDED:
+        return None
+    return replace(found, name=_DECIDED[found.name], data_type=found.types[0])
 
 
 def ordered(call: AggregateCall, types: Sequence[DataType]) -> Ordered | None:
@@ -58,9 +103,11 @@ def ordered(call: AggregateCall, types: Sequence[DataType]) -> Ordered | None:
         types: the types of the call's arguments.
     """
     arguments, kinds = multiset_of(call), tuple(reversed(types))
+    if call.function == _TOP_OF_TOPS and isinstance(kinds[0], ArrayType):
+        call, kinds = replace(call, function="top_k"), (kinds[0].elementType,)
     if arguments is None or any(atom(each) is None for each in kinds):
         return None
-    planned = _PLANS[call.function](call, kinds)
+    planned = _PLANS[call.function](call, kinds) if call.function in _PLANS else None
     if planned is None:
         return None
     data_type, reach, count = planned

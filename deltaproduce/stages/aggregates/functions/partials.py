@@ -99,9 +99,6 @@ NO_PARTIALS: Final = Partials(MappingProxyType({}), MappingProxyType({}), ())
 
 def _check(name: str, partials: Sequence[Partial]) -> None:
     first = partials[0].function
-    if first.ordered is not None:
-        message = f"agg.merge({name!r}) is {first.name}, which keeps no state that adds up"
-        raise DefinitionError(message, column=name)
     for other, _ in partials[1:]:
         if _kept(other) != _kept(first):
             message = (

@@ -159,7 +159,7 @@ class Answers:
     def _shares(self) -> Iterator[tuple[Lookup, dict[str, Ordered]]]:
         """Yield each multiset, and the value columns that it answers."""
         shares = dict[tuple[str, ...], dict[str, Ordered]]()
-        for result in self.grouping.results:
+        for result in self.grouping.answers:
             function = result.function.ordered
             if function is not None:
                 shares.setdefault(function.arguments, {})[result.name] = function
