@@ -145,9 +145,13 @@ def _check_forgotten(stage: Producer) -> None:
         kept, window = feeder.kind.retention, stage.kind.window
         if kept is None or not kept.forgets:
             continue
-        fault = None
-        if stage.kind.reads_again(len(stage.merged)):
-            fault = "makes a key again from rows that have not changed; let it read that alone"
+        fault, place = None, feeder.schema.key.names.index(kept.window.column)
+        column = stage.feeders[0].schema.key.names[place]
+        if stage.kind.reads_again(len(stage.merged), column):
+            fault = (
+                "makes a key again from rows that have not changed; let it read that alone, and "
+                f"an aggregate have {column!r} in its key"
+            )
         elif window is not None and _outreaches(window, kept.window, stage, feeder):
             fault = "has a window that reaches further back; make it shorter, or retain more"
         if fault:

@@ -215,15 +215,17 @@ class Kind(ABC):
         every = chain.from_iterable((*one.key, *one.value) for one in (schema, *feeders))
         return any(has_instants(column.data_type) for column in every)
 
-    def reads_again(self, feeders: int) -> bool:
-        """Return whether a change may make it read rows of its feeders that have not changed.
+    def reads_again(self, feeders: int, column: str) -> bool:
+        """Return whether a change may make it read rows of its feeders that are forgotten.
 
-        If so, it cannot read a source that forgets rows.
+        These have not changed, and no row of their partitions changes any more. If so, it cannot
+        read a source that forgets rows.
 
         Args:
             feeders: the number of stages that it reads.
+            column: the column of their key whose partitions are forgotten, as the first names it.
         """
-        del feeders
+        del feeders, column
         return True
 
     @property

@@ -33,8 +33,9 @@ class ProducerKind(DerivedKind):
         """See `Kind.tables`."""
         return (CONTENT, KEY_MAPPINGS, UPDATES, RUNS)
 
-    def reads_again(self, feeders: int) -> bool:
+    def reads_again(self, feeders: int, column: str) -> bool:
         """See `Kind.reads_again`: the rows of a source key change together if one feeder has it."""
+        del column
         return feeders > 1
 
     @abstractmethod

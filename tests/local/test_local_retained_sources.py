@@ -38,6 +38,34 @@ SHORT = [("forget", "runs, moved"), ("delete", "runs, often folded, anew")]
 VALUES = {"rows": agg.count(), "total": agg.sum("n"), "least": agg.min("n"), "mode": agg.mode("n")}
 
 
+class Greatest:
+    """The greatest number, which does not say what it was before."""
+
+    state = type = "bigint"
+
+    def zero(self) -> int | None:
+        return None
+
+    def add(self, state: int | None, n: int | None) -> int | None:
+        return state if n is None else self.merge(state, n)
+
+    def merge(self, a: int | None, b: int | None) -> int | None:
+        return max((one for one in (a, b) if one is not None), default=None)
+
+    def result(self, state: int | None) -> int | None:
+        return state
+
+
+SKETCHES = {
+    "different": agg.approx_count_distinct("n"),
+    "middle": agg.approx_percentile("n", 0.5),
+    "frequent": agg.approx_top_k("n", 2),
+    "own": agg.own(Greatest(), "n"),
+    "least": agg.min_by("id", "n"),
+}
+"""What makes a key again from its rows if it loses one, and an ordered function."""
+
+
 def kept(expire: Literal["delete", "forget"], chosen: tuple[str, ...] = ()) -> dp.Pipeline:
     """Sources that keep rows by columns of each type, and what is made of them.
 
@@ -63,6 +91,10 @@ def kept(expire: Literal["delete", "forget"], chosen: tuple[str, ...] = ()) -> d
         "of_partials", "by_day", key="m", values={"n": agg.sum("rows")},
         window=dp.window("day", last=9),
     )  # fmt: skip
+
+    sketched = pipeline.aggregate("sketched", days, key="m, day AS at", values=SKETCHES)
+    of_each = {name: agg.merge(name) for name in SKETCHES}
+    pipeline.aggregate("of_sketches", sketched, key="m", values=of_each)
 
     merged = source("merged", "day date, id bigint", mn, None)
     of("of_two", dp.merge(days, merged))

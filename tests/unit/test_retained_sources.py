@@ -4,6 +4,7 @@ from datetime import date
 from itertools import product
 
 import pytest
+from own_aggregates import Least
 
 import deltaproduce as dp
 from deltaproduce import agg
@@ -134,6 +135,45 @@ def test_what_no_source_keeps(given):
     with pytest.raises(dp.DefinitionError) as caught:
         shop(**given)
     assert caught.value.stage == "events"
+
+
+SKETCHES = {
+    "people": agg.approx_count_distinct("n"),
+    "middle": agg.approx_percentile("n", 0.5),
+    "own": agg.own(Least(2), "name"),
+}
+
+
+@pytest.mark.parametrize("key", ["day", "Day AS at", "n, `day`, name"])
+@pytest.mark.parametrize("window", [None, dp.window("day", last=30)])
+def test_a_roll_up_by_partition_may_be_of_what_is_not_subtracted(key, window):
+    """Its keys are of one partition each, so what makes one again is there while it may change."""
+    pipeline, events = shop(retain=dp.window("day", last=30), expire="forget")
+    values = SKETCHES if window is None else {"rows": agg.count()}
+    by_day = pipeline.aggregate("by_day", events, key=key, values=values, window=window)
+    merged = {name: agg.merge(name) for name in values}
+    pipeline.aggregate("all", by_day, key="", values=merged)
+
+
+@pytest.mark.parametrize("call", SKETCHES)
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"key": "name"},
+        {"key": "year(day) AS day"},
+        {"key": "date_add(day, 1) AS day"},
+        {"key": "day", "merged": True},
+        {"key": "seq", "window": dp.window("day", start="2013-01-01")},
+    ],
+)
+def test_another_is_refused_as_it_may_need_forgotten_rows(call, given):
+    pipeline, events = shop(retain=dp.window("day", last=30), expire="forget")
+    other = pipeline.source("other", key=events.schema.key.ddl, value="n int")
+    given = dict(given)
+    feeder = dp.merge(other, events) if given.pop("merged", False) else events
+    with pytest.raises(dp.DefinitionError) as caught:
+        pipeline.aggregate("a", feeder, values={"value": SKETCHES[call]}, **given)
+    assert caught.value.stage == "a"
 
 
 def test_what_would_need_forgotten_rows_is_refused():

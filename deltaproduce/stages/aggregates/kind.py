@@ -22,9 +22,9 @@ from deltaproduce.model.own_aggregates import OwnAggregate
 from deltaproduce.model.window_moves import Shift
 from deltaproduce.model.windows import Window, making, over
 from deltaproduce.stages.aggregates.agg import AggregateCall
+from deltaproduce.stages.aggregates.functions.merges import MergedFeeder, merge_of
 from deltaproduce.stages.aggregates.functions.partials import NO_PARTIALS, Partials
 from deltaproduce.stages.aggregates.grouping import Grouping
-from deltaproduce.stages.aggregates.merges import MergedFeeder, merge_of
 from deltaproduce.stages.aggregates.model import grouped, parts
 from deltaproduce.stages.aggregates.step import AggregateStep, alike, read_columns, row_columns
 from deltaproduce.stages.aggregates.windowed import (
@@ -179,10 +179,14 @@ class Aggregate(DerivedKind):
         """See `Kind.passed_on`."""
         return dict(self.key)[column].column if column in dict(self.key) else None
 
-    def reads_again(self, feeders: int) -> bool:
-        """See `Kind.reads_again`: states and multisets subtract removed rows and add new ones."""
-        del feeders
-        return any(not call.subtracts for call in self.origins)
+    def reads_again(self, feeders: int, column: str) -> bool:
+        """See `Kind.reads_again`: states and multisets subtract removed rows and add new ones.
+
+        What subtracts nothing makes a key again from its rows. They are in one partition if the key
+        has the column, but another feeder may change that partition after the rows are forgotten.
+        """
+        is_of_partition = feeders == 1 and any(one.column == column for _, one in self.key)
+        return not is_of_partition and any(not call.subtracts for call in self.origins)
 
     @property
     def calls_user(self) -> bool:

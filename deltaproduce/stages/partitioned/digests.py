@@ -79,9 +79,9 @@ class Digests(DerivedKind):
         """See `Kind.subtracts`."""
         return True
 
-    def reads_again(self, feeders: int) -> bool:
+    def reads_again(self, feeders: int, column: str) -> bool:
         """See `Kind.reads_again`: it needs only the rows that changed."""
-        del feeders
+        del feeders, column
         return False
 
     def produced(

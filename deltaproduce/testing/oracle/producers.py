@@ -31,7 +31,7 @@ from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Columns
 
 
-def fed_rows(producer: Producer, state: Rows, forgotten: Rows) -> Rows:
+def fed_rows(producer: Stage, state: Rows, forgotten: Rows) -> Rows:
     """Return a producer's input, with forgotten rows of sources unless it has a window."""
     if producer.kind.window is not None or not any(forgotten.values()):
         return state
@@ -43,10 +43,15 @@ def fed_rows(producer: Producer, state: Rows, forgotten: Rows) -> Rows:
     return found
 
 
-def produced_rows(producer: Producer, state: Rows, windows: Windows) -> list[Row]:
-    """Return the rows of a producer, computed from all rows of its feeders."""
+def produced_rows(producer: Producer, state: Rows, windows: Windows, forgotten: Rows) -> list[Row]:
+    """Return the rows of a producer, computed from all rows of its feeders.
+
+    Args:
+        state: as `fed_rows` returns it.
+        forgotten: the forgotten rows of sources, of which parts of values may be.
+    """
     if producer.kind.model_of_all is not None:
-        return _rows_of_all(producer, state, windows)
+        return _rows_of_all(producer, state, windows, forgotten)
     columns = producer.feeders[0].schema.key
     rows: list[Row] = []
     for source_key, inputs in _inputs(producer, state).values():  # S4: only keys with values
@@ -64,23 +69,24 @@ def produced_rows(producer: Producer, state: Rows, windows: Windows) -> list[Row
     )
 
 
-def _rows_of_all(producer: Producer, state: Rows, windows: Windows) -> list[Row]:
+def _rows_of_all(producer: Producer, state: Rows, windows: Windows, forgotten: Rows) -> list[Row]:
     """Return the rows of a producer that computes each from rows of many source keys."""
     model = producer.kind.model_of_all
     assert model is not None
     made = (
         Row(as_stored(key, producer.schema.key), (), 0, as_stored(value, producer.schema.value))
-        for key, value in model(given_rows(producer, state, windows))
+        for key, value in model(given_rows(producer, state, windows, forgotten))
     )
     return sorted(made, key=lambda row: sort_key(row.key, producer.schema.key))
 
 
 def given_rows(
-    stage: Stage, state: Rows, windows: Windows, only: str | None = None
+    stage: Stage, state: Rows, windows: Windows, forgotten: Rows, only: str | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows that a stage reads, and the parts of values if it merges some.
 
     Args:
+        forgotten: the forgotten rows of sources, of which these parts may be.
         only: the one feeder to read; all if None.
     """
     schema, window = stage.feeders[0].schema, stage.kind.window
@@ -89,7 +95,7 @@ def given_rows(
     for feeder in stage.merged:
         if only not in (None, feeder.name):
             continue
-        made = _parts(feeder, state, windows) if stage.kind.reads_states else None
+        made = _parts(feeder, state, windows, forgotten) if stage.kind.reads_states else None
         for row in state[feeder.name]:
             given = dict(zip(schema.names, (*row.key, *row.value), strict=True))
             if window is not None and not windows.has(
@@ -101,11 +107,13 @@ def given_rows(
             yield given
 
 
-def _parts(stage: Stage, state: Rows, windows: Windows) -> dict[Hashable, tuple[Any, ...]]:
+def _parts(
+    stage: Stage, state: Rows, windows: Windows, forgotten: Rows
+) -> dict[Hashable, tuple[Any, ...]]:
     """Return the parts of each key's values."""
     model = stage.kind.model_of_parts
     assert model is not None  # only values of such stages are merged
-    rows = model(given_rows(stage, state, windows))
+    rows = model(given_rows(stage, fed_rows(stage, state, forgotten), windows, forgotten))
     return {plain(as_stored(key, stage.schema.key)): made for key, made in rows}
 
 

@@ -186,7 +186,7 @@ class Oracle:
             if advances:
                 windows = windows.advanced(producer)
             fed = fed_rows(producer, rows, taken.forgotten)
-            rows[name] = produced_rows(producer, fed, windows)
+            rows[name] = produced_rows(producer, fed, windows, taken.forgotten)
             windows = windows.seen(self._graph, named_rows([producer], rows))
             if producer.kind.numbered is not None:
                 rows[name], surrogates[name] = numbered_rows(
@@ -318,7 +318,7 @@ class Oracle:
         names = producer.feeders[0].schema.key.names
         return {
             (plain([given[name] for name in names]), plain(as_stored(key, producer.schema.key)))
-            for given in given_rows(producer, found.rows, found.windows, feeder)
+            for given in given_rows(producer, found.rows, found.windows, found.forgotten, feeder)
             for key, _ in model([given])
         }
 
