@@ -3,7 +3,7 @@
 A worker hands the driver a text, not an exception: Spark does so, and so do the workers on the
 driver. The text carries the failure as JSON after a mark: message, stage, key, column, cause and
 traceback. `found_failure` finds it within any wrapping text. Damage to a store that a worker finds
-in its rows travels in the same way.
+in its rows, and a file that it refuses, travel in the same way.
 
 Invariants: a failure always arrives, with its stage and a key; what cannot travel (an exception of
 a user's class, a key of megabytes) is replaced by a stand-in that describes it. And texts are data:
@@ -23,11 +23,11 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from deltaproduce.errors import CorruptStoreError, ProducerError
+from deltaproduce.errors import CorruptStoreError, InvalidChangesError, ProducerError
 from deltaproduce.types.excerpts import described, escaped, shown, text_of
 from deltaproduce.types.json_values import Json, NotPlainError, read, written
 
-Failure: TypeAlias = ProducerError | CorruptStoreError
+Failure: TypeAlias = ProducerError | CorruptStoreError | InvalidChangesError
 """What a worker reports to the driver."""
 
 BatchFunction: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -48,7 +48,7 @@ def in_worker(run: BatchFunction) -> BatchFunction:
     def run_in_worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
             yield from run(batches)
-        except (ProducerError, CorruptStoreError) as error:
+        except (ProducerError, CorruptStoreError, InvalidChangesError) as error:
             raise WorkerError(_text(error, mark)) from None
 
     return run_in_worker
@@ -119,6 +119,7 @@ def _text(error: Failure, mark: str) -> str:
     failure = {
         "message": message,
         "is_damage": isinstance(error, CorruptStoreError),
+        "refused": _refused(error) if isinstance(error, InvalidChangesError) else None,
         "stage": stage if stage is None else str(stage),
         "key": _plain(key, shown(key)),
         "column": column,
@@ -126,6 +127,12 @@ def _text(error: Failure, mark: str) -> str:
         "trace": _trace(error),
     }
     return f"{message}\n{mark}{json.dumps(failure)}>"
+
+
+def _refused(error: InvalidChangesError) -> dict[str, Json]:
+    """Return where the wrong value is in a file."""
+    columns: list[Json] = [*error.columns]
+    return {"source": error.source, "file": error.file, "line": error.line, "columns": columns}
 
 
 def _plain(value: object, stand_in: Json) -> Json:
@@ -170,6 +177,7 @@ def _read_failure(failure: object) -> Failure:
         case {
             "message": str(message),
             "is_damage": bool(is_damage),
+            "refused": refused,
             "stage": str() | None as stage,
             "key": key,
             "column": str() | None as column,
@@ -178,12 +186,34 @@ def _read_failure(failure: object) -> Failure:
         }:
             if is_damage:
                 return CorruptStoreError(message)
+            if refused is not None:
+                return _read_refused(message, refused)
             error = ProducerError(message, stage=stage, key=read(key), column=column)
             if cause is not None:
                 error.__cause__ = _read_cause(cause)
             if trace:
                 error.add_note(f"In the Python worker:\n{trace.rstrip()}")
             return error
+    raise NotPlainError("it is no failure")
+
+
+def _read_refused(message: str, refused: object) -> InvalidChangesError:
+    match refused:
+        case {
+            "source": str() | None as source,
+            "file": str() | None as file,
+            "line": int() | None as line,
+            "columns": [*columns],
+        }:
+            names = tuple(map(str, columns))
+            return InvalidChangesError(
+                message,
+                source=source,
+                column=next(iter(names), None),
+                columns=names,
+                file=file,
+                line=line,
+            )
     raise NotPlainError("it is no failure")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -45,7 +45,12 @@ class Input:
         mode: whether the files hold all rows or changes.
         delimiter: the separator of values in a CSV file.
         null: the unquoted text that means null in a CSV file.
-        options: more options for Spark's reader.
+        decimal: the character before the fraction of a number in a CSV file.
+        encoding: the encoding of a CSV or JSON file, by its name in Python.
+        date_format: how dates are written, in the codes of ``strptime``; in ISO 8601 if None.
+        timestamp_format: how timestamps are written, likewise.
+        timezone: the time zone of timestamps without one; the session's or machine's if None.
+        options: options for Spark's reader.
     """
 
     source: str
@@ -54,6 +59,11 @@ class Input:
     mode: Mode
     delimiter: str = ","
     null: str = ""
+    decimal: str = "."
+    encoding: str = "utf-8"
+    date_format: str | None = None
+    timestamp_format: str | None = None
+    timezone: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -198,12 +208,34 @@ def _input(source: str, section: Section) -> Input:
         mode=section.choice("mode", _MODES, None),
         delimiter=section.text("delimiter", ","),
         null=section.text("null", "", may_be_empty=True),
+        decimal=section.choice("decimal", (".", ","), "."),
+        encoding=section.text("encoding", "utf-8"),
+        date_format=section.optional_text("date_format"),
+        timestamp_format=section.optional_text("timestamp_format"),
+        timezone=section.optional_text("timezone"),
         options=options,
     )
     section.close()
-    if len(found.delimiter) != 1:
-        section.refuse("delimiter", "a text of one character")
+    if len(found.delimiter) != 1 or not found.delimiter.isascii() or found.delimiter in '"\r\n':
+        section.refuse("delimiter", "an ASCII character that is no quote and no line end")
+    for key, formats in _SETTINGS.items():
+        if key in section.values and found.format not in formats:
+            section.refuse(key, f"it for {' or '.join(formats)} only; the format is {found.format}")
     return found
+
+
+_SETTINGS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
+    {
+        "delimiter": ("csv",),
+        "null": ("csv",),
+        "decimal": ("csv",),
+        "encoding": ("csv", "json"),
+        "date_format": ("csv", "json"),
+        "timestamp_format": ("csv", "json"),
+        "timezone": FILE_FORMATS,
+    }
+)
+"""The formats that a setting of a source is for."""
 
 
 def _checked(file: ProjectFile, project: Section) -> ProjectFile:
@@ -242,6 +274,12 @@ def _check_input(found: Input, *, local: bool) -> None:
         section.refuse("format", '"csv", "json", "parquet" or "delta"; others need engine "spark"')
     if local and has_scheme(found.path):
         section.refuse("path", 'a path of this machine; others need engine = "spark"')
+    if found.options and found.format in FILE_FORMATS:
+        section.refuse(
+            "options",
+            f"no options, which are for Spark's reader: {found.format} files "
+            "are read by this library",
+        )
     if local and found.options:
         section.refuse("options", "no table of options, which are for Spark's reader")
 

@@ -71,6 +71,13 @@ class Section:
             self.refuse(key, "a text" if may_be_empty else "a text that is not empty")
         return found
 
+    def optional_text(self, key: str) -> str | None:
+        """Return a text that is not empty; None if it is missing."""
+        if key in self.values:
+            return self.text(key)
+        self._read.append(key)
+        return None
+
     def choice(self, key: str, choices: Sequence[str], default: str | None) -> Any:  # noqa: ANN401 a Literal
         """Return one of several texts; required if there is no default."""
         wanted = " or ".join(f'"{one}"' for one in choices)

@@ -237,8 +237,8 @@ def test_a_column_that_is_there_twice_is_refused_by_its_name(tmp_path):
     path.write_text(IN_CSV.replace("more", "n").replace(",x", ",4"))
     with pytest.raises(dp.InvalidChangesError, match="has column n twice"):
         read(path)
-    path.write_text(IN_CSV.replace(",n,", ",_change_type,").replace("more", "_change_type"))
-    with pytest.raises(dp.InvalidChangesError, match="has column _change_type twice"):
+    path.write_text(IN_CSV.replace("more", "N").replace(",x", ",4"))
+    with pytest.raises(dp.InvalidChangesError, match="has column n twice"):
         read(path)
 
 

@@ -40,7 +40,12 @@ def test_all_of_a_file(tmp_path):
     mode = "snapshot"
     delimiter = ";"
     null = "-"
-    options = {encoding = "latin1"}
+    encoding = "latin-1"
+    [sources.people]
+    format = "orc"
+    path = "s3a://lake/people"
+    mode = "snapshot"
+    options = {mergeSchema = true}
     """
     file = parsed(text, tmp_path)
     assert (file.name, file.pipeline, file.engine, file.location) == (
@@ -55,8 +60,14 @@ def test_all_of_a_file(tmp_path):
     }
     assert file.inputs == {
         "orders": Input(
-            *("orders", "csv", "s3a://lake/orders", "snapshot", ";", "-", {"encoding": "latin1"})
-        )
+            *("orders", "csv", "s3a://lake/orders", "snapshot"),
+            delimiter=";",
+            null="-",
+            encoding="latin-1",
+        ),
+        "people": Input(
+            *("people", "orc", "s3a://lake/people", "snapshot"), options={"mergeSchema": "true"}
+        ),
     }
 
 
@@ -92,6 +103,11 @@ def test_the_least_of_a_file(tmp_path):
         (WHOLE + SOURCE.replace("csv", "orc").replace("changes", "snapshot"), "engine"),
         (WHOLE + SOURCE.replace("data/", "s3://"), "a path of this machine"),
         (WHOLE + SOURCE + "options = {a = 1}", "[sources.orders] options"),
+        (WHOLE + SOURCE + 'delimiter = "é"', "[sources.orders] delimiter"),
+        (WHOLE + SOURCE + 'decimal = ";"', "[sources.orders] decimal"),
+        (WHOLE + SOURCE + 'date_format = ""', "[sources.orders] date_format"),
+        (WHOLE + SOURCE.replace("csv", "json") + 'decimal = ","', "[sources.orders] decimal"),
+        (WHOLE + SOURCE.replace("csv", "parquet") + 'encoding = "x"', "[sources.orders] encoding"),
         (WHOLE + SOURCE + "delimiter = ', '", "[sources.orders] delimiter is ', '"),
         (WHOLE + SOURCE + "patth = ''", "do you mean 'path'?"),
     ],

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from deltaproduce.cli.inputs.files import files_of
+from deltaproduce.cli.inputs.forms import reader
 from deltaproduce.cli.inputs.given import check_sources
-from deltaproduce.cli.inputs.reading.reader import Reader, fault_in
-from deltaproduce.cli.inputs.reading.texts import Forms
+from deltaproduce.cli.inputs.reading.reader import fault_in
 from deltaproduce.errors import DeltaProduceError
 from deltaproduce.model.graph import Source
 from deltaproduce.pipeline import Pipeline
@@ -41,7 +41,7 @@ def _problem(stage: str, message: str) -> Problem:
 
 def _of_input(file: ProjectFile, one: Input, source: Source) -> Iterator[str]:
     try:
-        files, read = files_of(file, one), Reader(one, source, Forms())
+        files, read = files_of(file, one), reader(one, source, "UTC")
         for path in files.values():
             there = read.names(path)
             if there is None:

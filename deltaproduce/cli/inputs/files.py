@@ -33,11 +33,11 @@ def files_of(file: ProjectFile, found: Input) -> dict[str, Path]:
     elif place.is_file():
         root, paths = place.parent, [place]
     else:
-        raise _missing(found, f"{str(place)!r} is not there")
+        raise missing(found, f"{str(place)!r} is not there")
     names = {path.relative_to(root).as_posix(): path for path in paths if path.is_file()}
     there = {name: names[name] for name in sorted(names) if not _is_hidden(name)}
     if not there and found.mode == "snapshot":
-        raise _missing(found, f"no file is at {str(place)!r}, which would delete all of its rows")
+        raise missing(found, f"no file is at {str(place)!r}, which would delete all of its rows")
     return there
 
 
@@ -55,7 +55,8 @@ def _is_hidden(name: str) -> bool:
     return any(part.startswith((".", "_")) for part in name.split("/"))
 
 
-def _missing(found: Input, what: str) -> ProjectFileError:
+def missing(found: Input, what: str) -> ProjectFileError:
+    """Return the error that an input is not where its path says."""
     return ProjectFileError(
         f"[sources.{found.source}] path is {found.path!r}, and {what}: mend the path, or put the "
         "files there"

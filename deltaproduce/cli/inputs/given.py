@@ -1,7 +1,8 @@
 """The input that a run gives its store: the new change files, and all snapshots.
 
-The driver reads files for both engines, so that a file means the same in both. Spark reads what has
-types of its own: tables, and formats that only it knows.
+Files mean the same for both engines: the driver reads those of this machine, and Spark's tasks read
+others with the same reader. Spark itself reads only what has types in Spark: tables, and formats
+that only it knows.
 """
 
 from __future__ import annotations
@@ -10,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deltaproduce.cli.inputs import tables
+from deltaproduce.cli.inputs import remote, tables
 from deltaproduce.cli.inputs.files import digests, files_of
+from deltaproduce.cli.inputs.forms import reader
 from deltaproduce.cli.inputs.positions import Position
-from deltaproduce.cli.inputs.reading.reader import Reader
-from deltaproduce.cli.inputs.reading.texts import Forms
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.model.graph import Source
 from deltaproduce.pipeline import Pipeline
@@ -23,7 +23,6 @@ from deltaproduce.projects.sections import ProjectFileError
 from deltaproduce.projects.stores import session
 from deltaproduce.shown.update_ids import Digests
 from deltaproduce.store import Store
-from deltaproduce.times.zones import zone_of
 from deltaproduce.types.ddl import quoted
 
 if TYPE_CHECKING:
@@ -102,13 +101,6 @@ def rows(
     return changes, snapshots
 
 
-def reader(one: Input, source: Source, zone: str) -> Reader:
-    """Return the reader of an input's files.
-
-    Args:
-        zone: the time zone of timestamps that are written without one.
-    """
-    return Reader(one, source, Forms(zone_of(zone)))
 
 
 def _changes(
@@ -130,22 +122,20 @@ def _changes(
 def _snapshot(
     file: ProjectFile, one: Input, source: Source, spark: SparkSession | None, zone: str
 ) -> object:
-    if one.format in FILE_FORMATS and not has_scheme(one.path):
-        return tables.snapshot(files_of(file, one).values(), reader(one, source, zone))
+    if one.format in FILE_FORMATS:
+        read = reader(one, source, zone)
+        if spark is not None and has_scheme(one.path):
+            return remote.snapshot(spark, one.path, read)
+        return tables.snapshot(files_of(file, one).values(), read)
     if spark is not None:
         return _frame(spark, file.place(one.path), one, source)
     return tables.delta(file.place(one.path), source)
 
 
 def _frame(spark: SparkSession, path: str, one: Input, source: Source) -> DataFrame:
-    """Return rows that Spark reads, with text of CSV files cast to the declared types."""
+    """Return rows that have types in Spark, which are compared where all batches are."""
     from pyspark.sql import functions as f
 
     columns = (*source.schema.key, *source.schema.value)
-    options: dict[str, str] = {}
-    if one.format == "csv":
-        options = {"header": "true", "sep": one.delimiter, "nullValue": one.null}
-    frame = spark.read.format(one.format).options(**options | dict(one.options)).load(path)
-    if one.format in ("csv", "json"):
-        return frame.select(*(f.col(quoted(c.name)).cast(c.data_type) for c in columns))
+    frame = spark.read.format(one.format).options(**one.options).load(path)
     return frame.select(*(f.col(quoted(c.name)) for c in columns))

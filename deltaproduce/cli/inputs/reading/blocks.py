@@ -17,6 +17,8 @@ _READ_BYTES: Final = 4 << 20
 _MOST_BYTES: Final = 256 << 20
 """The most bytes of a row."""
 
+ENCODE: Final = "write the file in UTF-8, or say its encoding in the project file"
+
 Cut = Callable[[bytes], int]
 """Returns where the last whole row of some text ends; 0 if there is none."""
 
@@ -44,8 +46,7 @@ class Block:
         except UnicodeDecodeError as error:
             line = self.first_line + line_ends(self.data[: error.start])
             raise FileFault(
-                f"the byte {self.data[error.start : error.start + 1]!r} is no UTF-8; write the "
-                "file in UTF-8",
+                f"the byte {self.data[error.start : error.start + 1]!r} is no UTF-8; {ENCODE}",
                 line=line,
             ) from None
 
@@ -93,7 +94,7 @@ def blocks(chunks: Iterable[bytes], cut: Cut) -> Iterator[Block]:
         yield Block(held, line)
 
 
-def utf8(file: BinaryIO, encoding: str = "utf-8") -> Iterator[bytes]:
+def utf8(file: BinaryIO, encoding: str) -> Iterator[bytes]:
     """Yield the content of a file in UTF-8, without a byte order mark.
 
     Args:

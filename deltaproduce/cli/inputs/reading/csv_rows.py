@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import csv
 from pyspark.sql import types as t
 
-from deltaproduce.cli.inputs.reading.blocks import Block, blocks, line_ends, utf8
+from deltaproduce.cli.inputs.reading.blocks import ENCODE, Block, blocks, line_ends, utf8
 from deltaproduce.cli.inputs.reading.faults import FileFault, Unfit, no_value
 from deltaproduce.cli.inputs.reading.found import Declared, Part
 from deltaproduce.cli.inputs.reading.records import Record, end_of_rows, is_plain, records
@@ -56,7 +56,7 @@ def csv_names(file: BinaryIO, found: Input) -> tuple[str, ...]:
 
 
 def _blocks(file: BinaryIO, found: Input) -> Iterator[Block]:
-    return blocks(utf8(file), partial(end_of_rows, delimiter=found.delimiter))
+    return blocks(utf8(file, found.encoding), partial(end_of_rows, delimiter=found.delimiter))
 
 
 class _Reader:
@@ -117,7 +117,7 @@ class _Reader:
                 column = self._columns.get(place)
                 found = text.encode("utf-8", "surrogateescape")
                 raise FileFault(
-                    no_value(found, "UTF-8", "write the file in UTF-8"),
+                    no_value(found, "UTF-8", ENCODE),
                     line=record.line,
                     column=None if column is None else column.name,
                 )
@@ -126,12 +126,14 @@ class _Reader:
         """Return the values as texts; the columns are named by their places."""
         if not block.data.strip(b"\r\n"):
             return pa.table({str(place): pa.array([], pa.string()) for place in self._columns})
+        # Arrow takes a last value after a quoted one for a quoted one if no line end follows.
+        data = block.data if block.data.endswith((b"\n", b"\r")) else block.data + b"\n"
         reading = csv.ReadOptions(
-            use_threads=False, block_size=len(block.data) + 1, column_names=self._places
+            use_threads=False, block_size=len(data) + 1, column_names=self._places
         )
         try:
             return csv.read_csv(
-                pa.BufferReader(block.data),
+                pa.BufferReader(data),
                 read_options=reading,
                 parse_options=self._parsing,
                 convert_options=self._converting,

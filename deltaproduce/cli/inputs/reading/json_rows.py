@@ -19,12 +19,13 @@ from deltaproduce.cli.inputs.reading.faults import FileFault, Unfit
 from deltaproduce.cli.inputs.reading.found import Declared, Part
 from deltaproduce.cli.inputs.reading.json_values import Fraction, Repeated, made_of
 from deltaproduce.cli.inputs.reading.texts import Forms
+from deltaproduce.projects.file import Input
 from deltaproduce.types.columns import CHANGE_TYPE, Column
 from deltaproduce.types.excerpts import shown
 
 
 def json_parts(
-    file: BinaryIO, keys: Sequence[str], declared: Declared, forms: Forms
+    file: BinaryIO, found: Input, keys: Sequence[str], declared: Declared, forms: Forms
 ) -> Iterator[Part]:
     """Yield the rows of a file; a part knows the columns of the rows until its end.
 
@@ -35,7 +36,7 @@ def json_parts(
         FileFault: a line is no object, an object has no key, or a value does not fit.
     """
     names: dict[str, None] = {}
-    for block in blocks(utf8(file), last_line_end):
+    for block in blocks(utf8(file, found.encoding), last_line_end):
         rows, lines = _objects(block)
         spelled = dict.fromkeys(name for row in rows for name in row)
         names |= spelled
@@ -54,14 +55,14 @@ def json_parts(
         yield Part(tuple(names), len(rows), made, is_whole=False)
 
 
-def json_names(file: BinaryIO, wanted: Sequence[str]) -> tuple[str, ...] | None:
+def json_names(file: BinaryIO, found: Input, wanted: Sequence[str]) -> tuple[str, ...] | None:
     """Return the columns of a file, read until all wanted ones are found; None without a row.
 
     Raises:
         FileFault: a line is no object.
     """
     names, missing = dict[str, None](), {name.lower() for name in wanted}
-    for block in blocks(utf8(file), last_line_end):
+    for block in blocks(utf8(file, found.encoding), last_line_end):
         rows, _ = _objects(block)
         names |= dict.fromkeys(name for row in rows for name in row)
         missing -= {name.lower() for name in names}

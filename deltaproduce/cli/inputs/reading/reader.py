@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, BinaryIO, Final
+from pathlib import Path, PurePath
+from types import MappingProxyType
+from typing import BinaryIO, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,8 +56,13 @@ class Reader:
             InvalidChangesError: it does not have its format, lacks columns, or a value does not
                 fit; with the file and, of CSV and JSON, the line.
         """
-        with self._faults_of(path), self._opened(path) as file:
-            yield from self._complete(self._found(file))
+        with self._faults_of(str(path)), pa.OSFile(str(path)) as file:
+            yield from self._complete(self._found(file, str(path)))
+
+    def parts_of(self, content: pa.Buffer, name: str) -> Iterator[Part]:
+        """Yield the rows of a file whose content is in memory; see `parts`."""
+        with self._faults_of(name), pa.BufferReader(content) as file:
+            yield from self._complete(self._found(file, name))
 
     def names(self, path: Path) -> tuple[str, ...] | None:
         """Return the columns of a file, read as far as that takes; None if it has no rows.
@@ -64,21 +70,22 @@ class Reader:
         Raises:
             InvalidChangesError: it does not have its format.
         """
-        with self._faults_of(path), self._opened(path) as file:
+        with self._faults_of(str(path)), pa.OSFile(str(path)) as file:
             match self.found.format:
                 case "csv":
-                    return csv_names(file, self.found)
+                    return csv_names(_unpacked(file, str(path)), self.found)
                 case "json":
-                    return json_names(file, self.source.schema.names)
+                    wanted = self.source.schema.names
+                    return json_names(_unpacked(file, str(path)), self.found, wanted)
             return tuple(parquet.read_schema(file).names)
 
-    def _found(self, file: BinaryIO) -> Iterator[Part]:
-        declared = _declared(self.source)
+    def _found(self, file: pa.NativeFile, name: str) -> Iterator[Part]:
+        declared, keys = _declared(self.source), self.source.schema.key.names
         match self.found.format:
             case "csv":
-                return csv_parts(file, self.found, declared, self.forms)
+                return csv_parts(_unpacked(file, name), self.found, declared, self.forms)
             case "json":
-                return json_parts(file, self.source.schema.key.names, declared, self.forms)
+                return json_parts(_unpacked(file, name), self.found, keys, declared, self.forms)
         return parquet_parts(file, declared, self.forms)
 
     def _complete(self, parts: Iterator[Part]) -> Iterator[Part]:
@@ -96,17 +103,16 @@ class Reader:
             self._check([*names.values()], only_deletes=only_deletes)
 
     def _check(self, names: Sequence[str], *, only_deletes: bool) -> None:
+        if self.found.mode == "snapshot" and CHANGE_TYPE in map(str.lower, names):
+            finding = f"it has column {CHANGE_TYPE}, and a snapshot is all rows, without changes: "
+            mend = 'drop the column, or say mode = "changes"'
+            raise FileFault(finding + mend, columns=[CHANGE_TYPE])
         fault = fault_in(names, self.source, deletes=only_deletes)
         if fault is not None:
             raise fault
 
-    def _opened(self, path: Path) -> Any:  # noqa: ANN401 a file of Arrow
-        if self.found.format == "parquet":
-            return pa.OSFile(str(path))
-        return pa.input_stream(str(path))  # it decompresses what its name says is compressed
-
     @contextmanager
-    def _faults_of(self, path: Path) -> Iterator[None]:
+    def _faults_of(self, name: str) -> Iterator[None]:
         """Turn what is wrong with a file into an error that names it.
 
         Raises:
@@ -116,14 +122,25 @@ class Reader:
         try:
             yield
         except FileFault as fault:
-            raise fault.error(str(path), source) from fault.__cause__
+            raise fault.error(name, source) from fault.__cause__
         except (pa.ArrowException, OSError) as error:
             said = escaped(" ".join(str(error).split()))
             raise InvalidChangesError(
-                f"{str(path)!r} of source {source!r} cannot be read as {self.found.format}: {said}",
+                f"{name!r} of source {source!r} cannot be read as {self.found.format}: {said}",
                 source=source,
-                file=str(path),
+                file=name,
             ) from error
+
+
+def _unpacked(file: pa.NativeFile, name: str) -> BinaryIO:
+    """Return the content of a file that its name says is compressed, or the file."""
+    kind = _COMPRESSED.get(PurePath(name).suffix.lower())
+    return cast(BinaryIO, file if kind is None else pa.CompressedInputStream(file, kind))
+
+
+_COMPRESSED: Final = MappingProxyType(
+    {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
+)
 
 
 def fault_in(names: Sequence[str], source: Source, *, deletes: bool) -> FileFault | None:

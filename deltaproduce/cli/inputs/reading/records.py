@@ -61,7 +61,7 @@ def records(
     while place < len(text) or values:
         found = field.match(text, place)
         if found is None:
-            _refuse_quote(text, place, line, is_end=is_end)
+            _refuse_quote(text, place, first, is_end=is_end)
             return
         quoted, bare, separator = found.groups()
         ends_early = not separator or (separator == "\r" and found.end() == len(text))
@@ -123,6 +123,9 @@ def _quotes(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 def _refuse_quote(text: str, place: int, line: int, *, is_end: bool) -> None:
     """Refuse what begins with a quote here, unless it may be closed after the text.
 
+    Args:
+        line: the first line of the row.
+
     Raises:
         FileFault: it is not closed, or something follows.
     """
@@ -132,7 +135,6 @@ def _refuse_quote(text: str, place: int, line: int, *, is_end: bool) -> None:
         return
     if not quoted[1]:
         raise FileFault(no_value(quoted[0][:40], "value", "its quote is not closed"), line=line)
-    line += len(_LINE_END.findall(quoted[0]))
     after = text[quoted.end() : quoted.end() + 10]
     raise FileFault(
         f"{after!r} follows the closing quote of {quoted[0][-40:]!r}; double the quotes in a value",

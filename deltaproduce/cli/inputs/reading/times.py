@@ -7,6 +7,7 @@ The years are 1 to 9999.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -30,7 +31,7 @@ class TimeForm:
 
     Attributes:
         pattern: a regular expression with groups that are named as in `_RANGES`, ``fraction`` and
-            ``zone``.
+            ``zone``; or as in `_CODES`.
         told: the form as messages show it.
     """
 
@@ -50,14 +51,77 @@ _RANGES: Final = {
     "month": (1, 12),
     "day": (1, 31),
     "hour": (0, 23),
+    "half_hour": (1, 12),
     "minute": (0, 59),
     "second": (0, 59),
+}
+_MONTHS: Final = (
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+)
+_MONTH: Final = "|".join(_MONTHS)
+_LONG_MONTH: Final = (
+    "january|february|march|april|may|june|july|august|september|october|november|december"
+)
+_OF_DAYS: Final = {
+    "%Y": r"(?P<year>\d{4})",
+    "%y": r"(?P<short_year>\d{2})",
+    "%m": r"(?P<month>\d{1,2})",
+    "%b": rf"(?P<month_name>(?i:{_MONTH}))",
+    "%B": rf"(?P<month_name>(?i:{_LONG_MONTH}))",
+    "%d": r"(?P<day>\d{1,2})",
+    "%%": "%",
+}
+_CODES: Final = {
+    **_OF_DAYS,
+    "%H": r"(?P<hour>\d{1,2})",
+    "%I": r"(?P<half_hour>\d{1,2})",
+    "%p": r"(?P<half>(?i:am|pm))",
+    "%M": r"(?P<minute>\d{1,2})",
+    "%S": r"(?P<second>\d{1,2})",
+    "%f": r"(?P<fraction>\d{1,6})",
+    "%z": _ZONE,
 }
 _SECOND: Final = 1_000_000
 _EPOCH: Final = datetime(1970, 1, 1)
 _LEAST: Final = -62_135_596_800 * _SECOND
 _END: Final = 253_402_300_800 * _SECOND
 """The first moments of the years 1 and 10000, in UTC."""
+
+
+def form_of(text: str, *, of_times: bool) -> TimeForm:
+    """Return a form that is written in the codes of Python's ``strptime``, such as ``%d.%m.%Y``.
+
+    Args:
+        of_times: whether times are read, and not only dates.
+
+    Raises:
+        ValueError: a code is unknown, is there twice, or a part of the date is missing.
+    """
+    known, pattern, seen = _CODES if of_times else _OF_DAYS, "", list[str]()
+    for part in re.findall(r"%.|[^%]+|%", text, re.DOTALL):
+        if part.startswith("%") and part not in known:
+            raise ValueError(f"{part!r} is not one of {', '.join(known)}")
+        pattern += known.get(part, re.escape(part))
+        seen += re.findall(r"\?P<(\w+)>", known.get(part, ""))
+    for names in (("year", "short_year"), ("month", "month_name"), ("day",)):
+        if sum(seen.count(name) for name in names) != 1:
+            raise ValueError(f"it has the {names[0]} not once")
+    if len({*seen}) < len(seen) or {"hour", "half_hour"} <= {*seen}:
+        raise ValueError("a part is there twice")
+    if ("half" in seen) != ("half_hour" in seen):
+        raise ValueError("%I and %p belong together")
+    return TimeForm(f"^{pattern}$", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +190,10 @@ def times(texts: pa.Array, form: TimeForm, *, zoned: bool) -> Times:
     kind = "timestamp" if zoned else "timestamp_ntz"
     there, parts = _parts(texts, form, kind)
     clock = _days(texts, there, parts, kind) * (86_400 * _SECOND)
+    if "half" in parts:
+        afternoon = in_numpy(pc.equal(pc.utf8_lower(parts["half"]), "pm"), bool)
+        hours = _numbers(texts, there, parts, "half_hour", kind) % 12 + 12 * afternoon
+        clock += hours * (3600 * _SECOND)
     for name, seconds in (("hour", 3600), ("minute", 60), ("second", 1)):
         if name in parts:
             clock += _numbers(texts, there, parts, name, kind) * (seconds * _SECOND)
@@ -167,7 +235,21 @@ def _parts(
         wrong = in_numpy(found.is_null())
         _refuse(texts, there, wrong, kind, f"write it as {form.told}")
     names = [field.name for field in found.type]
-    return there, dict(zip(names, found.flatten(), strict=True))
+    return there, _spelled_out(dict(zip(names, found.flatten(), strict=True)))
+
+
+def _spelled_out(parts: dict[str, pa.Array]) -> dict[str, pa.Array]:
+    """Return parts with the year and the month in digits; a short year is one of 1969 to 2068."""
+    found = dict(parts)
+    if "short_year" in parts:
+        year = parts["short_year"].cast(pa.int64())
+        whole = pc.if_else(pc.less(year, 69), pc.add(year, 2000), pc.add(year, 1900))
+        found["year"] = whole.cast(pa.string())
+    if "month_name" in parts:
+        short = pc.utf8_slice_codeunits(pc.utf8_lower(parts["month_name"]), 0, 3)
+        number = pc.index_in(short, value_set=pa.array(_MONTHS))
+        found["month"] = pc.add(number, 1).cast(pa.string())
+    return found
 
 
 def _refuse(
