@@ -9,6 +9,7 @@ a string.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
@@ -126,14 +127,15 @@ def _decimals(texts: pa.Array, data_type: t.DecimalType) -> pa.Array:
     kind, wanted = data_type.simpleString(), arrow_type(data_type)
     _check(texts, pc.match_substring_regex(texts, _NUMBER), kind)
 
+    # Where Arrow moves the point of a number that is too large, it overflows silently.
+    plain = rf"^[+-]?0*[0-9]{{0,{data_type.precision - data_type.scale}}}(\.[0-9]*)?$"
+
     def cast(some: pa.Array) -> pa.Array:
-        try:
-            return some.cast(wanted)
-        except pa.ArrowException:  # it also refuses zeros beyond 38 digits
-            values = [
-                None if text is None else _decimal(text, data_type) for text in some.to_pylist()
-            ]
-            return pa.array(values, wanted)
+        if pc.all(pc.match_substring_regex(some, plain)).as_py() is not False:
+            with suppress(pa.ArrowException):  # it also refuses zeros beyond 38 digits
+                return some.cast(wanted)
+        values = [None if text is None else _decimal(text, data_type) for text in some.to_pylist()]
+        return pa.array(values, wanted)
 
     return _cast(texts, cast, f"no {kind}: it has more digits")
 
