@@ -123,7 +123,7 @@ def test_files_mean_the_same_with_spark(
         snapshots = (name,) if mode == "snapshot" else ()
         given = Given({name: digest} if mode == "changes" else {}, snapshots, None)
         with pytest.raises(dp.InvalidChangesError) as error:
-            rows_of(file, pipeline, given)
+            rows_of(file, pipeline, given, "UTC")
         found = error.value
         assert (found.source, found.line, found.column) == (name, case.line, case.column)
     assert "line" in CliRunner().invoke(app, ["run"]).stderr

@@ -101,8 +101,6 @@ def rows(
     return changes, snapshots
 
 
-
-
 def _changes(
     file: ProjectFile, one: Input, source: Source, files: Mapping[str, str], zone: str
 ) -> object:
