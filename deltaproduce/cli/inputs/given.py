@@ -135,5 +135,6 @@ def _frame(spark: SparkSession, path: str, one: Input, source: Source) -> DataFr
     from pyspark.sql import functions as f
 
     columns = (*source.schema.key, *source.schema.value)
-    frame = spark.read.format(one.format).options(**one.options).load(path)
+    strict = {"mode": "FAILFAST"} if one.format == "xml" else {}  # others fail by themselves
+    frame = spark.read.format(one.format).options(**strict | dict(one.options)).load(path)
     return frame.select(*(f.col(quoted(c.name)) for c in columns))
