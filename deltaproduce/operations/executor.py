@@ -281,12 +281,12 @@ class Executor:
     def _run(self, work: Work, published: Version) -> Version:
         """Compute, commit and publish a version; return ``published`` if it would be equal."""
         started = time.perf_counter()
-        version = self._made(work)
+        version = self._made(work, started)
         seconds = time.perf_counter() - started
         record(version or published, work.operation, seconds, published=version is not None)
         return version or published
 
-    def _made(self, work: Work) -> Version | None:
+    def _made(self, work: Work, started: float) -> Version | None:
         """Publish and return the version; None if it would be equal to the head."""
         with self._tables.many_effects():
             stages = [step.stage for step in work.steps]
@@ -305,6 +305,7 @@ class Executor:
                 {name: work.write(result, head) for name, result in results.items()},
                 work.definitions,
                 work.attempt,
+                started=started,
                 update_id=work.name(results),
                 repairs=not work.trusts_tables,
             )

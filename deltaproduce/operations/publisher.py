@@ -10,6 +10,7 @@ failed attempt leaves behind.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -97,6 +98,7 @@ class Publisher:
         definitions: Mapping[str, Fingerprint],
         attempt: Attempt,
         *,
+        started: float,
         update_id: str | None = None,
         repairs: bool = False,
     ) -> Version:
@@ -104,6 +106,7 @@ class Publisher:
 
         Args:
             writes: the write of each stage that changes, feeders first.
+            started: when the call began that makes the version, by the clock of `perf_counter`.
             repairs: whether to write even if someone else has written to the tables, or removed
                 them.
 
@@ -140,6 +143,7 @@ class Publisher:
             attempt=attempt,
             windows=head.windows,
             time_zone=head.time_zone,
+            seconds=round(time.perf_counter() - started, 3),
         )
         with phase("publishing"):
             self._log.publish(version, attempt)

@@ -89,6 +89,7 @@ def _version(version: Version) -> VersionReport:
         sum(one.rows_added for one in figures),
         sum(one.rows_removed for one in figures),
         sum(one.rows for one in figures),
+        version.seconds,
     )
 
 

@@ -23,6 +23,7 @@ class VersionReport:
         update_id: the caller's name for the batch, as people read it; empty if there is none.
         reached: the number of stages that it touched.
         seconds: the total time of its stages, without commits.
+        wall_seconds: the time of the call that made it; None if it is not recorded.
         affected_keys: the number of target keys that were checked.
         changed_keys: the number of target keys in its updates.
         rows: the number of content rows of all stages.
@@ -39,6 +40,7 @@ class VersionReport:
     rows_added: int
     rows_removed: int
     rows: int
+    wall_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -299,6 +299,7 @@ def figures_to_json(
     windows: WindowState = NO_WINDOWS,
     texts: Mapping[str, str] = _NO_TEXTS,
     time_zone: str | None = None,
+    seconds: float | None = None,
 ) -> str:
     """Return the JSON of the figures for the version log, with the state of any windows.
 
@@ -312,6 +313,8 @@ def figures_to_json(
         found[_WINDOWS] = state_to_json(windows)
     if time_zone is not None:
         found[_TIME_ZONE] = time_zone
+    if seconds is not None:
+        found[_SECONDS] = seconds
     return json.dumps(found)
 
 
@@ -337,7 +340,7 @@ def stored(figures: StageFigures) -> dict[str, Any]:
 
 def figures_from_json(
     text: str,
-) -> tuple[dict[str, StageFigures], WindowState, dict[str, str], str | None]:
+) -> tuple[dict[str, StageFigures], WindowState, dict[str, str], str | None, float | None]:
     """Parse the output of `figures_to_json`: return its arguments.
 
     Raises:
@@ -347,16 +350,18 @@ def figures_from_json(
     if not isinstance(found, dict) or not is_texts(list(found)):
         raise _foreign(text)
     told, time_zone = found.pop(_WINDOWS, None), found.pop(_TIME_ZONE, None)
+    seconds = found.pop(_SECONDS, None)
     windows = NO_WINDOWS if told is None else state_from_json(told)
     figures = {name: figures_of(of_stage) for name, of_stage in found.items()}
     stages = {name: known for name, known in figures.items() if known is not None}
     is_zone = time_zone is None or (is_text(time_zone) and known_zone(time_zone) == time_zone)
-    if windows is None or len(stages) < len(figures) or not is_zone:
+    are_known = len(stages) == len(figures) and optional(is_number)(seconds)
+    if windows is None or not are_known or not is_zone:
         raise _foreign(text)
     texts = {name: of_stage[_TEXT] for name, of_stage in found.items() if _TEXT in of_stage}
     if not is_texts(list(texts.values())):
         raise _foreign(text)
-    return stages, windows, texts, time_zone
+    return stages, windows, texts, time_zone, seconds
 
 
 def figures_of(found: object) -> StageFigures | None:
@@ -388,6 +393,7 @@ _SHOWN: Final = 100
 _WINDOWS: Final = "_windows"
 """The name of the windows next to the stages; no stage name begins like this."""
 _TIME_ZONE: Final = "_time_zone"
+_SECONDS: Final = "_seconds"
 """The name of the time zone next to the stages."""
 _KINDS: Final[Mapping[str, Kind]] = {
     "Mode": is_text,  # a later release may have another mode

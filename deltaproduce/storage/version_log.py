@@ -326,7 +326,11 @@ class VersionLog:
                 for kind, delta_version in figures.delta_versions.items()
             },
             "figures": figures_to_json(
-                version.stages, version.windows, _new_texts(version, before), version.time_zone
+                version.stages,
+                version.windows,
+                _new_texts(version, before),
+                version.time_zone,
+                version.seconds,
             ),
             "attempt": attempt.id,
         }
@@ -376,8 +380,8 @@ def _version(row: Mapping[str, Any]) -> Version:
             table="_versions",
         )
     figures = row["figures"]
-    stages, windows, texts, time_zone = (
-        ({}, NO_WINDOWS, {}, None) if figures is None else figures_from_json(figures)
+    stages, windows, texts, time_zone, seconds = (
+        ({}, NO_WINDOWS, {}, None, None) if figures is None else figures_from_json(figures)
     )
     return Version(
         number=number,
@@ -392,6 +396,7 @@ def _version(row: Mapping[str, Any]) -> Version:
         attempt=Attempt(row["attempt"], number),
         windows=windows,
         time_zone=time_zone,
+        seconds=seconds,
     )
 
 

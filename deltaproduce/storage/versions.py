@@ -43,6 +43,8 @@ class Version(Tabular):
         time_zone: the time zone that it was computed in; None for a version of a release that did
             not record it, and for the empty version.
         fencing_token: for the head, that of the version log's newest commit when the head was read.
+        seconds: wall time of the call that made it, up to its publication; None for a version of a
+            release that did not record it.
     """
 
     number: int
@@ -56,6 +58,7 @@ class Version(Tabular):
     fencing_token: int = field(default=0, compare=False)
     tasks: tuple[str, ...] = ()
     time_zone: str | None = None
+    seconds: float | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         at = None if self.committed_at is None else Word(_minute(self.committed_at))

@@ -32,7 +32,7 @@ def version(number: int, operation: str = "update", update_id: str = "") -> Vers
     keys = 1_000_000 if number == 1 else 10 * (number % 17)
     return VersionReport(
         number, START + 3600 * number, operation, update_id, 3, 0.04 * (number % 9), keys,
-        keys // 3, number, number // 2, 1_000_000 + number * 10,
+        keys // 3, number, number // 2, 1_000_000 + number * 10, 0.25,
     )  # fmt: skip
 
 

@@ -79,6 +79,7 @@ def test_figures_are_those_of_the_version_log(store: dp.Store) -> None:
             for name in ("mode", "reason", "affected_keys", "changed_keys", "rows", "seconds"):
                 assert getattr(step, name) == told[name]
             assert {t.table: t.delta_version for t in stage.tables} == told["delta_versions"]
+        assert found.version.wall_seconds == version.seconds > 0
         assert found.version.changed_keys == sum(f.changed_keys for f in version.stages.values())
     assert [v.operation for v in report(store).versions] == ["load", "update", "rollback", "update"]
     assert [v.update_id for v in report(store).versions] == ["first", "", "", ""]
@@ -159,6 +160,14 @@ def told(store: dp.Store, stage: str, version: int) -> Counter:
     content = store.content(stage, version)
     content = content.drop_columns([n for n in content.column_names if n == "_ordinal"])
     return Counter(zip(*(texts(column) for column in content.columns), strict=True))
+
+
+def test_a_version_says_how_long_its_call_took(store: dp.Store) -> None:
+    """Whoever reads it; and no less than the stages took, up to what figures are rounded to."""
+    reopened = dp.Store(None, store._opened.tables.location.address, shop).versions()
+    for version, again in zip(store.versions(), reopened, strict=True):
+        assert again.seconds == version.seconds
+        assert version.seconds > sum(f.seconds for f in version.shown().stages.values()) - 0.01
 
 
 def test_one_sentence_says_what_happened(store: dp.Store) -> None:

@@ -178,7 +178,7 @@ def test_a_window_over_numbers_ends_where_they_do(end: int, off: int, step: int,
     move = Shift(window, None, NOWHERE, place, present).move(reused=False, why="")
     assert place_of(window, move) == place
     figures = {"s": StageFigures("seek", window=move)}
-    assert figures_from_json(figures_to_json(figures)) == (figures, NO_WINDOWS, {}, None)
+    assert figures_from_json(figures_to_json(figures)) == (figures, NO_WINDOWS, {}, None, None)
 
 
 @given(
@@ -242,8 +242,8 @@ def test_what_versions_know_of_windows_is_stored_and_read_back() -> None:
         "events": StageFigures("seek"),
     }
     text = figures_to_json(figures, state)
-    assert figures_from_json(text) == (figures, state, {}, None)
-    assert figures_from_json(figures_to_json(figures)) == (figures, NO_WINDOWS, {}, None)
+    assert figures_from_json(text) == (figures, state, {}, None, None)
+    assert figures_from_json(figures_to_json(figures)) == (figures, NO_WINDOWS, {}, None, None)
     assert '"_windows": {"as_of": "2013-03-16", "present": ' in text
     assert '["events", "day", "day", [[15779, 15780], [15782, 15782]]]' in text
     assert '"window": {"first": "2013-03-15", "last": "2013-03-16", "entered": ["2013' in text
