@@ -78,9 +78,10 @@ def partitions(text: str, columns: Columns) -> tuple[Partition, ...]:
     """
     if not text.strip():
         return ()
-    from deltaproduce.stages.sql.expressions.expression import items
+    from deltaproduce.stages.sql.expressions.expression import Expression
 
-    found = tuple(_partition(part, name, columns) for part, name in items(text))
+    items = Expression.listed(text, columns.names)
+    found = tuple(_partition(name, expression, columns) for name, expression in items)
     own = [one.column for one in found if one.expression is not None]
     _check_names(columns, own)
     if len({one.column.name for one in found}) < len(found):
@@ -88,15 +89,10 @@ def partitions(text: str, columns: Columns) -> tuple[Partition, ...]:
     return found
 
 
-def _partition(text: str, name: str | None, columns: Columns) -> Partition:
-    from deltaproduce.stages.sql.expressions.expression import Expression
-
-    expression = Expression.read(text, columns.names)
-    if name is None:
-        if expression.column is None:
-            raise DefinitionError(f"partition {text!r} has no name; write {text} AS name")
-        (column,) = (c for c in columns if c.name == expression.column)
-        return Partition(_checked(column))
+def _partition(name: str, expression: Expression, columns: Columns) -> Partition:
+    for column in columns:
+        if column.name == name == expression.column:
+            return Partition(_checked(column))
     term = _term(expression, columns)
     return Partition(_checked(Column(name, term.data_type)), expression, term)
 

@@ -25,6 +25,7 @@ from deltaproduce.model.partitions import (
 )
 from deltaproduce.times.zones import OF_UTC
 from deltaproduce.types.columns import Columns, RowSchema
+from deltaproduce.types.ddl import name_from
 from deltaproduce.types.excerpts import shown
 
 OnMissing: TypeAlias = Literal["skip", "error"]
@@ -196,7 +197,7 @@ def over(found: object, feeder: RowSchema, *, stage: str) -> Window:
     if not isinstance(found, Window):
         message = f"stage {stage!r}: its window is {shown(found)}; give deltaproduce.window(…)"
         raise DefinitionError(message, stage=stage)
-    name = found.column.strip().strip("`")
+    name = name_from(found.column) or found.column
     columns = [column for column in feeder.key if column.name.lower() == name.lower()]
     if len(columns) != 1:
         message = (

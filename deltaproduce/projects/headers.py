@@ -103,7 +103,8 @@ class Statement:
         if found is None:
             _refuse(f"EXTERNAL {self.name} has no {clause} (…); add it", self.line)
         try:
-            return [*_parts(_tokens(found.text), found.text, _OF_TYPES)]
+            text = f"SELECT {found.text}"  # at the beginning, SHOW and such would be a statement
+            return [*_parts(_tokens(text)[1:], text, _OF_TYPES)]
         except DefinitionError as error:
             _refuse(str(error), found.line + (error.line or 1) - 1)
 

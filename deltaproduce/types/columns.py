@@ -7,7 +7,6 @@ Invariant: the result of `row_schema` can be stored in a plain Delta table next 
 columns and sorted by its key, and its `Columns.ddl` reads back as the same columns.
 """
 
-import re
 from collections import namedtuple
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -33,6 +32,8 @@ from deltaproduce.types.ddl import (
     ATOMIC_TYPES,
     DESCENDING,
     ddl_of,
+    listed,
+    names_from_list,
     quoted,
     struct_from_ddl,
     unsupported_type,
@@ -78,7 +79,7 @@ class Column:
         """The column as text, such as ``total bigint NOT NULL DESC``."""
         not_null = "" if self.nullable else " NOT NULL"
         direction = " DESC" if self.descending else ""
-        return f"{quoted(self.name)} {ddl_of(self.data_type)}{not_null}{direction}"
+        return f"{listed(self.name)} {ddl_of(self.data_type)}{not_null}{direction}"
 
 
 VERSION_COLUMN: Final = Column(VERSION, LongType())
@@ -214,25 +215,17 @@ def existing_schema(key: SchemaLike, value: SchemaLike | None, *, stage: str) ->
     return RowSchema(keys, values)
 
 
-_NAMES: Final = re.compile(
-    r"\s*(?P<name>\w+|`[^`]+`)(?:\s+(?P<direction>asc|desc))?\s*(?:,|$)", re.IGNORECASE
-)
-
-
 def named_columns(declared: SchemaLike) -> Columns | None:
     """Return columns declared by name only, with their directions.
 
     None if the declaration is no list of names.
     """
-    found, place = list[Column](), 0
-    while isinstance(declared, str) and place < len(declared):
-        match = _NAMES.match(declared, place)
-        if match is None:
-            return None
-        descending = (match["direction"] or "").lower() == "desc"
-        found.append(Column(match["name"].strip("`"), NullType(), descending=descending))
-        place = match.end()
-    return Columns(tuple(found)) if found else None
+    names = names_from_list(declared) if isinstance(declared, str) else None
+    if names is None:
+        return None
+    return Columns(
+        tuple(Column(name, NullType(), descending=bool(direction)) for name, direction in names)
+    )
 
 
 def _of_stage(error: DefinitionError, stage: str) -> DefinitionError:
@@ -333,10 +326,7 @@ def _fields(declared: SchemaLike, *, part: str) -> list[StructField]:
         message = f"the {part} {declared!r} has no columns; a stage needs at least one"
         raise DefinitionError(message)
     for field in fields:
-        _check_name(field.name, column=field.name)
-        if field.name.startswith("_"):
-            message = f"column {field.name!r}: names that begin with '_' are reserved; rename it"
-            raise DefinitionError(message, column=field.name)
+        check_column_name(field.name)
     return fields
 
 
@@ -352,6 +342,18 @@ def _columns(fields: Iterable[StructField]) -> Columns:
             for field in fields
         )
     )
+
+
+def check_column_name(name: str) -> None:
+    """Refuse a name that no column of a stage can have.
+
+    Raises:
+        DefinitionError: with `column`.
+    """
+    _check_name(name, column=name)
+    if name.startswith("_"):
+        message = f"column {name!r}: names that begin with '_' are reserved; rename it"
+        raise DefinitionError(message, column=name)
 
 
 def _check_name(name: str, *, column: str) -> None:

@@ -1,9 +1,10 @@
 """Spark's column lists as text, read and written without Spark.
 
 `struct_from_ddl` is ``StructType.fromDDL`` plus sort directions, for the types that the library
-stores; `ddl_of`, `sql_of` and `quoted` write text that it reads.
+stores, `names_from_list` names without types; `ddl_of`, `sql_of` and `quoted` write text.
 
-Invariant: text is read as Spark reads it, or refused. Only Spark's own type names count.
+Invariant: text is read as Spark reads it, or refused. Only Spark's own type names count. What
+`quoted` writes is that name for every reader: of columns, of lists of names, and of expressions.
 
 ``StructType.fromDDL`` needs a running session, and a definition must not. General SQL parsers do
 not work: they accept more type names than Spark does (sqlglot reads ``int8`` as a tinyint, where a
@@ -12,7 +13,7 @@ column names. The grammar of a column list fits on a page.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -55,9 +56,27 @@ def struct_from_ddl(ddl: str) -> StructType:
     return _Reader(ddl).columns()
 
 
+def names_from_list(text: str) -> list[tuple[str, bool | None]] | None:
+    """Read ``name [ASC | DESC], …``: names, and whether each is descending, if it says so.
+
+    A name may be any word, and anything in backticks. None if the text is no such list.
+    """
+    reader = _Reader(text)
+    try:
+        return reader.names()
+    except DefinitionError:
+        return None
+
+
+def name_from(text: str) -> str | None:
+    """Return the name that a text consists of, as `quoted` writes it; None if it is more."""
+    found = names_from_list(text)
+    return found[0][0] if found and len(found) == 1 and found[0][1] is None else None
+
+
 def ddl_of(data_type: DataType) -> str:
     """Return a type as text that `struct_from_ddl` reads back."""
-    return _text_of(data_type, "timestamp", not_null=" NOT NULL")
+    return _text_of(data_type, "timestamp", not_null=" NOT NULL", name=listed)
 
 
 def sql_of(data_type: DataType) -> str:
@@ -66,12 +85,14 @@ def sql_of(data_type: DataType) -> str:
     A session may take the word ``timestamp`` for one without a time zone. And Spark casts nothing
     to a type with a part that is NOT NULL, unless the value's own type says so.
     """
-    return _text_of(data_type, "timestamp_ltz", not_null="")
+    return _text_of(data_type, "timestamp_ltz", not_null="", name=identifier)
 
 
-def _text_of(data_type: DataType, timestamp: str, *, not_null: str) -> str:
+def _text_of(
+    data_type: DataType, timestamp: str, *, not_null: str, name: Callable[[str], str]
+) -> str:
     def text_of(part: DataType) -> str:
-        return _text_of(part, timestamp, not_null=not_null)
+        return _text_of(part, timestamp, not_null=not_null, name=name)
 
     match data_type:
         case ArrayType():
@@ -80,7 +101,7 @@ def _text_of(data_type: DataType, timestamp: str, *, not_null: str) -> str:
             return f"map<{text_of(data_type.keyType)}, {text_of(data_type.valueType)}>"
         case StructType():
             fields = (
-                f"{quoted(field.name)}: {text_of(field.dataType)}"
+                f"{name(field.name)}: {text_of(field.dataType)}"
                 + ("" if field.nullable else not_null)
                 for field in data_type.fields
             )
@@ -91,8 +112,19 @@ def _text_of(data_type: DataType, timestamp: str, *, not_null: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return a name, in backticks unless it is a plain word."""
-    return name if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) else identifier(name)
+    """Return a name as text that means it anywhere: in backticks unless it is a plain word.
+
+    Words that expressions take for something else are in backticks, too: ``case``, ``null``.
+    """
+    return identifier(name) if name.lower() in _NO_NAMES else listed(name)
+
+
+def listed(name: str) -> str:
+    """Return a name as it begins a column of a column list, where any word is a name.
+
+    Fingerprints of stages contain such lists.
+    """
+    return name if _PLAIN.fullmatch(name) else identifier(name)
 
 
 def identifier(name: str) -> str:
@@ -109,6 +141,18 @@ def unsupported_type(found: str, *, column: str | None) -> DefinitionError:
     message = f"column {column!r} has type {found!r}, which is not supported; {advice}"
     return DefinitionError(message, column=column)
 
+
+_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_NO_NAMES: Final = frozenset(
+    """
+    all alter and as between case connect_by_root create cross current_date current_timestamp
+    current_user distinct drop else except false fetch for from glob grant having ilike inner
+    insert intersect interval into join lateral like minus not notnull null on or outer
+    partitioned_by qualify regexp returning revoke rlike rollback select serdeproperties
+    session_user tablesample then true uncache union using values when where with xor
+    """.split()
+)
+"""The words that an expression, or a part of one, reads as something else than a column."""
 
 _CANONICAL_NAMES: Final = tuple(
     name for name, data_type in ATOMIC_TYPES.items() if data_type.simpleString() == name
@@ -150,6 +194,13 @@ class _Reader:
             field = self._field(name)
             fields.append(StructField(name, field.dataType, field.nullable, self._direction()))
         return StructType(fields)
+
+    def names(self) -> list[tuple[str, bool | None]]:
+        found = [(self._name(), self._direction().get(DESCENDING))]
+        while self._next < len(self._tokens):
+            self._expect(",")
+            found.append((self._name(), self._direction().get(DESCENDING)))
+        return found
 
     def _direction(self) -> dict[str, bool]:
         if self._accept("desc"):

@@ -37,7 +37,7 @@ from deltaproduce.stages.aggregates.windowed import (
 )
 from deltaproduce.stages.inputs import StageInput, all_parts
 from deltaproduce.stages.productions import DerivedKind, Found, Production
-from deltaproduce.stages.sql.expressions.expression import Expression, items
+from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.projection import Projection, naming
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.storage.stored import Stored
@@ -528,14 +528,10 @@ def _key(text: str, feeder: RowSchema, *, stage: str) -> Iterator[tuple[str, Exp
     if not text.strip():
         yield from ((name, Expression.read("true", ())) for name in NO_KEY.names)
         return
-    with naming(stage):
-        parts = list(items(text))
-    for part, name in parts:
-        found = _read(part, feeder, "its key", stage)
-        if name is None and found.column is None:
-            message = f"stage {stage!r}: {part!r} in its key has no name; write {part} AS name"
-            raise DefinitionError(message, stage=stage)
-        yield name or found.name, found
+    try:
+        yield from list(Expression.listed(text, feeder.names))
+    except DefinitionError as error:
+        raise DefinitionError(f"stage {stage!r}, its key: {error}", stage=stage) from None
 
 
 def _read(

@@ -102,10 +102,8 @@ def _listed(
 
 def _bare(part: str, feeder: RowSchema) -> IndexColumn:
     """Read a column of the feeder."""
-    expression = Expression.read(part, feeder.names)
-    if expression.column is None:
-        raise DefinitionError(f"{part!r} has no name; write {part} AS name")
-    return IndexColumn(expression.column, expression)
+    ((name, expression),) = Expression.listed(part, feeder.names)
+    return IndexColumn(name, expression)
 
 
 def _declared(part: str, feeder: RowSchema) -> IndexColumn:

@@ -28,13 +28,18 @@ from deltaproduce.stages.partitioned.scope.clauses import Scope, Scopes
 from deltaproduce.stages.partitioned.scope.partitions import Partitions
 from deltaproduce.stages.productions import Production
 from deltaproduce.stages.scheduled import Agenda, ForeignFunction, ScheduledKind, Tasked
-from deltaproduce.stages.sql.expressions.expression import items
 from deltaproduce.stages.sql.text import QueryText
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
 from deltaproduce.times.zones import OF_UTC
-from deltaproduce.types.columns import Column, RowSchema, row_schema, unknown_schema
+from deltaproduce.types.columns import (
+    Column,
+    RowSchema,
+    named_columns,
+    row_schema,
+    unknown_schema,
+)
 from deltaproduce.types.ddl import DESCENDING, struct_from_ddl
 
 
@@ -278,8 +283,7 @@ def source_partitions(
     """
     try:
         if scopes is None:
-            names = tuple(text.strip().strip("`") for text, _ in items(partition))
-            expecting = None
+            names, expecting = _listed(partition), None
         else:
             found = Partitions.read(partition, Scopes.read(scopes))
             names, expecting = found.names, partial(_expected, found, stage)
@@ -301,6 +305,13 @@ def source_partitions(
                     column=name,
                 )
     return names, expecting
+
+
+def _listed(partition: str) -> tuple[str, ...]:
+    listed = named_columns(partition)
+    if listed is None or any(column.descending for column in listed):
+        raise DefinitionError(f"partition {partition!r} is no list of columns, such as 'day, store'")
+    return listed.names
 
 
 def _expected(partitions: Partitions, stage: str, moment: datetime) -> pa.Table:

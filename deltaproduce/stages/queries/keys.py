@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-import sqlglot
-from sqlglot import exp
-
 from deltaproduce.errors import DefinitionError
+from deltaproduce.types.ddl import names_from_list
 
 
 def key_columns(text: str, names: Sequence[str], *, stage: str) -> dict[str, bool]:
@@ -23,9 +21,12 @@ def key_columns(text: str, names: Sequence[str], *, stage: str) -> dict[str, boo
         DefinitionError: the text is not such a list, or names no column of the query; with `stage`
             and, if one column is at fault, `column`.
     """
+    listed = names_from_list(text)
+    if listed is None:
+        raise _no_list(text, stage)
     spelled = {name.lower(): name for name in names}
     found: dict[str, bool] = {}
-    for name, descending in _named(text, stage):
+    for name, descending in listed:
         if name.lower() not in spelled:
             known = ", ".join(names)
             message = f"stage {stage!r}: key column {name!r} is not in its query; it has {known}"
@@ -33,7 +34,7 @@ def key_columns(text: str, names: Sequence[str], *, stage: str) -> dict[str, boo
         if spelled[name.lower()] in found:
             message = f"stage {stage!r}: key column {name!r} is named twice; name it once"
             raise DefinitionError(message, stage=stage, column=name)
-        found[spelled[name.lower()]] = descending
+        found[spelled[name.lower()]] = bool(descending)
     if len(found) == len(names):
         message = (
             f"stage {stage!r}: all columns of its query are in its key {text!r}; a stage needs a "
@@ -41,28 +42,6 @@ def key_columns(text: str, names: Sequence[str], *, stage: str) -> dict[str, boo
         )
         raise DefinitionError(message, stage=stage)
     return found
-
-
-def _named(text: str, stage: str) -> list[tuple[str, bool]]:
-    try:
-        tree = sqlglot.parse_one(f"SELECT 1 ORDER BY {text}", read="spark")
-    except sqlglot.ParseError:
-        tree = exp.Select()
-    order = tree.args.get("order")
-    plain = isinstance(tree, exp.Select) and set(_given(tree)) == {"expressions", "order"}
-    if not plain or not isinstance(order, exp.Order):
-        raise _no_list(text, stage)
-    found = []
-    for ordered in order.expressions:
-        column = ordered.this if isinstance(ordered, exp.Ordered) else ordered
-        if not isinstance(column, exp.Column) or len(column.parts) != 1:
-            raise _no_list(text, stage)
-        found.append((column.name, bool(ordered.args.get("desc"))))
-    return found
-
-
-def _given(tree: exp.Expression) -> list[str]:
-    return [name for name, value in tree.args.items() if value]
 
 
 def _no_list(text: str, stage: str) -> DefinitionError:

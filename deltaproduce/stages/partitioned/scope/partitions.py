@@ -23,6 +23,8 @@ from deltaproduce.stages.partitioned.scope.scalars import scalar
 from deltaproduce.stages.partitioned.scope.tables import table_of
 from deltaproduce.stages.sql.expressions.expression import Expression, items
 from deltaproduce.times.zones import OF_UTC
+from deltaproduce.types.columns import check_column_name
+from deltaproduce.types.ddl import name_from, quoted
 
 _SOME_DATES: Final = (
     datetime(2001, 1, 1, tzinfo=UTC),
@@ -56,15 +58,17 @@ class Partitions:
         """
         columns = list[tuple[str, Expression]]()
         for part, alias in items(text):
-            name, sign, value = part.partition("=")
-            name = name.strip().strip("`")
-            if alias is not None or not name.isidentifier():
+            before, sign, value = part.partition("=")  # no name of a column has it
+            name = name_from(before)
+            if alias is not None or name is None:
                 raise DefinitionError(
                     f"{part!r} is no partition column; write name = value, or a name of the scope"
                 )
+            check_column_name(name)
             if name.lower() in (known.lower() for known, _ in columns):
                 raise DefinitionError(f"partition column {name!r} is there twice; name it once")
-            columns.append((name, Expression.read(value if sign else name, list(scopes.types))))
+            read = value if sign else quoted(name)
+            columns.append((name, Expression.read(read, list(scopes.types))))
         types = tuple(
             (name, scalar(value, scopes.sample, OF_UTC).data_type) for name, value in columns
         )

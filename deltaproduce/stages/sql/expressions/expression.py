@@ -31,8 +31,9 @@ from deltaproduce.stages.sql.syntax import (
     spark_dialect,
     spelled,
 )
-from deltaproduce.types.ddl import identifier
+from deltaproduce.types.ddl import identifier, name_from
 
+_LITERALS = frozenset({"null", "true", "false"})
 _SELECT = "SELECT "
 _WITH_UNITS = names_in("date_add date_diff dateadd datediff timestampadd timestampdiff")
 """Functions with three arguments, the first of which is a keyword."""
@@ -63,6 +64,9 @@ class Expression:
         Raises:
             DefinitionError: it cannot be parsed, or a row of these columns does not determine it.
         """
+        name = name_from(text)
+        if name is not None and name.lower() not in _LITERALS and (found := _known(name, columns)):
+            return Expression.of_column(found)
         tokens, tree = _parsed(text)
         lambdas = {
             name.name.lower() for node in tree.find_all(exp.Lambda) for name in node.expressions
@@ -73,11 +77,10 @@ class Expression:
             if not isinstance(node, exp.Column):
                 continue
             first = node.parts[0]
-            found = [name for name in columns if name.lower() == first.name.lower()]
-            if found:
-                renamed[int(first.meta["start"])] = identifier(found[0])
-                first.set("this", found[0])
-                read.append(found[0])
+            if column := _known(first.name, columns):
+                renamed[int(first.meta["start"])] = identifier(column)
+                first.set("this", column)
+                read.append(column)
             elif first.name.lower() not in lambdas and not _is_unit(node):
                 message = f"{spelled(node)!r} is none of the columns {', '.join(columns)}"
                 raise DefinitionError(message)
@@ -89,6 +92,28 @@ class Expression:
         """Return a column of exactly that name as an expression."""
         tree = exp.column(exp.to_identifier(name, quoted=True))
         return Expression(identifier(name), (name,), tree)
+
+    @staticmethod
+    def listed(text: str, columns: Sequence[str]) -> Iterator[tuple[str, Expression]]:
+        """Yield a list's columns by name: ``a, b + 1 AS c``.
+
+        An item without ``AS`` is a column, so a word such as ``case`` or ``true`` is its name.
+
+        Args:
+            columns: the columns that it may name, ignoring case.
+
+        Raises:
+            DefinitionError: it cannot be parsed, or an item is no column and has no name.
+        """
+        for part, name in items(text):
+            if name is not None:
+                yield name, Expression.read(part, columns)
+                continue
+            found = _known(name_from(part) or "", columns)
+            expression = Expression.of_column(found) if found else Expression.read(part, columns)
+            if expression.column is None:
+                raise DefinitionError(f"{part!r} has no name; write {part} AS name")
+            yield expression.column, expression
 
     @property
     def column(self) -> str | None:
@@ -108,8 +133,8 @@ def items(text: str) -> Iterator[tuple[str, str | None]]:
     Raises:
         DefinitionError: it cannot be parsed, or an item is empty.
     """
-    parts, depth = [list[Token]()], 0
-    for token in _tokens(text):
+    parts, depth, query = [list[Token]()], 0, _SELECT + text
+    for token in _tokens(query)[1:]:  # at the beginning, SHOW and such would be a statement
         depth += DEPTHS.get(token.token_type, 0)
         if depth == 0 and token.token_type is TokenType.COMMA:
             parts.append([])
@@ -120,7 +145,12 @@ def items(text: str) -> Iterator[tuple[str, str | None]]:
             raise DefinitionError(f"{shortened(text)!r} has an empty part; name a column")
         name = part[-1].text if len(part) > 2 and part[-2].token_type is TokenType.ALIAS else None
         last = part[-1] if name is None else part[-3]
-        yield text[part[0].start : last.end + 1], name
+        yield query[part[0].start : last.end + 1], name
+
+
+def _known(name: str, columns: Sequence[str]) -> str | None:
+    """Return a column as it is spelled; None if there is none of that name."""
+    return next((column for column in columns if column.lower() == name.lower()), None)
 
 
 def _tokens(text: str) -> list[Token]:
