@@ -39,7 +39,7 @@ from deltaproduce.errors import (
     InvalidArgumentError,
     NotFoundError,
 )
-from deltaproduce.types.json_fields import Kind, fields, is_integer, is_text, parsed
+from deltaproduce.types.json.fields import Kind, fields, is_integer, is_text, parsed
 
 _TRIES: Final = 20
 _PROPERTY: Final = "deltaproduce.absorption"

@@ -20,7 +20,7 @@ from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.model.layouts import CONTENT, Layout
 from deltaproduce.types.columns import Column, Columns
 from deltaproduce.types.excerpts import shown
-from deltaproduce.types.json_fields import Kind, fields, is_text, is_texts, optional, parsed
+from deltaproduce.types.json.fields import Kind, fields, is_text, is_texts, optional, parsed
 from deltaproduce.types.stored_as import StoredAs
 
 _KINDS: Final[Mapping[str, Kind]] = MappingProxyType(

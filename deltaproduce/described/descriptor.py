@@ -34,7 +34,7 @@ from deltaproduce.types.columns import (
 )
 from deltaproduce.types.ddl import quoted
 from deltaproduce.types.excerpts import shown
-from deltaproduce.types.json_fields import (
+from deltaproduce.types.json.fields import (
     Kind,
     fields,
     is_integer,

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StringType
+from pyspark.sql.types import DateType, StringType
 
 from deltaproduce.described.content import beside
-from deltaproduce.described.partitions import EMPTY, Partition, values_of
+from deltaproduce.described.partitions import Partition, unstorable, values_of
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.failures import in_worker
@@ -26,6 +25,7 @@ from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
+from deltaproduce.types.python_values import python_tuples
 
 _WRONG: Final = Column("_wrong", StringType())
 _FINDING: Final = Column("_finding", StringType())
@@ -77,13 +77,13 @@ def refused(
         found = fetched(_mapped(rows, columns, wrong, told).limit(1), told)
     if not len(found):
         return None
-    *values, column, finding = (column[0].as_py() for column in found.columns)
+    ((*values, column, finding),) = python_tuples(found)
     return tuple(values), str(column), str(finding)
 
 
 def _may_refuse(one: Partition) -> bool:
     may_fail = one.term is not None and one.term.may_fail
-    return may_fail or isinstance(one.column.data_type, StringType)
+    return may_fail or isinstance(one.column.data_type, StringType | DateType)
 
 
 def _wrong(rows: pa.Table, key: Sequence[Column], by: Sequence[Partition]) -> pa.Table:
@@ -97,10 +97,9 @@ def _wrong(rows: pa.Table, key: Sequence[Column], by: Sequence[Partition]) -> pa
                 first = _wrong(rows.slice(0, half), key, [one])
                 return first if len(first) else _wrong(rows.slice(half), key, [one])
             return _told(rows, key, one, f"cannot be computed: {error}")
-        if isinstance(one.column.data_type, StringType):
-            place = pc.index(values, "").as_py()
-            if place >= 0:
-                return _told(rows.slice(place, 1), key, one, EMPTY)
+        if wrong := unstorable(values):
+            place, finding = wrong
+            return _told(rows.slice(place, 1), key, one, finding)
     return _told(rows.slice(0, 0), key, by[0], "")
 
 

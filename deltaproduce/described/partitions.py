@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import (
     BooleanType,
     DateType,
@@ -29,6 +31,7 @@ from deltaproduce.stages.sql.expressions.terms import Term
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column, Columns, plain_columns
 from deltaproduce.types.ddl import quoted
+from deltaproduce.types.python_values import python_value
 
 if TYPE_CHECKING:
     from deltaproduce.stages.sql.expressions.expression import Expression
@@ -37,6 +40,9 @@ Values: TypeAlias = tuple[str | None, ...]
 """The identity of a partition: the values of its columns, as text in the log's form."""
 
 CLOCK: Final = "UTC"
+_FIRST_DAY: Final = date.min.toordinal() - date(1970, 1, 1).toordinal()
+_LAST_DAY: Final = date.max.toordinal() - date(1970, 1, 1).toordinal()
+_BEYOND: Final = "and partitions by date are those of the years 1 to 9999"
 EMPTY: Final = "is an empty text, which Delta's log cannot tell from null as a value of a partition"
 """What is wrong with a row whose partition is an empty text."""
 _KINDS: Final = (BooleanType, DateType, DecimalType, IntegralType, StringType)
@@ -144,6 +150,19 @@ def _evaluated(term: Term, rows: pa.Table) -> pa.Array:
     from deltaproduce.stages.sql.expressions.evaluation import evaluated
 
     return evaluated(term, rows)
+
+
+def unstorable(values: pa.ChunkedArray) -> tuple[int, str] | None:
+    """Return the first of a column's values that no partition can have, by position, and why."""
+    if pa.types.is_string(values.type):
+        place = pc.index(values, "").as_py()
+        return None if place < 0 else (place, EMPTY)
+    if pa.types.is_date(values.type):
+        days = values.cast(pa.int32())
+        beyond = pc.or_(pc.less(days, _FIRST_DAY), pc.greater(days, _LAST_DAY))
+        place = pc.index(beyond, value=True).as_py()
+        return None if place < 0 else (place, f"is {python_value(values[place])}, {_BEYOND}")
+    return None
 
 
 def values_of_keys(keys: pa.Table, by: Sequence[Partition]) -> pa.Table | None:

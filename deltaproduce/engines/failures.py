@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from deltaproduce.errors import CorruptStoreError, InvalidChangesError, ProducerError
 from deltaproduce.types.excerpts import described, escaped, shown, text_of
-from deltaproduce.types.json_values import Json, NotPlainError, read, written
+from deltaproduce.types.json.values import Json, NotPlainError, read, written
 
 Failure: TypeAlias = ProducerError | CorruptStoreError | InvalidChangesError
 """What a worker reports to the driver."""

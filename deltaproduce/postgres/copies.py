@@ -18,9 +18,10 @@ from pyspark.sql.types import BooleanType
 from deltaproduce.engines.local.arrays import distinct
 from deltaproduce.postgres import statements as sql
 from deltaproduce.postgres.holding import held
-from deltaproduce.postgres.rendering import copy_text, keys_of
+from deltaproduce.postgres.rendering import copy_text
 from deltaproduce.postgres.sizes import too_large
 from deltaproduce.types.columns import CHANGE_TYPE, IS_ALIVE, Column
+from deltaproduce.types.python_values import python_tuples
 
 
 class TooLargeError(Exception):
@@ -98,7 +99,7 @@ class Copy(ABC):
         """Return the keys of rows that PostgreSQL has found too large, of all rows of a change."""
         marked = (self._marked(rows) for rows in batches)
         alive = (rows.filter(rows.column(IS_ALIVE)) for rows in marked)
-        return keys_of(too_large(alive, self.columns, self.key))
+        return tuple(python_tuples(too_large(alive, self.columns, self.key)))
 
     def _texts(self, batches: Iterable[pa.Table], columns: Sequence[Column]) -> Iterator[bytes]:
         for rows in batches:

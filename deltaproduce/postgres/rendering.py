@@ -23,6 +23,7 @@ from deltaproduce.postgres.json_text import float_text, hexadecimal, json_text
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import shown
+from deltaproduce.types.python_values import python_tuples
 
 _ESCAPES: Final[Mapping[str, str]] = MappingProxyType(
     {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -83,7 +84,7 @@ def _check(array: pa.Array, column: Column, keys: pa.Table, stage: str) -> None:
     if found is None:
         return
     what, wrong = found
-    some = keys_of(keys.filter(wrong).slice(0, 3))
+    some = tuple(python_tuples(keys.filter(wrong).slice(0, 3)))
     raise SyncError(
         f"column {column.name!r} of stage {stage!r} has {what}, in rows of the keys "
         f"{', '.join(map(shown, some)) or '(it has no key)'}; nothing was written",
@@ -91,17 +92,3 @@ def _check(array: pa.Array, column: Column, keys: pa.Table, stage: str) -> None:
         column=column.name,
         keys=some,
     )
-
-
-def keys_of(keys: pa.Table) -> tuple[tuple[object, ...], ...]:
-    """Return keys for a message."""
-    columns = [[_named(value) for value in column] for column in keys.columns]
-    return tuple(zip(*columns, strict=True))
-
-
-def _named(value: pa.Scalar) -> object:
-    """Return a value in Python; as text if it is a date that Python cannot have."""
-    try:
-        return value.as_py()
-    except (OverflowError, ValueError):
-        return str(value.cast(pa.string()))

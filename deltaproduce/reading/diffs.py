@@ -46,7 +46,8 @@ from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, find, span, stage_at, unbroken
 from deltaproduce.types.columns import ORDINAL, POSITION, POSITION_COLUMN, Column
 from deltaproduce.types.excerpts import shown
-from deltaproduce.types.plain_json import plain
+from deltaproduce.types.json.plain import plain
+from deltaproduce.types.python_values import python_rows
 
 Difference = Literal["added", "removed", "changed"]
 """The kind of a difference.
@@ -326,12 +327,12 @@ class _Sides:
             return {name: row[name] for name in shown_key}
 
         sides: dict[tuple[str, int], list[Mapping[str, object]]] = defaultdict(list)
-        for row in table.to_pylist():
+        for row in python_rows(table):
             told = {column.name: row[column.name] for column in value}
             sides[repr(key_of(row)), row[SIDE]].append(told)
         return [
             KeyDiff(sort, key, *(tuple(sides[repr(key), side]) for side in (BEFORE, AFTER)))
-            for key in map(key_of, first.to_pylist())
+            for key in map(key_of, python_rows(first))
         ]
 
 

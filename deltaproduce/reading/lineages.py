@@ -38,6 +38,7 @@ from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import shown
+from deltaproduce.types.python_values import python_tuples
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,8 @@ def _few(keys: Rows) -> tuple[Cell, Cell]:
     """Return the number of keys, and the first of them."""
     if not isinstance(keys, pa.Table):
         return UNKNOWN, "in Spark; use them as a DataFrame"
-    rows = keys.slice(0, _FEW).to_pylist()
-    first = (shown(next(iter(r.values())) if len(r) == 1 else tuple(r.values())) for r in rows)
+    rows = python_tuples(keys.slice(0, _FEW))
+    first = (shown(row[0] if len(row) == 1 else row) for row in rows)
     return len(keys), ", ".join([*first, *(["…"] if len(keys) > _FEW else [])])
 
 

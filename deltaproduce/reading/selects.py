@@ -27,6 +27,7 @@ from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types.columns import IS_ALIVE, VERSION, Column
 from deltaproduce.types.ddl import ddl_of, identifier, sql_of
+from deltaproduce.types.python_values import python_value
 
 Dialect = Literal["spark", "duckdb"]
 """Whose SQL a text is."""
@@ -217,7 +218,7 @@ def _as_files(
     values = FileRanges(listed, len(paths)).values()
     for path, of_file in zip(paths, values, strict=True):
         own = [c for c in columns if c.name in of_file]
-        told = "".join(f", {_duckdb_value(of_file[c.name].as_py(), c)}" for c in own)
+        told = "".join(f", {_duckdb_value(python_value(of_file[c.name]), c)}" for c in own)
         parts.setdefault(told, []).append(path)
     if not any(parts):
         return _read_parquet(paths) if paths else None

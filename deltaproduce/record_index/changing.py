@@ -33,6 +33,7 @@ from deltaproduce.record_index.merging import merge
 from deltaproduce.record_index.results import Changed
 from deltaproduce.record_index.view import View
 from deltaproduce.types.columns import Column
+from deltaproduce.types.python_values import python_rows
 
 _LOGGER: Final = logging.getLogger("deltaproduce")
 
@@ -264,7 +265,7 @@ def _by_partition(rows: pa.Table, view: View) -> Iterable[table.NewFile]:
     beside = {_partition(file.partition, names): path for path, file in snapshot.files.items()}
     for number in np.unique(numbers):
         some = rows.filter(pa.array(numbers == number))
-        (partition,) = some.select(names).slice(0, 1).to_pylist()
+        (partition,) = python_rows(some.select(names).slice(0, 1))
         yield table.NewFile(some, partition, beside.get(_partition(partition, names)), unique)
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from deltaproduce.shown.tabular import one_line
-from deltaproduce.types.plain_json import plain
+from deltaproduce.types.json.plain import plain
 
 ChangeStrategy = Literal["files", "merge"]
 """How a table was changed: by a commit that replaces files, or by ``MERGE``."""

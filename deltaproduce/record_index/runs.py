@@ -38,7 +38,7 @@ from deltaproduce.record_index.decisions.entries import GROUP
 from deltaproduce.storage.failpoints import effect
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
-from deltaproduce.types.json_fields import parsed
+from deltaproduce.types.json.fields import parsed
 
 FILE: Final = "_file"
 """The directory's column with the path of a file group."""

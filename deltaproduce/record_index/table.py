@@ -37,6 +37,7 @@ from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
+from deltaproduce.types.python_values import python_values
 
 _GROUP_ROWS: Final = 1 << 20
 _TOLD_COLUMNS: Final = 32
@@ -327,7 +328,7 @@ def _files(handle: DeltaTable, directory: Directory) -> Mapping[str, TableFile]:
     none: dict[str, object] = {}
     counts = told.column("num_records").to_pylist() if "num_records" in told.column_names else ()
     counts = counts or [None] * len(paths)
-    partitions = told.column("partition").to_pylist() if "partition" in told.column_names else ()
+    partitions = python_values(told.column("partition")) if "partition" in told.column_names else ()
     alive = _alive(handle, paths)
     return {
         path: TableFile(path, size, rows, partition or none, alive.get(path))

@@ -26,6 +26,7 @@ from deltaproduce.record_index.decisions.keying import BUCKET
 from deltaproduce.record_index.parting import of_table
 from deltaproduce.record_index.results import WrongEntry
 from deltaproduce.record_index.view import View
+from deltaproduce.types.python_values import python_tuples
 
 _MOST: Final = 1_000
 
@@ -60,11 +61,13 @@ def _wrong(indexed: pa.Table, found: pa.Table, paths: Mapping[int, str]) -> list
     of_index = groups_of(keys, indexed)
     wrong = found.filter(pa.array(isin_rows(found.drop_columns([GROUP]), keys)))
     files = dict[tuple[object, ...], list[str]]()
-    for row, group in zip(_rows(wrong.drop_columns([GROUP])), groups_in(wrong), strict=True):
+    for row, group in zip(
+        python_tuples(wrong.drop_columns([GROUP])), groups_in(wrong), strict=True
+    ):
         files.setdefault(row, []).append(paths[int(group)])
     return [
         WrongEntry(row, None if group == NOWHERE else paths[int(group)], tuple(files.get(row, ())))
-        for row, group in zip(_rows(keys), of_index, strict=True)
+        for row, group in zip(python_tuples(keys), of_index, strict=True)
     ]
 
 
@@ -73,7 +76,3 @@ def _paths(view: View) -> dict[int, str]:
     others = sorted(view.snapshot.files.keys() - set(view.groups.values()))
     first = view.state.next_group
     return {**view.groups, **dict(enumerate(others, first))}
-
-
-def _rows(keys: pa.Table) -> list[tuple[object, ...]]:
-    return [tuple(row.values()) for row in keys.to_pylist()]

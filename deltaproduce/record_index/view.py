@@ -37,6 +37,7 @@ from deltaproduce.record_index.parting import Parts, of_runs, of_table
 from deltaproduce.record_index.runs import Part, Runs, State
 from deltaproduce.record_index.seeking import entries_of
 from deltaproduce.types.excerpts import shown
+from deltaproduce.types.python_values import python_tuples
 
 SHOWN: Final = 10
 """An error names this many keys."""
@@ -234,7 +235,7 @@ def refuse_doubled(keys: pa.Table, rows: int, snapshot: table.Snapshot) -> None:
 
 def keys_as_given(keys: pa.Table) -> tuple[object, ...]:
     """Return keys as Python values: a bare value for one column, a tuple for several."""
-    rows = [tuple(row.values()) for row in keys.to_pylist()]
+    rows = python_tuples(keys)
     return tuple(row[0] for row in rows) if keys.num_columns == 1 else tuple(rows)
 
 

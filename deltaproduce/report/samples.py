@@ -22,6 +22,7 @@ from deltaproduce.report.model import SampleReport, Value
 from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types import excerpts
 from deltaproduce.types.columns import VERSION
+from deltaproduce.types.python_values import python_values
 
 SAMPLED: Final = 3
 """This many versions of a stage are sampled."""
@@ -68,8 +69,8 @@ def texts(values: pa.ChunkedArray) -> list[Value]:
 
 def _long(values: pa.ChunkedArray) -> list[Value]:
     if pt.is_binary(values.type) or pt.is_large_binary(values.type):
-        return [None if value is None else value.hex() for value in values.to_pylist()]
+        return [None if value is None else value.hex() for value in python_values(values)]
     if not pt.is_nested(values.type):
-        found: list[Value] = pc.cast(values, pa.string()).to_pylist()
-        return found
-    return [excerpts.shown(value.as_py()) if value.is_valid else None for value in values]
+        found = zip(python_values(values), python_values(pc.cast(values, pa.string())), strict=True)
+        return [value if isinstance(value, str) else text for value, text in found]
+    return [None if value is None else excerpts.shown(value) for value in python_values(values)]

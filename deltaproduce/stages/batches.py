@@ -35,7 +35,7 @@ from deltaproduce.times.zones import zone_of
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, Column
 from deltaproduce.types.excerpts import shown
-from deltaproduce.types.row_readers import UnreadableError, row_reader
+from deltaproduce.types.python_values import python_keys
 
 IS_DELETE: Final = Column("_is_delete", t.BooleanType(), nullable=False)
 _SHOWN: Final = 10
@@ -199,10 +199,7 @@ def computing(source: Stage) -> Iterator[None]:
 
 
 def some_keys(rows: Rows, source: Stage, engines: Engines) -> tuple[object, ...]:
-    """Return a sample of the rows' distinct keys, as a produce function gets them.
-
-    None if a key cannot be read in Python.
-    """
+    """Return a sample of the rows' distinct keys, as a produce function gets them."""
     return _read(_distinct(rows, source.schema.key.columns), source, engines)
 
 
@@ -216,8 +213,4 @@ def _distinct(rows: Rows, key: Sequence[Column]) -> pa.Table:
 
 
 def _read(keys: pa.Table, source: Stage, engines: Engines) -> tuple[object, ...]:
-    read = row_reader(source.schema.key, zone_of(engines.time_zone))
-    try:
-        return tuple(read([column.combine_chunks() for column in keys.columns]))
-    except UnreadableError:
-        return ()
+    return python_keys(source.schema.key, zone_of(engines.time_zone), keys.columns)

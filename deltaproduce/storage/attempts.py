@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from deltaproduce.storage.figures import StageFigures, figures_of, stored
-from deltaproduce.types.json_fields import (
+from deltaproduce.types.json.fields import (
     Kind,
     fields,
     is_integer,

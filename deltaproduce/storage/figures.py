@@ -25,7 +25,7 @@ from deltaproduce.storage.window_states import (
     state_to_json,
 )
 from deltaproduce.times.zones import known as known_zone
-from deltaproduce.types.json_fields import (
+from deltaproduce.types.json.fields import (
     Kind,
     fields,
     is_integer,

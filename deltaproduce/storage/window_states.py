@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from deltaproduce.model.partitions import Partition, Ranges, day_number, day_of
 from deltaproduce.model.window_moves import WindowMove
-from deltaproduce.types.json_fields import Kind, fields, is_integer, is_text, optional
+from deltaproduce.types.json.fields import Kind, fields, is_integer, is_text, optional
 
 
 class Tracked(NamedTuple):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.storage.versions import Version, unbroken
-from deltaproduce.types.json_fields import fields, is_integer, is_text, objects_of, parsed
+from deltaproduce.types.json.fields import fields, is_integer, is_text, objects_of, parsed
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,15 +143,14 @@ def unsupported_type(found: str, *, column: str | None) -> DefinitionError:
 
 
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_NO_NAMES: Final = frozenset(
-    """
+_WORDS: Final = """
     all alter and as between case connect_by_root create cross current_date current_timestamp
     current_user distinct drop else except false fetch for from glob grant having ilike inner
     insert intersect interval into join lateral like minus not notnull null on or outer
     partitioned_by qualify regexp returning revoke rlike rollback select serdeproperties
     session_user tablesample then true uncache union using values when where with xor
-    """.split()
-)
+"""
+_NO_NAMES: Final = frozenset(_WORDS.split())
 """The words that an expression, or a part of one, reads as something else than a column."""
 
 _CANONICAL_NAMES: Final = tuple(

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, tzinfo
 from decimal import Context, Decimal, localcontext
 from functools import partial
 from itertools import repeat
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -40,7 +41,15 @@ RowReader: TypeAlias = Callable[[Sequence[pa.Array]], Iterator[Any]]
 
 
 class UnreadableError(ValueError):
-    """A stored value that no Python object represents."""
+    """A stored value that no Python object represents.
+
+    Attributes:
+        column: the column that has it, if known.
+    """
+
+    def __init__(self, message: str, column: str | None = None) -> None:
+        super().__init__(message)
+        self.column = column
 
 
 def row_reader(columns: Columns, zone: tzinfo) -> RowReader:
@@ -56,7 +65,10 @@ def row_reader(columns: Columns, zone: tzinfo) -> RowReader:
         the years 1 to 9999; it creates the named tuples during iteration. A tuple that is freed
         before the next is created costs half as much as one in a list, and no garbage collection.
     """
-    readers = [_value_reader(column.data_type, zone) for column in columns]
+    readers = [
+        partial(_naming, name=column.name, read=_value_reader(column.data_type, zone))
+        for column in columns
+    ]
     if len(readers) == 1:
         (read,) = readers
         return lambda arrays: iter(read(arrays[0]))
@@ -73,6 +85,14 @@ _NO_MOMENT: Final = np.iinfo(np.int64).min
 """What NumPy stores for NaT."""
 
 _Reader: TypeAlias = Callable[[pa.Array], list[Any]]
+
+
+def _naming(array: pa.Array, *, name: str, read: _Reader) -> list[Any]:
+    """Read a column, and name it in errors."""
+    try:
+        return read(array)
+    except UnreadableError as error:
+        raise UnreadableError(f"column {name!r} has {error}", name) from None
 
 
 def _value_reader(data_type: DataType, zone: tzinfo) -> _Reader:
@@ -123,14 +143,34 @@ def _read_moments(array: pa.Array) -> list[Any]:
     unit = "D" if is_date else array.type.unit
     found = np.from_dlpack(numbers.fill_null(_NO_MOMENT)).view(f"M8[{unit}]")
     moments: list[Any] = found.tolist()
-    if int in set(map(type, moments)):
-        value = next(moment for moment in moments if type(moment) is int)
-        units = "days" if is_date else "microseconds"
-        message = (
-            f"a {array.type} of {value} {units} since 1970 is outside Python's years 1 to 9999"
-        )
-        raise UnreadableError(message)
+    if int in set(map(type, moments)) or moments.count(None) > array.null_count:
+        value = next((moment for moment in moments if type(moment) is int), _NO_MOMENT)
+        raise UnreadableError(f"{far_text(value, unit)}, and Python has the years 1 to 9999")
     return moments
+
+
+def far_text(number: int, unit: str, *, zoned: bool = False) -> str:
+    """Return a date or a time of any year in ISO 8601, with a sign: ``+10000-01-01``.
+
+    Args:
+        number: it, counted from 1970.
+        unit: what it counts, as NumPy calls it; ``D`` for days.
+        zoned: whether it is a time in UTC, and not one without a zone.
+    """
+    days, rest = (number, 0) if unit == "D" else divmod(number, _A_DAY[unit])
+    text = str(np.datetime64(days, "D"))
+    year, month, day = text.lstrip("-").split("-")
+    found = f"{'-' if text[0] == '-' else '+'}{year:0>4}-{month}-{day}"
+    if unit == "D":
+        return found
+    seconds, micros = divmod(rest * 86_400_000_000 // _A_DAY[unit], 1_000_000)
+    time = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{micros:06}"
+    return f"{found}T{time}{'+00:00' if zoned else ''}"
+
+
+_A_DAY: Final = MappingProxyType(
+    {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+)
 
 
 def _read_on_clock(array: pa.Array, zone: tzinfo) -> list[Any]:
@@ -144,7 +184,7 @@ def _read_on_clock(array: pa.Array, zone: tzinfo) -> list[Any]:
             for moment in moments
         ]
     except OverflowError as error:
-        message = f"a timestamp is outside Python's years 1 to 9999 in time zone {zone}"
+        message = f"a time outside the years 1 to 9999 in time zone {zone}, and Python has these"
         raise UnreadableError(message) from error
 
 

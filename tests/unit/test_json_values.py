@@ -19,7 +19,7 @@ from deltaproduce.testing import strategies
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import key_columns, row_type
 from deltaproduce.types.ddl import ATOMIC_TYPES
-from deltaproduce.types.json_values import NotPlainError, read, written
+from deltaproduce.types.json.values import NotPlainError, read, written
 from deltaproduce.types.row_readers import row_reader
 
 KEY_TYPES = [

@@ -16,6 +16,53 @@ KINDS_ARE_TOLD_APART_IN = ("model", "stages")
 OF_SOME_KINDS = {"is_in_place", "form", "query", "surrogate", "preserve", "whole", "streaming"}
 """Attributes of some kinds of stages, or of stages when they had them."""
 
+TAKES_VALUES_OF_ARROW = {
+    "of a command line, or of SQL texts": {
+        *(
+            "cli/answers/values.py",
+            "cli/inputs/tables.py",
+            "stages/sql/expressions/kernels/text.py",
+        ),
+        *("stages/partitioned/scope/scalars.py", "stages/sql/expressions/kernels/calendar.py"),
+        "stages/partitioned/scope/coded.py",
+    },
+    "of types without dates, and whether all or any is true": {
+        *("stages/sql/expressions/kernels/arithmetic.py", "stages/given/formats.py"),
+        *("stages/sql/expressions/kernels/casting.py", "engines/local/kernels/row_hashes.py"),
+        *("stages/aggregates/functions/sketches/distinct.py", "described/partitions.py"),
+        *("stages/aggregates/functions/sketches/quantiles.py", "postgres/json_text.py"),
+        *("postgres/holding.py", "postgres/sizes.py"),
+        *("stages/aggregates/functions/sketches/sketch.py", "postgres/rendering.py"),
+        *("stages/aggregates/functions/sums.py", "stages/aggregates/ordered/kernels.py"),
+        *("stages/aggregates/ordered/in_spark.py", "stages/functions/preservation.py"),
+        *("stages/given/on_driver.py", "storage/parquet/row_groups.py"),
+    },
+    "of tables and logs that the library writes: paths, counts, numbers, its own times": {
+        *("datasets/absorbing.py", "datasets/dataset.py", "datasets/pruning.py"),
+        *("datasets/reading.py", "datasets/rewrites.py", "datasets/staged.py"),
+        *("datasets/tables.py", "engines/comparisons.py", "engines/deltas.py"),
+        *("engines/local/delta.py", "engines/local/log_actions.py", "engines/spark/frames.py"),
+        *("engines/spark/kernels/clustered.py", "operations/vacuum.py", "reading/readers.py"),
+        *("operations/verifying/verification.py", "record_index/runs.py", "record_index/table.py"),
+        *("stages/partitioned/entries.py", "stages/partitioned/making.py", "storage/files.py"),
+        *("stages/partitioned/records.py", "storage/tables.py", "storage/version_log.py"),
+    },
+    "of partitions, whose dates Python has, and ends of columns, which it checks": {
+        *("datasets/parts.py", "datasets/writing/grouping.py", "engines/local/data_files.py"),
+        "engines/spark/predicates.py",
+    },
+    "and handles what Python cannot hold": {
+        *("types/atoms.py", "types/conversions.py", "types/python_values.py"),
+        "types/row_readers.py",
+    },
+    "in models of tests": {
+        *("stages/aggregates/model.py", "testing/aggregates.py", "testing/oracle/producers.py"),
+        "testing/strategies/tables.py",
+    },
+}
+"""The modules that call Arrow's conversions to Python, and of what values: they fail for dates and
+times outside of Python's years. Values of users go through `types.python_values`."""
+
 
 @cache
 def modules() -> dict[str, ast.Module]:
@@ -122,3 +169,13 @@ def test_every_module_is_in_use():
     packages = {dotted(path) for path in found if path.endswith("__init__.py")}
     unused = {dotted(path) for path in found} - used - entrances - packages
     assert not unused
+
+
+def test_values_of_users_become_python_values_in_one_place():
+    found = {
+        path
+        for path, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in ("as_py", "to_pylist", "to_pydict")
+    }
+    assert found == set().union(*TAKES_VALUES_OF_ARROW.values())

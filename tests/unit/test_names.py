@@ -43,7 +43,9 @@ NAMES = st.one_of(
 TWO_NAMES = st.lists(NAMES, min_size=2, max_size=2, unique_by=str.lower)
 
 
-@pytest.mark.parametrize("text", ["{}", "{} + 1", "coalesce({}, 1)", "CAST({} AS string)", "1 > {}"])
+@pytest.mark.parametrize(
+    "text", ["{}", "{} + 1", "coalesce({}, 1)", "CAST({} AS string)", "1 > {}"]
+)
 def test_a_quoted_word_is_that_column_in_an_expression(text):
     """Whatever `quoted` leaves bare, an expression reads as a column."""
     for word in words():

@@ -21,7 +21,8 @@ from deltaproduce.shown.table import Table
 from deltaproduce.shown.tasks import Task
 from deltaproduce.types.columns import Columns
 from deltaproduce.types.ddl import quoted
-from deltaproduce.types.plain_json import plain
+from deltaproduce.types.json.plain import plain
+from deltaproduce.types.python_values import python_tuples
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -107,10 +108,7 @@ def _taken(
     if not isinstance(rows, pa.Table):
         rows = (rows.limit(limit + 1) if limit else rows).toArrow()
     kept = rows.slice(0, limit) if limit else rows
-    columns = [column.to_pylist() for column in kept.columns]
-    names = tuple(rows.column_names)
-    found = list(zip(*columns, strict=True)) if columns else []
-    return names, found, len(kept) < len(rows)
+    return tuple(rows.column_names), python_tuples(kept), len(kept) < len(rows)
 
 
 def _of(value: object, column: pa.ChunkedArray) -> pa.Scalar:

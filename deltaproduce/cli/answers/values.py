@@ -20,7 +20,7 @@ from deltaproduce.shown.table import Cell
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column, Columns
 from deltaproduce.types.excerpts import shown
-from deltaproduce.types.plain_json import plain
+from deltaproduce.types.json.plain import plain
 
 _NULL: Final = "\\N"
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from deltaproduce.datasets.writing.rows import RowTaker, wrong_rows
 from deltaproduce.described.descriptor import Description
-from deltaproduce.described.partitions import EMPTY, Partition, Values, values_of
+from deltaproduce.described.partitions import EMPTY, Partition, Values, unstorable, values_of
 from deltaproduce.engines.delta_log import logged
 from deltaproduce.engines.local.arrays import Numbers, factorize
 from deltaproduce.errors import InvalidChangesError
@@ -131,9 +131,10 @@ class Grouping:
         """Return the partition of a row of values."""
         found = list[str | None]()
         for one in self._by:
-            text = logged(row.column(one.column.name)[0].as_py(), one.column.data_type)
-            if text == "":
-                raise self._wrong(one, number, EMPTY)
+            values = row.column(one.column.name)
+            if wrong := unstorable(values):
+                raise self._wrong(one, number, wrong[1])
+            text = logged(values[0].as_py(), one.column.data_type)
             if one.column.name in self._within:
                 self._check(one, text, number)
             found.append(text)

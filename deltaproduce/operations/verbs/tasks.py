@@ -33,6 +33,7 @@ from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.times.zones import moment_on_clock, on_clock, zone_of
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.pandas_on_demand import in_numpy
+from deltaproduce.types.python_values import python_values
 
 Moment: TypeAlias = date | str
 """A date or a time, in the store's time zone if it has none; may be text in ISO 8601."""
@@ -254,7 +255,7 @@ def _meeting(partitions: pa.Table, where: Mapping[str, set[str | None]]) -> Mark
     found = np.ones(len(partitions), bool)
     for name, wanted in where.items():
         column = partitions.column(name).combine_chunks().dictionary_encode("encode")
-        values = map(_wanted, column.dictionary.to_pylist())
+        values = map(_wanted, python_values(column.dictionary))
         marks = np.array([value in wanted for value in values], bool)
         found &= marks[in_numpy(column.indices)]
     return found

@@ -23,7 +23,7 @@ from deltaproduce.times.zones import zone_of
 from deltaproduce.types.columns import ORDINAL, Column
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.pandas_on_demand import in_numpy
-from deltaproduce.types.row_readers import UnreadableError, row_reader
+from deltaproduce.types.python_values import python_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +135,9 @@ class Folding:
             ) from error.__cause__
 
     def _key(self, keys: pa.Table, group: int) -> object:
-        """Return a key as functions get it; None if it has no Python value."""
-        arrays = [column.combine_chunks() for column in keys.slice(group, 1).columns]
-        try:
-            return next(row_reader(self.layout.schema.key, zone_of(self.zone))(arrays))
-        except UnreadableError:
-            return None
+        """Return a key as functions get it."""
+        key, zone = self.layout.schema.key, zone_of(self.zone)
+        return python_keys(key, zone, keys.slice(group, 1).columns)[0]
 
 
 def _together(arrays: Sequence[pa.Array]) -> pa.Array | None:

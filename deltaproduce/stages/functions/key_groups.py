@@ -28,6 +28,7 @@ from deltaproduce.errors import ProducerError
 from deltaproduce.types.columns import Columns
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.pandas_on_demand import in_numpy
+from deltaproduce.types.python_values import python_keys
 from deltaproduce.types.row_readers import RowReader, UnreadableError, row_reader
 
 T = TypeVar("T")
@@ -123,7 +124,7 @@ class Blocks(StickyErrors[Block]):
     ) -> None:
         readers = [row_reader(columns, zone) for columns in values]
         widths = [len(columns) for columns in values]
-        reader = _BlockReader(row_reader(key, zone), readers, len(key), widths, stage)
+        reader = _BlockReader(key, zone, readers, widths, stage)
         super().__init__(reader.blocks(batches))
 
 
@@ -219,21 +220,28 @@ _Places: TypeAlias = NDArray[np.int64] | None
 
 @dataclass(frozen=True, slots=True)
 class _BlockReader:
-    read_keys: RowReader
+    key: Columns
+    zone: tzinfo
     read_values: Sequence[RowReader]
-    key_width: int
     value_widths: Sequence[int]
     stage: str
 
+    @property
+    def key_width(self) -> int:
+        return len(self.key)
+
     def blocks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Block]:
         last_key: list[pa.Array] | None = None
+        read_keys = row_reader(self.key, self.zone)
         for batch in batches:
             for offset in range(0, batch.num_rows, _BLOCK_ROWS):
                 columns = batch.slice(offset, _BLOCK_ROWS).columns
-                yield self._block(columns, last_key)
+                yield self._block(columns, last_key, read_keys)
                 last_key = [column.slice(len(column) - 1) for column in columns[: self.key_width]]
 
-    def _block(self, columns: list[pa.Array], last_key: list[pa.Array] | None) -> Block:
+    def _block(
+        self, columns: list[pa.Array], last_key: list[pa.Array] | None, read_keys: RowReader
+    ) -> Block:
         keys = columns[: self.key_width]
         starts = np.concatenate(([0], np.flatnonzero(key_changes(keys)) + 1))
         sources = [column.take(pa.array(starts)) for column in keys]
@@ -241,13 +249,13 @@ class _BlockReader:
         try:
             return Block(
                 sources=sources,
-                keys=list(self.read_keys(sources)),
+                keys=list(read_keys(sources)),
                 sizes=[_sizes(starts, places, len(columns[0])) for places, _ in inputs],
                 rows=self._values(inputs),
                 continues=last_key is not None and same_key(last_key, sources),
             )
         except UnreadableError as error:
-            raise self._unreadable(columns, error) from error
+            raise self._unreadable(columns, error, read_keys) from error
 
     def _inputs(self, columns: list[pa.Array]) -> list[tuple[_Places, list[pa.Array]]]:
         """Return, for each input, the places of its rows, and its value columns there."""
@@ -266,19 +274,25 @@ class _BlockReader:
         readers = zip(self.read_values, inputs, strict=True)
         return [read(columns) for read, (_, columns) in readers]
 
-    def _unreadable(self, columns: list[pa.Array], error: UnreadableError) -> ProducerError:
-        """Name the key of the first row that cannot be read, unless it is the key itself."""
-        where, key = "a key", None
+    def _unreadable(
+        self, columns: list[pa.Array], error: UnreadableError, read_keys: RowReader
+    ) -> ProducerError:
+        """Name the key and the column of the first row that cannot be read."""
+        key = None
         for index in range(len(columns[0])):
             row = [column.slice(index, 1) for column in columns]
             try:
-                (key,) = self.read_keys(row[: self.key_width])
-                where = f"the values of key {shown(key)}"
+                (key,) = python_keys(self.key, self.zone, row[: self.key_width])
+                list(read_keys(row[: self.key_width]))
                 self._values(self._inputs(row))
-            except UnreadableError:
+            except UnreadableError as found:
+                error = found
                 break
-        message = f"stage {self.stage!r} cannot read {where}: {error}; correct or remove it"
-        return ProducerError(message, stage=self.stage, key=key)
+        message = (
+            f"stage {self.stage!r} cannot read the rows of key {shown(key)}: {error}; correct or "
+            "remove it"
+        )
+        return ProducerError(message, stage=self.stage, key=key, column=error.column)
 
 
 def _sizes(starts: NDArray[np.int64], places: _Places, rows: int) -> list[int]:

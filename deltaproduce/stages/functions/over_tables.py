@@ -15,6 +15,7 @@ return.
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
+from functools import partial
 from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from types import GeneratorType
@@ -31,7 +32,7 @@ from deltaproduce.stages.functions.emitted_tables import RowMisfit, SourceKeys, 
 from deltaproduce.stages.functions.key_groups import StickyErrors, key_changes, same_key
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.excerpts import described, shown
-from deltaproduce.types.row_readers import RowReader, UnreadableError, row_reader
+from deltaproduce.types.python_values import python_keys
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 
@@ -59,7 +60,7 @@ def calls(
     """
     feeder = stage.feeders[0].schema
     reader = TableReader(Layout.of(stage).sources, stage.schema)
-    by_name = _Calls(stage.name, function, reader, row_reader(feeder.key, zone), names)
+    by_name = _Calls(stage.name, function, reader, partial(python_keys, feeder.key, zone), names)
     call = by_name.by_key if streaming else by_name.by_table
     declared = feeder.names
 
@@ -104,7 +105,7 @@ class _Calls:
     stage: str
     function: Callable[[Any], Any]
     reader: TableReader
-    read_keys: RowReader
+    read_keys: Callable[[Sequence[pa.Array]], tuple[Any, ...]]
     names: Sequence[str]
 
     def by_table(self, batches: Batches) -> Batches:
@@ -182,10 +183,7 @@ class _Calls:
 
     def _shown(self, arrays: Sequence[pa.Array]) -> tuple[object, str]:
         """Return a key as functions over rows get it, and its name in a message."""
-        try:
-            (key,) = self.read_keys(arrays)
-        except UnreadableError as error:
-            return None, f"a key that Python cannot read ({error})"
+        (key,) = self.read_keys(arrays)
         return key, f"key {shown(key)}"
 
 

@@ -10,9 +10,10 @@ keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -32,6 +33,7 @@ from deltaproduce.stages.productions import Production
 from deltaproduce.times.zones import zone_of
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.excerpts import described, shown
+from deltaproduce.types.python_values import python_keys
 from deltaproduce.types.row_readers import RowReader, UnreadableError, row_reader
 from deltaproduce.types.row_writers import RowsWriter, rows_writer, settled
 
@@ -137,7 +139,9 @@ def calls(stage: Stage, preserve: PreserveFunction, zone: tzinfo) -> BatchFuncti
     key, value = stage.schema.key, stage.schema.value
     names = [c.name for c in Layout.of(stage).content]
     widths = len(key), len(names) - len(value), len(value)
-    forms = _Forms(row_reader(key, zone), row_reader(value, zone), rows_writer(value, zone))
+    forms = _Forms(
+        partial(python_keys, key, zone), row_reader(value, zone), rows_writer(value, zone)
+    )
     name = stage.name
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -155,7 +159,7 @@ def calls(stage: Stage, preserve: PreserveFunction, zone: tzinfo) -> BatchFuncti
 class _Forms:
     """Keys and values as arrays, and as the function sees them."""
 
-    read_keys: RowReader
+    read_keys: Callable[[Sequence[pa.Array]], tuple[Any, ...]]
     read_values: RowReader
     write_values: RowsWriter
 
@@ -226,12 +230,9 @@ class _Hook:
             raise
 
     def _failed(self, error: BaseException, keys: list[pa.Array]) -> ProducerError:
-        try:
-            (key,) = self._forms.read_keys(keys)
-            said = shown(key)
-        except UnreadableError as unreadable:
-            key, said = None, f"that Python cannot read ({unreadable})"
+        (key,) = self._forms.read_keys(keys)
         is_clear = isinstance(error, Misfit | UnreadableError)
         what = str(error) if is_clear else described(error)
-        message = f"stage {self._stage!r}: preserve failed for key {said}: {what}"
-        return ProducerError(message, stage=self._stage, key=key)
+        message = f"stage {self._stage!r}: preserve failed for key {shown(key)}: {what}"
+        column = getattr(error, "column", None) if is_clear else None
+        return ProducerError(message, stage=self._stage, key=key, column=column)

@@ -37,7 +37,7 @@ from deltaproduce.types.columns import (
 )
 from deltaproduce.types.conversions import conformed, misfits, widens
 from deltaproduce.types.excerpts import described, shown
-from deltaproduce.types.row_readers import UnreadableError, row_reader
+from deltaproduce.types.python_values import python_keys
 from deltaproduce.types.row_writers import rows_writer
 
 _CONTROLS: Final = {CHANGE_TYPE: CHANGE_TYPE_COLUMN, ORDINAL: ORDINAL_COLUMN}
@@ -283,15 +283,16 @@ def _keys(
     arrays: Mapping[str, pa.ChunkedArray], places: list[int], source: Source, clock: tzinfo
 ) -> tuple[object, ...]:
     """Return the keys of rows, as functions get them; none if a key column is wrong."""
-    key, read = source.schema.key, row_reader(source.schema.key, clock)
+    key = source.schema.key
     try:
         columns = [(arrays[column.name.lower()], column.data_type) for column in key]
         found: list[object] = []
         for place in places:
             row = [(array.slice(place, 1).combine_chunks(), kind) for array, kind in columns]
-            found += read([conformed(array, kind, clock=clock) for array, kind in row])
+            conforming = [conformed(array, kind, clock=clock) for array, kind in row]
+            found += python_keys(key, clock, conforming)
         return tuple(dict.fromkeys(found))
-    except (KeyError, Misfit, UnreadableError):
+    except (KeyError, Misfit):
         return ()
 
 

@@ -28,7 +28,7 @@ from deltaproduce.stages.partitioned.scope.clauses import Scope
 from deltaproduce.stages.partitioned.scope.coded import Coded
 from deltaproduce.stages.partitioned.scope.partitions import Planned, values_at
 from deltaproduce.stages.partitioned.scope.scalars import literal, type_name
-from deltaproduce.types.json_fields import parsed
+from deltaproduce.types.json.fields import parsed
 
 STATES: Final[tuple[State, ...]] = ("present", "missing", "dirty")
 _PRESENT, _MISSING, _DIRTY = range(3)

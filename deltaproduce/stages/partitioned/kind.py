@@ -310,7 +310,9 @@ def source_partitions(
 def _listed(partition: str) -> tuple[str, ...]:
     listed = named_columns(partition)
     if listed is None or any(column.descending for column in listed):
-        raise DefinitionError(f"partition {partition!r} is no list of columns, such as 'day, store'")
+        raise DefinitionError(
+            f"partition {partition!r} is no list of columns, such as 'day, store'"
+        )
     return listed.names
 
 

@@ -30,11 +30,12 @@ from pyspark.sql.types import (
 from deltaproduce.model.graph import Stage
 from deltaproduce.stages.aggregates import agg
 from deltaproduce.stages.aggregates.agg import AggregateCall
-from deltaproduce.testing.strategies.catalogue import BY_TEXT, ROWS, Shape
+from deltaproduce.testing.strategies.catalogue import BY_TEXT, ROWS, Catalogue, Shape
+from deltaproduce.testing.strategies.names import column_name
 from deltaproduce.testing.strategies.windows import may_have_window, windows
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import RowSchema
-from deltaproduce.types.ddl import identifier
+from deltaproduce.types.ddl import identifier, name_from, quoted
 
 Takes: TypeAlias = Callable[[DataType], bool]
 Argument: TypeAlias = tuple[str, DataType]
@@ -144,6 +145,7 @@ _EXPRESSIONS: Final[tuple[tuple[Takes, str, DataType], ...]] = (
 def aggregates(
     draw: st.DrawFn,
     feeder: Stage,
+    catalogue: Catalogue,
     adds_up: Sequence[str],
     number: int,
     *,
@@ -155,14 +157,16 @@ def aggregates(
     Args:
         draw: given by Hypothesis.
         feeder: the feeder, or the first of several.
+        catalogue: the names of the catalogue's columns.
         adds_up: the feeder's values that can be merged.
         number: a number for the names of its columns.
         windowed: whether it may have a window.
         strict: whether its window may refuse missing partitions.
     """
     schema = feeder.schema
-    is_known = {"n", "t"} <= {*schema.names} and draw(st.booleans())
-    found = draw(_known(schema) if is_known else _any_of(schema, adds_up, number))
+    has_shape = {catalogue.names["n"], catalogue.names["t"]} <= {*schema.names}
+    is_known = has_shape and draw(st.booleans())
+    found = draw(_known(schema, catalogue) if is_known else _any_of(schema, adds_up, number))
     arguments = dict(found.arguments)
     conditions = [text for text, data_type in computed_of(schema) if _is_boolean(data_type)]
     if conditions and draw(st.integers(0, 2)) == 2:
@@ -176,20 +180,21 @@ def aggregates(
 
 
 @st.composite
-def _known(draw: st.DrawFn, schema: RowSchema) -> Drawn:
+def _known(draw: st.DrawFn, schema: RowSchema, catalogue: Catalogue) -> Drawn:
     """Draw an aggregate with a shape of the catalogue, from n, t and perhaps k."""
+    k, n, t = (catalogue.text(name) for name in ("k", "n", "t"))
     numbers = [
-        *(agg.count(), agg.count("n"), agg.sum("CAST(n % 100 AS int)"), agg.count_distinct("t")),
-        *(agg.min("n"), agg.max("n"), agg.mode("n"), agg.max_by("n", "t")),
+        *(agg.count(), agg.count(n), agg.sum(f"CAST({n} % 100 AS int)"), agg.count_distinct(t)),
+        *(agg.min(n), agg.max(n), agg.mode(n), agg.max_by(n, t)),
     ]
-    texts = [agg.min("t"), agg.max("t"), agg.mode("t"), agg.listagg("t", "|"), agg.min_by("t", "n")]
-    values = {"n": draw(st.sampled_from(numbers))}
-    if "k" not in schema.names or draw(st.booleans()):
-        key = draw(st.sampled_from(["t", "coalesce(t, '-') AS t"]))
-        return Drawn({"key": key, "values": values}, made=BY_TEXT)
-    values["t"] = draw(st.sampled_from(texts))
-    key = draw(st.sampled_from(["k", "n % 3 AS k"]))
-    return Drawn({"key": key, "values": values}, made=ROWS)
+    texts = [agg.min(t), agg.max(t), agg.mode(t), agg.listagg(t, "|"), agg.min_by(t, n)]
+    values = {catalogue.names["n"]: draw(st.sampled_from(numbers))}
+    if catalogue.names["k"] not in schema.names or draw(st.booleans()):
+        key = draw(st.sampled_from([t, f"coalesce({t}, '-') AS {t}"]))
+        return Drawn({"key": key, "values": values}, made=catalogue.shape(BY_TEXT))
+    values[catalogue.names["t"]] = draw(st.sampled_from(texts))
+    key = draw(st.sampled_from([k, f"{n} % 3 AS {k}"]))
+    return Drawn({"key": key, "values": values}, made=catalogue.shape(ROWS))
 
 
 @st.composite
@@ -198,17 +203,27 @@ def _any_of(draw: st.DrawFn, schema: RowSchema, adds_up: Sequence[str], number: 
     bare, computed = [*columns_of(schema)], [*computed_of(schema)]
     groups = [text for text, data_type in [*bare, *bare, *computed] if may_be_key(data_type)]
     chosen = draw(st.lists(st.sampled_from(groups), max_size=2, unique=True)) if groups else []
-    key = ", ".join(f"{text} AS g{number}_{place}" for place, text in enumerate(chosen))
+    names = [*_names(draw, [f"g{number}_{place}" for place in range(len(chosen))], ())]
+    key = ", ".join(f"{text} AS {quoted(n)}" for text, n in zip(chosen, names, strict=True))
     values: dict[str, AggregateCall] = {}
     states = []
-    for place in range(draw(st.integers(1, 4))):
-        name = f"v{number}_{place}"
-        if bool(adds_up) and draw(st.booleans()):
-            values[name], is_state = agg.merge(draw(st.sampled_from(adds_up))), True
+    named = [one for one in adds_up if name_from(one) == one and one not in ("null", "true")]
+    plain = [f"v{number}_{place}" for place in range(draw(st.integers(1, 4)))]
+    for name in _names(draw, plain, names):
+        if bool(named) and draw(st.booleans()):
+            values[name], is_state = agg.merge(draw(st.sampled_from(named))), True
         else:
             values[name], is_state = _call(draw, [*bare, *bare, *computed])
         states += [name] * is_state
     return Drawn({"key": key, "values": values}, tuple(states))
+
+
+def _names(draw: st.DrawFn, plain: Sequence[str], others: Sequence[str]) -> Iterator[str]:
+    """Draw different names of columns, none of which is one of the others."""
+    taken = [*others]
+    for one in plain:
+        taken.append(draw(column_name(one, taken)))
+        yield taken[-1]
 
 
 def _call(draw: st.DrawFn, arguments: Sequence[Argument]) -> tuple[AggregateCall, bool]:

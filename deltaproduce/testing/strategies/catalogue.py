@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Literal
 
 from deltaproduce.testing.strategies.functions import (
@@ -40,6 +41,8 @@ from deltaproduce.testing.strategies.tables import (
     unchanged_table,
     unchanged_wide_table,
 )
+from deltaproduce.types.columns import Columns, RowSchema, row_schema
+from deltaproduce.types.ddl import identifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +55,18 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A stage function, the shapes that it reads and produces, and what keys keep."""
+    """A stage function, the shapes that it reads and produces, and what keys keep.
+
+    Attributes:
+        by_name: whether the function names columns, so that these cannot have other names.
+    """
 
     function: Callable[..., Any]
     feeder: Shape
     made: Shape
     called: Literal["by key", "with tables", "with streams"] = "by key"
     kept: Mapping[str, Any] = field(default_factory=dict)
+    by_name: bool = False
 
 
 ROWS = Shape("k bigint", "n bigint, t string")
@@ -69,7 +77,7 @@ LISTS = Shape("k bigint", "ns array<bigint>")
 WIDE = Shape(
     "d date desc, b binary, f boolean desc, p decimal(9,2)",
     "x double, y float, a decimal(38,10), h smallint, moment timestamp, day date, raw binary, "
-    "tags map<string,array<string>>, s struct<i:int,t:string>",
+    "tags map<string,array<string>>, s struct<`from`:int,`a.b`:string>",
 )
 DAYS = Shape("day date, k bigint", "n bigint, t string")
 TIMES = Shape("k bigint, at timestamp desc", "n bigint, t string")
@@ -78,13 +86,13 @@ INDEXED = Shape("t string", "k bigint, n bigint")
 PARTITIONED = (DAYS, TIMES, NUMBERS)
 """The shapes that windows are over; other keys may have days, too."""
 
-CATALOGUE = (
+RULES = (
     Rule(unchanged, ROWS, ROWS),
     Rule(rekeyed, ROWS, ROWS),
     Rule(filtered, ROWS, ROWS),
     Rule(nothing, ROWS, ROWS),
     Rule(first_only, ROWS, ROWS),
-    Rule(constant_key, ROWS, ROWS),
+    Rule(constant_key, ROWS, ROWS, by_name=True),
     Rule(null_key, ROWS, ROWS),
     Rule(differences, ROWS, ROWS),
     Rule(by_text, ROWS, BY_TEXT),
@@ -98,7 +106,7 @@ CATALOGUE = (
     Rule(numbered, BY_TEXT, BY_TEXT),
     Rule(joined, RANKED, ROWS),
     Rule(unchanged, RANKED, RANKED),
-    Rule(flattened, LISTS, ROWS),
+    Rule(flattened, LISTS, ROWS, by_name=True),
     Rule(unchanged, LISTS, LISTS),
     Rule(unchanged, WIDE, WIDE),
     Rule(first_only, WIDE, WIDE),
@@ -114,8 +122,68 @@ CATALOGUE = (
     Rule(filtered_table, ROWS, ROWS, "with tables"),
     Rule(by_text_table, ROWS, BY_TEXT, "with tables"),
     Rule(first_of_stream, ROWS, ROWS, "with streams"),
-    Rule(totals_table, BY_TEXT, ROWS, "with tables"),
+    Rule(totals_table, BY_TEXT, ROWS, "with tables", by_name=True),
     Rule(numbered_stream, BY_TEXT, BY_TEXT, "with streams"),
-    Rule(flattened_table, LISTS, ROWS, "with tables"),
+    Rule(flattened_table, LISTS, ROWS, "with tables", by_name=True),
     Rule(unchanged_wide_table, WIDE, WIDE, "with tables"),
 )
+COLUMNS = (
+    *("k", "n", "t", "ns", "day", "at", "s"),
+    *("d", "b", "f", "p", "x", "y", "a", "h", "moment", "raw", "tags"),
+)
+"""The columns of all shapes."""
+
+
+@cache
+def _columns(shape: Shape) -> RowSchema:
+    return row_schema(shape.key, shape.value, stage="catalogue")
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The rules and shapes under other names of their columns.
+
+    Attributes:
+        names: the name of each of `COLUMNS`.
+        remembering: whether rules may keep something for keys.
+    """
+
+    names: Mapping[str, str]
+    remembering: bool = True
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules that work under these names."""
+        is_plain = all(plain == name for plain, name in self.names.items())
+        return tuple(
+            replace(
+                rule,
+                feeder=self.shape(rule.feeder),
+                made=self.shape(rule.made),
+                kept=self._kept(rule.kept),
+            )
+            for rule in RULES
+            if (is_plain or not rule.by_name) and (self.remembering or not rule.kept)
+        )
+
+    @property
+    def partitioned(self) -> tuple[Shape, ...]:
+        """The shapes of `PARTITIONED`."""
+        return tuple(map(self.shape, PARTITIONED))
+
+    def shape(self, plain: Shape) -> Shape:
+        """Return one of the shapes above with these names."""
+        schema = _columns(plain)
+        return Shape(self._renamed(schema.key), self._renamed(schema.value))
+
+    def text(self, plain: str) -> str:
+        """Return a column's name in an expression."""
+        return identifier(self.names[plain])
+
+    def _renamed(self, columns: Columns) -> str:
+        return Columns(tuple(replace(c, name=self.names[c.name]) for c in columns)).ddl
+
+    def _kept(self, kept: Mapping[str, Any]) -> Mapping[str, Any]:
+        if "surrogate" not in kept:
+            return kept
+        return {**kept, "surrogate": self.names[kept["surrogate"]]}

@@ -1,6 +1,7 @@
 """Functions of random stages: deterministic, and sensitive to the order of their values.
 
-They are at the top level of a module, so that Spark's workers can unpickle them.
+They are at the top level of a module, so that Spark's workers can unpickle them. They go by the
+positions of columns, so that these may have any names; rules say which functions use names.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def unchanged(key: Value, values: Iterator[Value]) -> Emissions:
 def filtered(key: Value, values: Iterator[Value]) -> Emissions:
     """Keep the rows with an even number."""
     for value in values:
-        if value.n is not None and value.n % 2 == 0:
+        if value[0] is not None and value[0] % 2 == 0:
             yield key, value
 
 
@@ -48,44 +49,44 @@ def constant_key(key: Value, values: Iterator[Value]) -> Emissions:
 def null_key(key: Value, values: Iterator[Value]) -> Emissions:
     """Gather the rows without text under the null key."""
     for value in values:
-        yield (key if value.t else None), value
+        yield (key if value[1] else None), value
 
 
 def rekeyed(key: Value, values: Iterator[Value]) -> Emissions:
     """Swap key and number."""
     for value in values:
-        yield value.n, (key, value.t)
+        yield value[0], (key, value[1])
 
 
 def differences(key: Value, values: Iterator[Value]) -> Emissions:
     """Subtract each number from the next."""
     for before, after in itertools.pairwise(values):
-        yield key, ((_number(after.n) - _number(before.n)) % 1000, after.t)
+        yield key, ((_number(after[0]) - _number(before[0])) % 1000, after[1])
 
 
 def by_text(key: Value, values: Iterator[Value]) -> Emissions:
     """Key the rows by their text."""
     for value in values:
-        yield value.t, value.n
+        yield value[1], value[0]
 
 
 def scattered(key: Value, values: Iterator[Value]) -> Emissions:
     """Emit to several keys, and twice to one of them."""
     for value in list(values):
-        yield value.t, value.n
+        yield value[1], value[0]
         yield "all", key
-        yield value.t, value.n
+        yield value[1], value[0]
 
 
 def ranked(key: Value, values: Iterator[Value]) -> Emissions:
     """Make the number a part of the key."""
     for value in values:
-        yield {"k": key, "n": value.n}, value.t
+        yield (value[0], key), value[1]
 
 
 def listed(key: Value, values: Iterator[Value]) -> Emissions:
     """Group the numbers to one list."""
-    yield key, [value.n for value in values]
+    yield key, [value[0] for value in values]
 
 
 def totals(key: Value, values: Iterator[Value]) -> Emissions:
@@ -102,13 +103,13 @@ def numbered(key: Value, values: Iterator[Value]) -> Emissions:
 
 def joined(key: Value, values: Iterator[Value]) -> Emissions:
     """Join the texts in their order."""
-    yield key.k, (key.n, "|".join(text or "-" for text in values)[-40:])
+    yield key[1], (key[0], "|".join(text or "-" for text in values)[-40:])
 
 
 def unindexed(key: Value, values: Iterator[Value]) -> Emissions:
     """Rekey the rows of an index by their key before."""
     for value in values:
-        yield value.k, (value.n, key)
+        yield value[0], (value[1], key)
 
 
 def flattened(key: Value, values: Iterator[Value]) -> Emissions:
@@ -120,14 +121,14 @@ def flattened(key: Value, values: Iterator[Value]) -> Emissions:
 
 def by_year(key: Value, values: Iterator[Value]) -> Emissions:
     """Count the rows of a year, under a key that has one or none."""
-    year = None if key.d is None else key.d.year
+    year = None if key[0] is None else key[0].year
     yield year, [position for position, _ in enumerate(values)]
 
 
 def identified(key: Value, values: Iterator[Value]) -> Emissions:
     """Leave a number for each text to be filled in."""
     for value in values:
-        yield value.t, None
+        yield value[1], None
 
 
 def first_given(value: Value, example: Value) -> Value:
@@ -138,7 +139,7 @@ def first_given(value: Value, example: Value) -> Value:
 def dated(key: Value, values: Iterator[Value]) -> Emissions:
     """Key the rows by a day that follows from their number; some by none."""
     for value in values:
-        day = None if value.n is None else _DAY + datetime.timedelta(days=value.n % 10)
+        day = None if value[0] is None else _DAY + datetime.timedelta(days=value[0] % 10)
         yield (day, key), value
 
 

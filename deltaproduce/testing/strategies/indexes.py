@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from deltaproduce.model.graph import Stage
 from deltaproduce.testing.strategies.aggregates import columns_of, computed_of, may_be_key
-from deltaproduce.testing.strategies.catalogue import INDEXED, Shape
-from deltaproduce.types.ddl import identifier
+from deltaproduce.testing.strategies.catalogue import INDEXED, ROWS, Catalogue, Shape
+from deltaproduce.testing.strategies.names import column_name
+from deltaproduce.types.ddl import identifier, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +33,21 @@ def may_have_index(feeder: Stage) -> bool:
 
 
 @st.composite
-def indexes(draw: st.DrawFn, feeder: Stage, number: int) -> DrawnIndex:
+def indexes(draw: st.DrawFn, feeder: Stage, catalogue: Catalogue, number: int) -> DrawnIndex:
     """Draw an index of a stage, with columns of the catalogue or others.
 
     Args:
         draw: given by Hypothesis.
         feeder: the indexed stage; it `may_have_index`.
+        catalogue: the names of the catalogue's columns.
         number: a number for the names of its columns.
     """
     schema = feeder.schema
-    if (schema.key.ddl, schema.value.names) == ("k bigint", ("n", "t")) and draw(st.booleans()):
-        texts = ["t", "t string", "coalesce(t, '-') AS t"]
-        return DrawnIndex({"key": draw(st.sampled_from(texts)), "include": "n"}, INDEXED)
+    rows, t = catalogue.shape(ROWS), catalogue.text("t")
+    if (schema.key.ddl, schema.value.ddl) == (rows.key, rows.value) and draw(st.booleans()):
+        texts = [t, f"{t} string", f"coalesce({t}, '-') AS {t}"]
+        known = {"key": draw(st.sampled_from(texts)), "include": catalogue.text("n")}
+        return DrawnIndex(known, catalogue.shape(INDEXED))
     bare = [text for text, data_type in columns_of(schema) if may_be_key(data_type)]
     computed = [text for text, data_type in computed_of(schema) if may_be_key(data_type)]
     own = {identifier(c.name) for c in schema.key if not c.is_hidden}
@@ -51,7 +55,8 @@ def indexes(draw: st.DrawFn, feeder: Stage, number: int) -> DrawnIndex:
     key = [text + draw(st.sampled_from(["", " desc"])) for text in columns]
     last = draw(st.sampled_from(computed or bare)) if not key or draw(st.booleans()) else None
     if last is not None:
-        key.append(f"{last} AS i{number}")
+        name = draw(column_name(f"i{number}", [n.lower() for n in schema.names]))
+        key.append(f"{last} AS {quoted(name)}")
     free = [text for text, _ in columns_of(schema) if text not in own and text not in columns]
     included = draw(st.lists(st.sampled_from(free), max_size=2, unique=True)) if free else []
     if not included and own <= {*columns, last}:

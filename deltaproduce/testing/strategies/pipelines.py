@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from deltaproduce.model.graph import Stage
 from deltaproduce.pipeline import Merged, Pipeline, merge
 from deltaproduce.testing.strategies.aggregates import aggregates
-from deltaproduce.testing.strategies.catalogue import CATALOGUE, PARTITIONED, Rule, Shape
+from deltaproduce.testing.strategies.catalogue import COLUMNS, Catalogue, Rule, Shape
 from deltaproduce.testing.strategies.functions import counted, gathered, last_first, matched
 from deltaproduce.testing.strategies.indexes import indexes, may_have_index
+from deltaproduce.testing.strategies.names import column_names, stage_name
 from deltaproduce.testing.strategies.stored import stored_otherwise
 
 
@@ -46,7 +47,8 @@ def pipelines(
     Stages with several feeders, merged or joined, come where two have the same keys: of different
     sources, or a stage and its own feeder, or two stages of one ancestor. Aggregates come over any
     stage, with windows where its key has partitions, and so do indexes.
-    In half of the pipelines stages may say how files keep their content.
+    In half of the pipelines stages may say how files keep their content, and in half of them
+    columns have odd names.
 
     The stages' functions are deterministic, sensitive to the order of their values, and at the
     top level of a module, so that Spark's workers can unpickle them.
@@ -58,25 +60,28 @@ def pipelines(
             with windows, so that their rows depend on the versions before.
         strict: with windows that refuse that partitions are missing, and so updates.
     """
-    catalogue = [r for r in CATALOGUE if remembering or not r.kept]
+    catalogue = Catalogue(draw(column_names(COLUMNS)), remembering)
     pipeline = Pipeline("random")
     stages: list[_Drawn] = []
-    shapes = [*(rule.feeder for rule in catalogue), *PARTITIONED * 6]
+    shapes = [*(rule.feeder for rule in catalogue.rules), *catalogue.partitioned * 6]
     for number in range(1, draw(st.integers(1, 2)) + 1):
         shape = draw(st.sampled_from(shapes))
-        source = pipeline.source(f"source_{number}", key=shape.key, value=shape.value)
+        name = _name(draw, pipeline, f"source_{number}")
+        source = pipeline.source(name, key=shape.key, value=shape.value)
         stages.append(_Drawn(source, shape))
     for number in range(1, draw(st.integers(1, max_producers)) + 1):
         feeder = stages[draw(st.integers(0, len(stages) - 1))]
         others = [one for one in stages if one is not feeder and one.has_key_of(feeder)]
         some = others if draw(st.booleans()) else []
         if may_have_index(feeder.stage) and not draw(st.integers(0, 5)):
-            drawn = draw(indexes(feeder.stage, number))
-            index = pipeline.index(f"index_{number}", feeder.stage, **drawn.arguments)
-            stages.append(_Drawn(index, drawn.made))
-        elif feeder.shape is None or draw(st.sampled_from(_SHARES[feeder.shape in PARTITIONED])):
+            drawn = draw(indexes(feeder.stage, catalogue, number))
+            name = _name(draw, pipeline, f"index_{number}")
+            stages.append(_Drawn(pipeline.index(name, feeder.stage, **drawn.arguments), drawn.made))
+        elif feeder.shape is None or draw(
+            st.sampled_from(_SHARES[feeder.shape in catalogue.partitioned])
+        ):
             options = {"windowed": remembering, "strict": strict}
-            stages.append(_aggregate(draw, pipeline, feeder, some, number, **options))
+            stages.append(_aggregate(draw, pipeline, catalogue, feeder, some, number, **options))
         else:
             stages.append(_function(draw, pipeline, catalogue, feeder, some, number))
     return draw(stored_otherwise(pipeline)) if draw(st.booleans()) else pipeline
@@ -86,9 +91,15 @@ _SHARES = {True: [True, True, False], False: [True, False, False]}
 """The chance of an aggregate, for feeders with and without partitions."""
 
 
+def _name(draw: st.DrawFn, pipeline: Pipeline, plain: str) -> str:
+    """Draw the name of the next stage."""
+    return draw(stage_name(plain, [stage.name for stage in pipeline.stages]))
+
+
 def _aggregate(
     draw: st.DrawFn,
     pipeline: Pipeline,
+    catalogue: Catalogue,
     feeder: _Drawn,
     others: Sequence[_Drawn],
     number: int,
@@ -96,16 +107,18 @@ def _aggregate(
 ) -> _Drawn:
     """Draw an aggregate of a stage, and of others that have the same columns."""
     alike = [one.stage for one in others if one.shape == feeder.shape]
-    drawn = draw(aggregates(feeder.stage, () if alike else feeder.adds_up, number, **options))
+    adds_up = () if alike else feeder.adds_up
+    drawn = draw(aggregates(feeder.stage, catalogue, adds_up, number, **options))
     inputs = merge(feeder.stage, *alike) if alike else feeder.stage
-    stage = pipeline.aggregate(f"aggregate_{number}", inputs, **drawn.arguments)
+    name = _name(draw, pipeline, f"aggregate_{number}")
+    stage = pipeline.aggregate(name, inputs, **drawn.arguments)
     return _Drawn(stage, drawn.made, drawn.adds_up)
 
 
 def _function(
     draw: st.DrawFn,
     pipeline: Pipeline,
-    catalogue: Sequence[Rule],
+    catalogue: Catalogue,
     feeder: _Drawn,
     others: Sequence[_Drawn],
     number: int,
@@ -115,9 +128,9 @@ def _function(
     if others:
         inputs, rules = _several(draw, catalogue, feeder, others)
     else:
-        rules = [rule for rule in catalogue if rule.feeder == feeder.shape]
+        rules = [rule for rule in catalogue.rules if rule.feeder == feeder.shape]
     rule = draw(st.sampled_from(rules))
-    name = f"{rule.function.__name__}_{number}"
+    name = _name(draw, pipeline, f"{rule.function.__name__}_{number}")
     declared: dict[str, Any] = {"key": rule.made.key, "value": rule.made.value, "name": name}
     if rule.called == "by key":
         stage = pipeline.producer(*inputs, **declared, **rule.kept)(rule.function)
@@ -128,7 +141,7 @@ def _function(
 
 
 def _several(
-    draw: st.DrawFn, catalogue: Sequence[Rule], first: _Drawn, others: Sequence[_Drawn]
+    draw: st.DrawFn, catalogue: Catalogue, first: _Drawn, others: Sequence[_Drawn]
 ) -> tuple[list[Stage | Merged], list[Rule]]:
     """Draw several feeders with the same keys: merged if their values allow it, joined, or both."""
     shape, chosen = first.shape, draw(st.permutations(others))[: draw(st.integers(1, 2))]
@@ -137,7 +150,9 @@ def _several(
     ways = ["joined", "merged", "both"] if len(chosen) > 1 else ["joined", "merged"]
     way = draw(st.sampled_from(ways)) if alike else "joined"
     if way == "merged":
-        return [merge(first.stage, *alike)], [rule for rule in catalogue if rule.feeder == shape]
+        return [merge(first.stage, *alike)], [
+            rule for rule in catalogue.rules if rule.feeder == shape
+        ]
     rules = [Rule(function, shape, shape) for function in (matched, gathered, counted, last_first)]
     merged = alike[:1] if way == "both" else []
     read = merge(first.stage, *merged) if merged else first.stage

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import BooleanType, DateType, IntegralType
 
 from deltaproduce.pipeline import Pipeline
+from deltaproduce.testing.strategies.names import column_name
 from deltaproduce.types.columns import RowSchema
 from deltaproduce.types.ddl import quoted
 from deltaproduce.types.stored_as import StoredAs
@@ -29,7 +30,8 @@ def stored_as(draw: st.DrawFn, schema: RowSchema) -> StoredAs | None:
     parts = [quoted(c.name) for c in draw(st.permutations(apart))[: draw(st.integers(0, 2))]]
     has_bucket = draw(st.booleans())
     if whole and has_bucket:
-        parts.append(f"{quoted(draw(st.sampled_from(whole)).name)} % 3 AS its_bucket")
+        name = draw(column_name("its_bucket", [c.name.lower() for c in columns]))
+        parts.append(f"{quoted(draw(st.sampled_from(whole)).name)} % 3 AS {quoted(name)}")
     order = [
         f"{quoted(c.name)}{draw(st.sampled_from(('', ' DESC')))}"
         for c in draw(st.permutations(apart))[: draw(st.integers(0, 2))]

@@ -1,4 +1,7 @@
-"""Functions over Arrow: some of the functions of `functions`, column by column."""
+"""Functions over Arrow: some of the functions of `functions`, column by column.
+
+They find columns by their positions, too, key first.
+"""
 
 from __future__ import annotations
 
@@ -10,31 +13,35 @@ import pyarrow.compute as pc
 
 def unchanged_table(table: pa.Table) -> pa.Table:
     """As `unchanged`."""
-    return table.append_column("_source_k", table.column("k"))
+    return _with_source_keys(table, 1)
 
 
 def unchanged_wide_table(table: pa.Table) -> pa.Table:
     """As `unchanged`, for values of all types."""
-    for name in ("d", "b", "f", "p"):
+    return _with_source_keys(table, 4)
+
+
+def _with_source_keys(table: pa.Table, width: int) -> pa.Table:
+    for name in table.column_names[:width]:
         table = table.append_column(f"_source_{name}", table.column(name))
     return table
 
 
 def filtered_table(table: pa.Table) -> pa.Table:
     """As `filtered`."""
-    return unchanged_table(table.filter(pc.equal(pc.bit_wise_and(table.column("n"), 1), 0)))
+    return unchanged_table(table.filter(pc.equal(pc.bit_wise_and(table.column(1), 1), 0)))
 
 
 def rekeyed_table(table: pa.Table) -> pa.Table:
     """As `rekeyed`."""
-    key, number = table.column("k"), table.column("n")
-    return pa.table({"k": number, "n": key, "t": table.column("t"), "_source_k": key})
+    (k, n, t), (key, number, text) = table.column_names, table.columns
+    return pa.table({k: number, n: key, t: text, f"_source_{k}": key})
 
 
 def by_text_table(table: pa.Table) -> pa.Table:
     """As `by_text`."""
-    key = table.column("k")
-    return pa.table({"t": table.column("t"), "n": table.column("n"), "_source_k": key})
+    (k, n, t), (key, number, text) = table.column_names, table.columns
+    return pa.table({t: text, n: number, f"_source_{k}": key})
 
 
 def totals_table(table: pa.Table) -> pa.Table:
@@ -59,9 +66,9 @@ def numbered_stream(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
     """As `numbered`."""
     start = 0
     for batch in batches:
-        text, end = batch.column("t"), start + batch.num_rows
+        (t, n), text, end = batch.schema.names, batch.column(0), start + batch.num_rows
         numbers = pa.array(range(start, end), pa.int64())
-        yield pa.record_batch({"t": text, "n": numbers, "_source_t": text})
+        yield pa.record_batch({t: text, n: numbers, f"_source_{t}": text})
         start = end
 
 

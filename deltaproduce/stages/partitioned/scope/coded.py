@@ -25,6 +25,7 @@ from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.pandas_on_demand import in_numpy
+from deltaproduce.types.python_values import python_value
 
 _MARKS_A_ROW: Final = 8
 
@@ -57,7 +58,11 @@ class Coded:
 
     def constant(self, row: int) -> Constant:
         """Return the value of a row."""
-        found = self.values[int(self.codes[row])].as_py()
+        try:
+            found = self.values[int(self.codes[row])].as_py()
+        except OverflowError:
+            message = f"a scope is of {python_value(self.values[int(self.codes[row])])}: "
+            raise DefinitionError(f"{message}use the years 1 to 9999") from None
         if isinstance(found, datetime):
             found = found.astimezone(UTC)
         return Constant(self.data_type, _frozen(found))

@@ -25,6 +25,7 @@ from deltaproduce.stages.sql.expressions.expression import Expression, items
 from deltaproduce.times.zones import OF_UTC
 from deltaproduce.types.columns import check_column_name
 from deltaproduce.types.ddl import name_from, quoted
+from deltaproduce.types.python_values import python_tuples
 
 _SOME_DATES: Final = (
     datetime(2001, 1, 1, tzinfo=UTC),
@@ -164,9 +165,7 @@ class Planned:
 def values_at(partitions: pa.Table, rows: Sequence[int] | Numbers) -> list[Values]:
     """Return the values of partitions, by position."""
     some = partitions.take(pa.array(rows, pa.int64()))
-    found = [
-        tuple(map(_plain, row)) for row in zip(*(c.to_pylist() for c in some.columns), strict=True)
-    ]
+    found = [tuple(map(_plain, row)) for row in python_tuples(some)]
     return found if some.num_columns else [()] * len(rows)
 
 

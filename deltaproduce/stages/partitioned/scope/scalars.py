@@ -55,7 +55,7 @@ def value_of(term: Term, text: str) -> Constant:
         return term
     try:
         found = evaluated(term, _ONE_ROW)[0].as_py()
-    except EvaluationError as error:
+    except (EvaluationError, OverflowError) as error:  # a date outside of the years 1 to 9999
         raise DefinitionError(f"{text!r} cannot be computed: {error}") from None
     return Constant(term.data_type, found)
 

@@ -88,7 +88,7 @@ class ByValue:
     def _rows(self, columns: Sequence[pa.Array], groups: Numbers) -> list[tuple[Any, ...]]:
         """Return the arguments of each row."""
         several = len(columns) > 1
-        named = Columns(tuple(Column(f"x{n}", one) for n, one in enumerate(self.types)))
+        named = Columns(tuple(Column(f"argument {n + 1}", one) for n, one in enumerate(self.types)))
         read = row_reader(named, self.zone)
         try:
             return list(read(columns)) if several else [(value,) for value in read(columns)]

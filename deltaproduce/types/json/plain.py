@@ -1,4 +1,4 @@
-"""Values as JSON for other programs to read; `json_values` is for values that are read back."""
+"""Values as JSON for other programs to read; `json.values` is for values that are read back."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""JSON: of values that are read back, of known fields, and for other programs."""
