@@ -16,6 +16,7 @@ from pyspark.sql.types import StringType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.arrays import Numbers, factorize, order_codes, taken
+from deltaproduce.engines.spark.columns import cast_by_name
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.model.graph import Source
@@ -28,6 +29,7 @@ from deltaproduce.stages.given.kind import Given
 from deltaproduce.stages.given.required import checked, required, unchecked
 from deltaproduce.times.zones import zone_of, zone_of_machine
 from deltaproduce.types.columns import Column, Columns, RowSchema
+from deltaproduce.types.ddl import identifier
 from deltaproduce.types.excerpts import shown
 
 _SHOWN = 10
@@ -131,6 +133,11 @@ def _taken(spark: SparkSession | None, given: object, source: Source) -> pa.Tabl
         if given.isStreaming:
             refuse(source, "are a streaming DataFrame, which has no end: use foreachBatch")
         check(frame_faults(given.schema, source, is_snapshot=True), source)
-        return fetched(given, unchecked(columns))
+        found = {field.name.lower(): field for field in given.schema}
+        conforming = (
+            f"{cast_by_name(found[c.name.lower()], c.data_type)} AS {identifier(c.name)}"
+            for c in columns
+        )
+        return fetched(given.selectExpr(*conforming), unchecked(columns))
     zone = zone_of_machine() if spark is None else spark.conf.get("spark.sql.session.timeZone")
     return table_of(given, source, zone_of(str(zone)), is_snapshot=True)

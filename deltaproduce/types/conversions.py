@@ -114,8 +114,16 @@ def _in_type(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     return pa.chunked_array([conformed(one, column.data_type) for one in values.chunks], wanted)
 
 
-def widens(found: DataType, declared: DataType) -> bool:
-    """Return whether every value of the found Spark type is, unchanged, of the declared type."""
+def widens(found: DataType, declared: DataType, *, by_name: bool = False) -> bool:
+    """Return whether every value of the found Spark type is, unchanged, of the declared type.
+
+    Args:
+        by_name: whether fields of structs may be in any order, as who asks matches them by name.
+    """
+
+    def fits(part: DataType, wanted: DataType) -> bool:
+        return widens(part, wanted, by_name=by_name)
+
     match found, declared:
         case NullType(), _:
             return True
@@ -129,15 +137,15 @@ def widens(found: DataType, declared: DataType) -> bool:
         case IntegralType(), DecimalType():
             return INTEGER_DIGITS[type(found)] <= declared.precision - declared.scale
         case ArrayType(), ArrayType():
-            return widens(found.elementType, declared.elementType)
+            return fits(found.elementType, declared.elementType)
         case MapType(), MapType():
-            return widens(found.keyType, declared.keyType) and widens(
+            return fits(found.keyType, declared.keyType) and fits(
                 found.valueType, declared.valueType
             )
         case StructType(), StructType():
-            return found.names == declared.names and all(
-                widens(a.dataType, b.dataType)
-                for a, b in zip(found.fields, declared.fields, strict=True)
+            names = sorted(found.names) if by_name else found.names
+            return names == (sorted(declared.names) if by_name else declared.names) and all(
+                fits(found[field.name].dataType, field.dataType) for field in declared.fields
             )
         case _:
             return found == declared
@@ -171,6 +179,27 @@ def misfits(size: int, fits: Callable[[int, int], bool], most: int) -> list[int]
 
     search(0, size)
     return found
+
+
+def misfit_of_types(found: DataType, declared: DataType) -> str:
+    """Return what is wrong with a DataFrame's column of a type that does not widen to another."""
+    match found, declared:
+        case StructType(), StructType() if sorted(found.names) != sorted(declared.names):
+            names = f"the fields {found.names!r}, not {declared.names!r}"
+            return f"has {names}: give it these, in any order, as by struct(… AS name)"
+        case StructType(), StructType():
+            for field in declared.fields:
+                part = found[field.name].dataType
+                if not widens(part, field.dataType, by_name=True):
+                    return f"in field {field.name!r} {misfit_of_types(part, field.dataType)}"
+        case ArrayType(), ArrayType():
+            return f"in its elements {misfit_of_types(found.elementType, declared.elementType)}"
+        case MapType(), MapType():
+            part, wanted, what = found.valueType, declared.valueType, "values"
+            if widens(part, wanted, by_name=True):
+                part, wanted, what = found.keyType, declared.keyType, "keys"
+            return f"in its {what} {misfit_of_types(part, wanted)}"
+    return f"has type {found.simpleString()}, not {declared.simpleString()}; cast it"
 
 
 def _advice(array: pa.Array, data_type: DataType) -> str:

@@ -251,7 +251,7 @@ def test_source_keys_are_the_input_s_own_arrays():
         (output,) = calls(stage, UTC)(iter([batch]))
         return output
 
-    with pytest.raises(ProducerError, match="outside Python's years"):
+    with pytest.raises(ProducerError, match=r"column 'k' has \+148108-.* years 1 to 9999"):
         run_raw("k timestamp", moment)
     text = pa.array(["a"], pa.large_string())
     output = run_raw("k string", text)

@@ -20,12 +20,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType
 
 from deltaproduce.datasets.writing.sure import sure_of
-from deltaproduce.engines.spark.columns import col, typed
+from deltaproduce.engines.spark.columns import cast_by_name
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.stages.given.formats import without_pandas
 from deltaproduce.types.atoms import Misfit, arrow_type
 from deltaproduce.types.columns import Column, Columns, row_type
-from deltaproduce.types.conversions import conformed, misfits, widens
+from deltaproduce.types.conversions import conformed, misfit_of_types, misfits, widens
+from deltaproduce.types.ddl import identifier
 from deltaproduce.types.excerpts import described
 from deltaproduce.types.row_writers import row_by_position, rows_writer, settled
 
@@ -124,11 +125,11 @@ class RowTaker:
         places, wanted = self._places(rows.columns, first), []
         for column, place in zip(self._columns, places, strict=True):
             found = rows.schema.fields[place]
-            if not widens(found.dataType, column.data_type):
-                given, declared = (one.simpleString() for one in (found.dataType, column.data_type))
-                raise self._wrong(f"has type {given}, not {declared}; cast it", first, column)
-            wanted.append(typed(col(found.name), column))
-        return rows.select(*wanted)
+            if not widens(found.dataType, column.data_type, by_name=True):
+                finding = misfit_of_types(found.dataType, column.data_type)
+                raise self._wrong(finding, first, column)
+            wanted.append(f"{cast_by_name(found, column.data_type)} AS {identifier(column.name)}")
+        return rows.selectExpr(*wanted)
 
     def table(self, found: pa.Table, first: int, *, by_pandas: bool = False) -> pa.Table:
         """Return a table in the declared columns.

@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from deltaproduce.types.columns import Column, with_nulls
-from deltaproduce.types.ddl import identifier
+from deltaproduce.types.ddl import identifier, sql_of
 
 _QUOTED: Final = frozenset("`.*")
 """Characters that mean something in a name that is not quoted."""
@@ -61,6 +61,54 @@ def typed(value: Expression, column: Column) -> Expression:
     In Spark the parts of any column may be null: it casts nothing to a type that says otherwise.
     """
     return value.cast(with_nulls(column.data_type)).alias(column.name)
+
+
+def cast_by_name(column: t.StructField, data_type: t.DataType) -> str:
+    """Return a column in a type that it `widens` to, as SQL text.
+
+    Fields of structs are matched by name, wherever they are in the type: Spark casts by position.
+    """
+    value = _by_name(identifier(column.name), column.dataType, data_type)
+    return f"CAST({value} AS {sql_of(data_type)})"
+
+
+def _by_name(value: str, found: t.DataType, wanted: t.DataType, depth: int = 0) -> str:
+    """Return a value whose structs have their fields in the wanted order."""
+    if _names(found) == _names(wanted):
+        return value
+    each = f"x{depth}"
+    match found, wanted:
+        case t.StructType(), t.StructType():
+            fields = (
+                (f"{value}.{identifier(one.name)}", found[one.name].dataType, one)
+                for one in wanted.fields
+            )
+            parts = ", ".join(
+                f"{_by_name(part, kind, one.dataType, depth)} AS {identifier(one.name)}"
+                for part, kind, one in fields
+            )
+            return f"if({value} IS NULL, NULL, struct({parts}))"
+        case t.ArrayType(), t.ArrayType():
+            item = _by_name(each, found.elementType, wanted.elementType, depth + 1)
+            return f"transform({value}, {each} -> {item})"
+        case t.MapType(), t.MapType():
+            key = _by_name(f"{each}.key", found.keyType, wanted.keyType, depth + 1)
+            item = _by_name(f"{each}.value", found.valueType, wanted.valueType, depth + 1)
+            entry = f"struct({key} AS key, {item} AS value)"
+            return f"map_from_entries(transform(map_entries({value}), {each} -> {entry}))"
+    return value
+
+
+def _names(data_type: t.DataType) -> list[object]:
+    """Return the names of fields in a type, in order, at every depth."""
+    match data_type:
+        case t.StructType():
+            return [[one.name, _names(one.dataType)] for one in data_type.fields]
+        case t.ArrayType():
+            return _names(data_type.elementType)
+        case t.MapType():
+            return [_names(data_type.keyType), _names(data_type.valueType)]
+    return []
 
 
 def struct_of(columns: Iterable[Column]) -> t.StructType:

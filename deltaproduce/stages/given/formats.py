@@ -35,7 +35,7 @@ from deltaproduce.types.columns import (
     Column,
     Columns,
 )
-from deltaproduce.types.conversions import conformed, misfits, widens
+from deltaproduce.types.conversions import conformed, misfit_of_types, misfits, widens
 from deltaproduce.types.excerpts import described, shown
 from deltaproduce.types.python_values import python_keys
 from deltaproduce.types.row_writers import rows_writer
@@ -102,16 +102,14 @@ def frame_faults(found: t.StructType, source: Source, *, is_snapshot: bool) -> l
     """Return the faults of a DataFrame's columns, without a job.
 
     A column may have a narrower type than declared if the declared type holds every value of it, as
-    Spark widens ``int`` to ``bigint`` on insert.
+    Spark widens ``int`` to ``bigint`` on insert. Fields of structs may be in any order.
     """
     faults = name_faults(found.names, source, is_snapshot=is_snapshot)
     given = {field.name.lower(): field.dataType for field in found}
     for column in (*source.schema.key, *source.schema.value):
         data_type = given.get(column.name.lower())
-        if data_type is not None and not widens(data_type, column.data_type):
-            wanted = column.data_type.simpleString()
-            said = f"has type {data_type.simpleString()}, not {wanted}; cast it"
-            faults.append(Fault(column.name, said))
+        if data_type is not None and not widens(data_type, column.data_type, by_name=True):
+            faults.append(Fault(column.name, misfit_of_types(data_type, column.data_type)))
     change_type, ordinal = given.get(CHANGE_TYPE), given.get(ORDINAL)
     if change_type is not None and not isinstance(change_type, t.StringType):
         said = f"has type {change_type.simpleString()}; it is a string"

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.spark.columns import col, cols
+from deltaproduce.engines.spark.columns import cast_by_name, col, cols
 from deltaproduce.engines.spark.frames import row_bytes
 from deltaproduce.model.graph import Source
 from deltaproduce.stages.batches import IS_DELETE, Batch, computing, some_keys
@@ -35,7 +35,7 @@ from deltaproduce.types.columns import (
     ORDINAL_COLUMN,
     Column,
 )
-from deltaproduce.types.ddl import identifier, sql_of
+from deltaproduce.types.ddl import identifier
 
 _GIVEN = "_given"
 """The user's order of rows, while ``_ordinal`` is their place."""
@@ -88,10 +88,10 @@ def _conformed(given: DataFrame, source: Source, controls: Mapping[str, Column])
     In Spark the parts of any column may be null: it casts nothing to a type that says otherwise.
     Control columns that are not given would be the same for all rows, so they are left out.
     """
-    spelled = {name.lower(): identifier(name) for name in given.columns}
+    found = {field.name.lower(): field for field in given.schema}
     wanted = {c.name: c for c in (*source.schema.key, *source.schema.value)}
     declared = (
-        f"CAST({spelled[name.lower()]} AS {sql_of(c.data_type)}) AS {identifier(c.name)}"
+        f"{cast_by_name(found[name.lower()], c.data_type)} AS {identifier(c.name)}"
         for name, c in {**wanted, **controls}.items()
     )
     rows = given.selectExpr(*declared, f"monotonically_increasing_id() AS {ORDINAL}")

@@ -46,6 +46,8 @@ def windows(draw: st.DrawFn, column: Column, *, limited: bool, strict: bool) -> 
     match draw(st.sampled_from(["newest", "newest", "lag", "end"])):
         case "lag":
             arguments["lag"] = draw(st.integers(1, 3))
+        case "end" if "start" in arguments:
+            arguments["start"], arguments["end"] = sorted([arguments["start"], draw(near)])
         case "end":
             arguments["end"] = draw(near)
     return window(column.name, **arguments)
