@@ -5,8 +5,8 @@ datetime is no date, a decimal keeps all its digits. The only rounding is of a P
 column declared ``float``, which has 32 bits.
 
 `catalogue` says what each type takes; `row_writers` composes it to arrays, maps, structs and rows.
-A column is checked by the set of its types and written by one call into Arrow, so a `Misfit` may
-name the wrong value of many: write values one by one to find the right one.
+A column is checked by the set of its types and written by one call into Arrow; if that fails, the
+values are written one by one, so a `Misfit` names the first wrong one.
 """
 
 import math
@@ -76,30 +76,47 @@ def atom_writer(data_type: DataType, zone: tzinfo, *, nullable: bool) -> Writer:
     untouched = accepted | {type(None)} if nullable else accepted
     spark_type = data_type.simpleString()
 
+    def written(values: Sequence[Any]) -> pa.Array:
+        if not untouched.issuperset(map(type, values)):
+            values = [
+                value if type(value) in untouched else _plain(value, accepted, spark_type)
+                for value in values
+            ]
+        match data_type:
+            case TimestampType():
+                return pa.array(_instants(values, zone), arrow)
+            case TimestampNTZType():
+                return pa.array(_without_zone(values), arrow)
+            case FloatType():
+                return _floats(values, arrow)
+        return pa.array(values, arrow)
+
     def write(values: Sequence[Any]) -> pa.Array:
         try:
-            if not untouched.issuperset(map(type, values)):
-                values = [
-                    value if type(value) in untouched else _plain(value, accepted, spark_type)
-                    for value in values
-                ]
-            match data_type:
-                case TimestampType():
-                    return pa.array(_instants(values, zone), arrow)
-                case TimestampNTZType():
-                    return pa.array(_without_zone(values), arrow)
-                case FloatType():
-                    return _floats(values, arrow)
-            return pa.array(values, arrow)
-        except (pa.ArrowException, OverflowError, ValueError) as error:
-            if isinstance(error, Misfit):
-                raise
-            found = next((value for value in values if value is not None), None)
+            return written(values)
+        except Misfit:
+            raise
+        except _FAILURES as error:
+            wrong = _first_wrong(values, written)
             raise Misfit(
-                f"{shown(found)} does not fit {spark_type}: {escaped(str(error))}"
+                f"{shown(wrong)} does not fit {spark_type}: {escaped(str(error))}"
             ) from error
 
     return write
+
+
+_FAILURES: Final = (pa.ArrowException, OverflowError, ValueError)
+"""What Arrow raises for values that a type cannot hold."""
+
+
+def _first_wrong(values: Sequence[Any], written: Writer) -> object:
+    """Return the first of some values that fails by itself."""
+    for value in values:
+        try:
+            written([value])
+        except _FAILURES:
+            return value
+    return None
 
 
 _NUMPY_SCALARS: Final = (np.bool_, np.integer, np.floating, np.str_, np.bytes_)

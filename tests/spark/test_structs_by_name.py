@@ -94,7 +94,7 @@ def test_what_is_stored_is_what_an_arrow_table_gives(
         writer.write(in_any_order(spark, rows, 4))
     assert plain_rows(data.read().select(*names).collect()) == plain_rows(rows)
     write_deltalake(tmp_path / "table", table.select(names).slice(0, 6))
-    index = dp.RecordIndex(spark, str(tmp_path / "table"), "id", tmp_path / "index")
+    index = dp.RecordIndex(spark, str(tmp_path / "table"), "id", str(tmp_path / "index"))
     index.build()
     changed = index.upsert(in_any_order(spark, rows, 5))
     assert (changed.inserted, changed.updated) == (6, 0)

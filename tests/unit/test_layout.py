@@ -17,12 +17,10 @@ OF_SOME_KINDS = {"is_in_place", "form", "query", "surrogate", "preserve", "whole
 """Attributes of some kinds of stages, or of stages when they had them."""
 
 TAKES_VALUES_OF_ARROW = {
-    "of a command line, or of SQL texts": {
-        *(
-            "cli/answers/values.py",
-            "cli/inputs/tables.py",
-            "stages/sql/expressions/kernels/text.py",
-        ),
+    "of a command line, of texts in files, or of SQL texts": {
+        *("cli/answers/values.py", "cli/inputs/reading/reader.py"),
+        "cli/inputs/reading/texts.py",
+        *("cli/inputs/reading/times.py", "stages/sql/expressions/kernels/text.py"),
         *("stages/partitioned/scope/scalars.py", "stages/sql/expressions/kernels/calendar.py"),
         "stages/partitioned/scope/coded.py",
     },

@@ -1,6 +1,7 @@
 """Values as Python objects: dates and times that Python cannot hold are text, at any depth."""
 
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import row_schema
 from deltaproduce.types.python_values import (
     python_keys,
@@ -17,6 +19,7 @@ from deltaproduce.types.python_values import (
     python_values,
 )
 from deltaproduce.types.row_readers import UnreadableError, row_reader
+from deltaproduce.types.row_writers import rows_writer
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAYS = (date.min.toordinal() - EPOCH.toordinal(), date.max.toordinal() - EPOCH.toordinal())
@@ -105,3 +108,18 @@ def test_functions_get_no_such_value_and_the_error_names_its_column(kind, end):
     with pytest.raises(UnreadableError, match=r"column 'odd\.x' has [+-]") as raised:
         list(read([array]))
     assert raised.value.column == "odd.x"
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "wrong"),
+    [
+        ("string", ["a", None, "b\ud800", "c", "\udfff"], "b\\ud800"),
+        ("tinyint", [1, 2, 300, 400], "300"),
+        ("decimal(3,1)", [Decimal("1.5"), Decimal("1.55"), Decimal("100.5")], "1.55"),
+    ],
+)
+def test_a_wrong_value_is_named_and_not_the_first_of_its_column(kind, values, wrong):
+    write = rows_writer(row_schema("k int", f"v {kind}", stage="s").value, UTC)
+    with pytest.raises(Misfit) as raised:
+        write(values)
+    assert repr(wrong).strip("'").replace("\\\\", "\\") in str(raised.value).partition(" does")[0]

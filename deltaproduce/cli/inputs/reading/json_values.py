@@ -18,6 +18,7 @@ from deltaproduce.cli.inputs.reading.faults import Unfit, no_value
 from deltaproduce.cli.inputs.reading.texts import Forms, converted
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.json_fields import is_text
+from deltaproduce.types.python_values import python_values
 
 
 class Fraction(str):
@@ -143,7 +144,7 @@ def _check_distinct(
     if isinstance(data_type.keyType, t.StringType | t.BinaryType):
         return
     seen = set[tuple[int, object]]()
-    for row, key in zip(rows, keys.to_pylist(), strict=True):
+    for row, key in zip(rows, python_values(keys), strict=True):
         if (row, key) in seen:
             why = f"key {key!r} is there twice"
             raise Unfit(row, no_value(values[row], data_type.simpleString(), why))
