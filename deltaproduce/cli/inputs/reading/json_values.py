@@ -17,7 +17,7 @@ from pyspark.sql import types as t
 from deltaproduce.cli.inputs.reading.faults import Unfit, no_value
 from deltaproduce.cli.inputs.reading.texts import Forms, converted
 from deltaproduce.types.atoms import arrow_type
-from deltaproduce.types.json_fields import is_text
+from deltaproduce.types.json.fields import is_text
 from deltaproduce.types.python_values import python_values
 
 
