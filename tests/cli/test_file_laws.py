@@ -17,7 +17,7 @@ from deltaproduce.cli.inputs.reading.reader import Reader
 from deltaproduce.cli.inputs.reading.records import end_of_rows, is_plain, records
 from deltaproduce.cli.inputs.reading.texts import Forms
 from deltaproduce.projects.file import Input
-from deltaproduce.types.json_fields import is_text
+from deltaproduce.types.json.fields import is_text
 
 MARK = "\ue000"
 """What stands around a number that json would write with other digits."""

@@ -18,7 +18,7 @@ OF_SOME_KINDS = {"is_in_place", "form", "query", "surrogate", "preserve", "whole
 
 TAKES_VALUES_OF_ARROW = {
     "of a command line, of texts in files, or of SQL texts": {
-        *("cli/answers/values.py", "cli/inputs/reading/reader.py"),
+        *("cli/answers/values.py", "cli/inputs/reading/reader.py", "cli/inputs/remote.py"),
         "cli/inputs/reading/texts.py",
         *("cli/inputs/reading/times.py", "stages/sql/expressions/kernels/text.py"),
         *("stages/partitioned/scope/scalars.py", "stages/sql/expressions/kernels/calendar.py"),
