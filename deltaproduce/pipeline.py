@@ -46,6 +46,7 @@ from deltaproduce.types.columns import (
     row_schema,
     unknown_schema,
 )
+from deltaproduce.types.excerpts import meant
 
 if TYPE_CHECKING:
     from deltaproduce.stages.partitioned.kind import Partitioned
@@ -684,6 +685,6 @@ class Pipeline(Tabular):
         else:
             message = (
                 f"stage {stage!r}: there is no feeder {name!r} yet; define a feeder before the "
-                "stage that reads it"
+                f"stage that reads it; {meant(name, (own.name for own in self._stages))}"
             )
         raise DefinitionError(message, stage=stage)

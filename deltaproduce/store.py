@@ -31,7 +31,7 @@ from deltaproduce.operations.told.plans import Plan
 from deltaproduce.operations.vacuum import Vacuumed
 from deltaproduce.operations.verbs import forget, refresh, repair, rollback, tasks, update, vacuum
 from deltaproduce.operations.verifying.findings import Finding
-from deltaproduce.operations.writer import OnConflict, opened
+from deltaproduce.operations.writer import OnConflict, defining, opened
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.reading import changes as changes_between
 from deltaproduce.reading import lineages, lookups, selects, stage_tables
@@ -116,7 +116,7 @@ class Store(Tabular):
         self,
         spark: SparkSession | None,
         location: str | os.PathLike[str],
-        pipeline: Pipeline,
+        pipeline: Pipeline | None = None,
         *,
         table_type: TableType = "merge_on_read",
         policy: Policy = "auto",
@@ -127,10 +127,11 @@ class Store(Tabular):
         views: str | None = None,
         time_zone: str | None = None,
     ) -> None:
+        defined = defining(spark, location, pipeline)
         self._writer = opened(
             spark,
             location,
-            pipeline,
+            defined,
             table_type=table_type,
             policy=policy,
             on_conflict=on_conflict,
@@ -141,11 +142,11 @@ class Store(Tabular):
             time_zone=time_zone,
         )
         self._opened = self._writer.opened
-        self._pipeline = pipeline.name
+        self._pipeline = defined.name
         self._in_session = partial(
             Store,
             location=self._opened.tables.location.address,
-            pipeline=pipeline,
+            pipeline=defined,
             table_type=table_type,
             policy=policy,
             on_conflict=on_conflict,
@@ -285,7 +286,7 @@ class Store(Tabular):
         partitions: Mapping[str, object] = _NOTHING_GIVEN,
         as_of: date | str | EllipsisType | None = ...,
     ) -> Plan:
-        """Show what an update would do, and why. It computes nothing and writes nothing.
+        """Show what an update would do, and why. It runs no stage, and writes nothing.
 
         Print the plan to see a table of the stages, how their definitions changed, and what could
         not be read any more after the update.
@@ -293,7 +294,9 @@ class Store(Tabular):
         Args:
             given: the sources to change; or, as for `update`, a mapping of them to rows, whose keys
                 are counted if they are Arrow Tables or lists of dicts.
-            snapshots: the sources to load in full.
+            snapshots: the sources to load in full; or, as for `update`, a mapping of them to rows,
+                which are compared with the source's, at the cost of reading both: a source without
+                a difference is not in the plan.
             partitions: as for `update`.
             as_of: as for `update`.
 
@@ -304,6 +307,7 @@ class Store(Tabular):
 
         Raises:
             NotFoundError: there is no such source.
+            InvalidChangesError: the rows of a snapshot are refused.
             DefinitionError: as for `update`.
             MissingPartitionsError: as for `update`, if no row that is given could bring them.
         """

@@ -17,6 +17,7 @@ from typing import Final
 
 from deltaproduce.errors import NotFoundError
 from deltaproduce.model.graph import Graph, is_auxiliary
+from deltaproduce.types.excerpts import meant, shown
 
 _PART: Final = re.compile(r"(?:(\d*)(\+))?([^+]+?)(?:(\+)(\d*))?")
 
@@ -64,7 +65,7 @@ def _part(part: str, word: str, feeders: Feeders) -> set[str]:
     up, before, pattern, behind, down = match.groups()
     named = {name for name in feeders if fnmatchcase(name, pattern)}
     if not named:
-        raise NotFoundError(f"there is no stage {pattern!r}; stages: {', '.join(feeders)}")
+        raise NotFoundError(f"there is no stage {shown(pattern)}; {meant(pattern, feeders)}")
     found = set(named)
     if before:
         found |= _reached(named, feeders, int(up) if up else None)

@@ -16,6 +16,7 @@ from deltaproduce.errors import DefinitionError, NotFoundError
 from deltaproduce.model.kind import Kind
 from deltaproduce.shown.tabular import Word, one_line
 from deltaproduce.types.columns import Columns, RowSchema
+from deltaproduce.types.excerpts import meant, shown
 from deltaproduce.types.stored_as import StoredAs
 
 
@@ -268,9 +269,8 @@ class Graph:
         for stage in self.stages:
             if stage.name == name:
                 return stage
-        shown = (stage.name for stage in self.stages if not is_auxiliary(stage.name))
-        known = ", ".join(map(repr, shown)) or "none"
-        raise NotFoundError(f"there is no stage {name!r}; the stages are: {known}")
+        known = (stage.name for stage in self.stages if not is_auxiliary(stage.name))
+        raise NotFoundError(f"there is no stage {shown(name)}; {meant(name, known)}")
 
     def readers_of(self, name: str) -> tuple[Producer, ...]:
         """Return the producers that `name` feeds, in topological order.

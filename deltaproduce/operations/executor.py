@@ -14,6 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
 
 from deltaproduce.described.content import descriptions
 from deltaproduce.engines.choice import Engines
@@ -29,9 +31,9 @@ from deltaproduce.operations.publisher import Publisher
 from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked
 from deltaproduce.operations.step.expiry import Retentions
 from deltaproduce.operations.step.plan import Policy, TableType
-from deltaproduce.operations.step.windowing import Windows
+from deltaproduce.operations.step.windowing import Windows, differ
 from deltaproduce.operations.step.writes import StepResult
-from deltaproduce.operations.told.plans import Plan, planned
+from deltaproduce.operations.told.plans import Counted, Plan, planned
 from deltaproduce.operations.told.records import record
 from deltaproduce.operations.vacuum import Vacuum, Vacuumed
 from deltaproduce.operations.verifying.findings import Finding
@@ -45,6 +47,8 @@ from deltaproduce.storage.figures import NO_TABLES
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.storage.versions import Version
+
+_NOTHING_COMPARED: Final[Counted] = MappingProxyType({})
 
 
 class Executor:
@@ -190,12 +194,39 @@ class Executor:
         head = self._compactor.applied(span[-1])
         return self._run(Rollback.over(self._means, head, self._clock(), span), span[-1])
 
+    def compared(self, head: Version, snapshots: Mapping[str, Batch], asked: Asked) -> Counted:
+        """Return how snapshots differ from the rows of their sources; nothing is written.
+
+        Returns:
+            Source -> the counts of what a version would change; None if nothing.
+        """
+        work = Update.of(
+            self._means.of_version(),
+            "load",
+            self._compactor.applied(head),
+            self._clock(),
+            batches=snapshots,
+            arrivals={},
+            asked=asked,
+        )
+        with self._tables.many_effects():
+            results = {
+                step.stage.name: work.result(step, {})
+                for step in work.steps
+                if step.stage.name in snapshots
+            }
+        return {
+            name: None if result is None else result.comparison.counts
+            for name, result in results.items()
+        }
+
     def plan(
         self,
         head: Version,
         *,
         given: Mapping[str, int | None],
         snapshots: Collection[str] = (),
+        compared: Counted = _NOTHING_COMPARED,
         arrivals: Mapping[str, Arrival] | None = None,
         asked: Asked = NOTHING_ASKED,
     ) -> Plan:
@@ -203,11 +234,15 @@ class Executor:
 
         Args:
             given: source -> the number of keys given for it; None if unknown.
+            compared: how snapshots differ; those that do not differ change nothing.
 
         Raises:
             MissingPartitionsError: a window would lack partitions, whatever rows are given.
         """
         means, windows, arrived = self._means, asked.state(head.windows), arrivals or {}
+        same = {name for name, counts in compared.items() if counts is None}
+        given = {name: keys for name, keys in given.items() if name not in same}
+        snapshots = [name for name in snapshots if name not in same]
         steps = means.plan(
             head,
             self._clock(),
@@ -226,15 +261,18 @@ class Executor:
         expiring = means.retentions.due(head, windows)
         forgetting = [name for name in expiring if sources[name].retention.forgets]
         rezoned = means.rezoned(head).zones(means.graph)
-        return planned(
+        plan = planned(
             steps,
             means.graph,
             head,
             means.definitions,
             given=given,
+            compared=compared,
             forgetting=forgetting,
             zones={n: (was, means.time_zone) for n, was in rezoned.items()},
         )
+        plan.moves = differ(self.windows.moved(head, windows, (), advances=True), head)
+        return plan
 
     @property
     def windows(self) -> Windows:
@@ -355,6 +393,7 @@ def _told(
         ended,
         mode=result.mode,
         keys_in=sum(found.keys_changed for found in fed) if feeders else counts.keys,
+        keys_affected=counts.keys,
         keys_changed=counts.keys_changed,
         rows=result.size(head.stages.get(result.stage.name, NO_TABLES))[0],
     )

@@ -118,6 +118,25 @@ class Writer:
             self.executor.compact(self.opened.log.head())
 
 
+def defining(spark: object, location: object, pipeline: object) -> Pipeline:
+    """Return the pipeline of a store, if its arguments come in their order.
+
+    Raises:
+        InvalidArgumentError: they do not, or it is none.
+    """
+    if isinstance(spark, str | os.PathLike) or isinstance(location, Pipeline):
+        place = shown(spark if isinstance(spark, str | os.PathLike) else "lake/shop")
+        raise InvalidArgumentError(
+            f"the session comes first: Store(None, {place}, pipeline) without Spark, or "
+            f"Store(deltaproduce.local_session(), {place}, pipeline)",
+            argument="spark",
+        )
+    if not isinstance(pipeline, Pipeline):
+        message = f"pipeline is a {type(pipeline).__name__}; give the Pipeline"
+        raise InvalidArgumentError(message, argument="pipeline")
+    return pipeline
+
+
 def opened(
     spark: SparkSession | None,
     location: str | os.PathLike[str],
@@ -134,10 +153,6 @@ def opened(
 ) -> Writer:
     """Open a store; read no row, and write nothing. See `Store`."""
     arguments.place(location, "location")
-    if not isinstance(pipeline, Pipeline):
-        raise InvalidArgumentError(
-            f"pipeline is a {type(pipeline).__name__}; give the Pipeline", argument="pipeline"
-        )
     if not isinstance(limits, Limits):
         raise InvalidArgumentError(
             f"limits are a {type(limits).__name__}; give Limits", argument="limits"

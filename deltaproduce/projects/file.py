@@ -75,6 +75,8 @@ class ProjectFile:
         folder: the folder of the file; its paths are relative to it.
         pipeline: ``module:object``, or a folder of modules.
         store: a path (with a ``/`` or a scheme), or ``schema`` or ``catalog.schema``.
+        keep_days: the versions that a vacuum keeps: those that were the newest in so many days;
+            None if the command says it.
         spark: settings of the session.
         inputs: source -> where its rows are; a source not listed has no input file.
         vars: the variables that SQL files use, by name.
@@ -92,6 +94,7 @@ class ProjectFile:
     inputs: Mapping[str, Input]
     vars: Mapping[str, Any]
     time_zone: str | None = None
+    keep_days: float | None = None
 
     @property
     def path(self) -> Path:
@@ -174,6 +177,7 @@ def parsed(text: str, folder: Path, given: Mapping[str, object] = _NONE) -> Proj
             inputs={name: _input(name, sources.section(name)) for name in sources.values},
             vars=variables(named.values, given),
             time_zone=_time_zone(project),
+            keep_days=project.number("keep_days"),
         ),
         project,
     )

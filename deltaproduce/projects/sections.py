@@ -7,11 +7,10 @@ what is expected.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Final, NoReturn
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.types.excerpts import shown
+from deltaproduce.types.excerpts import meant, shown
 
 _FILE: Final = "deltaproduce.toml"
 
@@ -64,9 +63,8 @@ class Section:
         self._read.append(key)
         found = self.values.get(key, default)
         if found is None:
-            near = get_close_matches(key, self.values, 1)
-            mend = f"do you mean it by {near[0]!r}?" if near else f"add it: {wanted}"
-            raise ProjectFileError(f"{_FILE}: [{self._name}] has no {key!r}; {mend}")
+            there = f"; {meant(key, self.values)}" if self.values else ""
+            raise ProjectFileError(f"{_FILE}: [{self._name}] has no {key!r}: add {wanted}{there}")
         if not isinstance(found, str) or not (found.strip() or may_be_empty):
             self.refuse(key, "a text" if may_be_empty else "a text that is not empty")
         return found
@@ -85,6 +83,17 @@ class Section:
         if found not in choices:
             self.refuse(key, wanted)
         return found
+
+    def number(self, key: str) -> float | None:
+        """Return a number of 0 or more; None if there is none."""
+        self._read.append(key)
+        found = self.values.get(key)
+        if found is None:
+            return None
+        is_number = isinstance(found, int | float) and not isinstance(found, bool)
+        if not is_number or not 0 <= found < float("inf"):
+            self.refuse(key, "a number of days, 0 or more")
+        return float(found)
 
     def settings(self) -> dict[str, str]:
         """Return the whole table as Spark settings: texts, with dotted keys for nested tables."""
@@ -106,8 +115,7 @@ class Section:
         """Refuse keys that were never read."""
         for key in self.values:
             if key not in self._read:
-                near = get_close_matches(key, self._read, 1)
-                advice = f"do you mean {near[0]!r}?" if near else f"known: {', '.join(self._read)}"
+                advice = meant(key, self._read)
                 where = f"[{self._name}]" if self._name else "it"
                 raise ProjectFileError(
                     f"{_FILE}: {where} has {key!r}, which is not known; {advice}"

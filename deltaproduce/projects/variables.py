@@ -10,12 +10,11 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import date, datetime
-from difflib import get_close_matches
 from math import isfinite
 from typing import Any, Final, NoReturn
 
 from deltaproduce.projects.sections import ProjectFileError
-from deltaproduce.types.excerpts import shown
+from deltaproduce.types.excerpts import meant, shown
 
 _WANTED: Final = "a text, a number, true or false, a date, or a list of one of these"
 
@@ -39,9 +38,7 @@ def variables(said: Mapping[str, Any], given: Mapping[str, object]) -> dict[str,
     found = dict(said)
     for name, value in given.items():
         if name not in said:
-            near = get_close_matches(str(name), said, 1)
-            advice = f"do you mean {near[0]!r}?" if near else f"known: {', '.join(said) or 'none'}"
-            _refuse(f"there is no variable {shown(name)}; {advice}")
+            _refuse(f"there is no variable {shown(name)}; {meant(name, said)}")
         found[name] = _alike(name, value, said[name])
     return found
 

@@ -7,7 +7,7 @@ invariant: a key differs if its ordered values do (S8), whatever happened to it 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -355,16 +355,44 @@ def _altered(before: StageColumns, after: StageColumns) -> tuple[Altered, ...]:
 def _told(sample: Sequence[KeyDiff]) -> tuple[tuple[Cell, ...], ...]:
     """Return a sample as rows of a table."""
     return tuple(
-        (one.difference, _row(one.key), _side(one.before), _side(one.after)) for one in sample
+        (one.difference, _row(one.key), *map(_side, differing(one.before, one.after)))
+        for one in sample
     )
 
 
+def differing(
+    before: Sequence[Mapping[str, object]], after: Sequence[Mapping[str, object]]
+) -> tuple[list[Mapping[str, object]], list[Mapping[str, object]]]:
+    """Return the rows of a key that only one side has, in order.
+
+    If the sides have the same rows in another order, the rows at the places that differ.
+    """
+    were, are = Counter(map(repr, before)), Counter(map(repr, after))
+    if were == are:
+        both = [pair for pair in zip(before, after, strict=True) if repr(pair[0]) != repr(pair[1])]
+        return [one for one, _ in both], [other for _, other in both]
+    return _taken(before, were - are), _taken(after, are - were)
+
+
+def _taken(
+    rows: Sequence[Mapping[str, object]], wanted: Counter[str]
+) -> list[Mapping[str, object]]:
+    """Return so many of each row as wanted: the last ones, in order."""
+    found = list[Mapping[str, object]]()
+    for row in reversed(rows):
+        if wanted[repr(row)]:
+            wanted[repr(row)] -= 1
+            found.append(row)
+    return found[::-1]
+
+
 def _side(rows: Sequence[Mapping[str, object]]) -> str:
-    return "; ".join(map(_row, rows[:_ROWS])) + ("; …" if len(rows) > _ROWS else "")
+    more = f"; and {len(rows) - _ROWS:,} more rows" if len(rows) > _ROWS else ""
+    return "; ".join(map(_row, rows[:_ROWS])) + more
 
 
 _ROWS: Final = 3
-"""The most rows shown of a key in a sample."""
+"""The most rows shown of a key in a sample: of those that differ."""
 
 
 def _row(row: Mapping[str, object]) -> str:

@@ -57,6 +57,8 @@ class Progress:
         keys_in: the number of changed keys of its feeders; for a source, of processed keys.
         keys_changed: the number of keys that its updates will have.
         rows: the number of rows that it then has.
+        keys_affected: the number of its own keys that were compared; see
+            `StageFigures.affected_keys`.
     """
 
     operation: str
@@ -70,6 +72,7 @@ class Progress:
     keys_in: int | None = None
     keys_changed: int | None = None
     rows: int | None = None
+    keys_affected: int | None = None
 
     def __repr__(self) -> str:
         what = Word(f"{self.phase or 'stage'} {self.event}")

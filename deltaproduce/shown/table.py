@@ -18,7 +18,7 @@ UNKNOWN: Final = "unknown"
 """Shown for an unknown number, which is not the same as none."""
 
 LONGEST_CELL: Final = 200
-"""About how many characters of a cell are shown."""
+"""About how many characters of a value are shown in a cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,12 @@ def is_number(cell: Cell) -> bool:
     return isinstance(cell, int | float)
 
 
-def cell_text(cell: Cell) -> str:
-    """Return a cell as people read it: 1,234 and 0.25; others as one printable line."""
+def cell_text(cell: Cell, *, limit: int | None = LONGEST_CELL) -> str:
+    """Return a cell as people read it: 1,234 and 0.25; others as one printable line.
+
+    Args:
+        limit: about how many characters of a text to keep; all if None.
+    """
     match cell:
         case None:
             return ""
@@ -66,4 +70,4 @@ def cell_text(cell: Cell) -> str:
             return f"{cell:,}"
         case float():
             return f"{cell:,.2f}"
-    return escaped(cell, limit=LONGEST_CELL)
+    return escaped(cell, limit=len(cell) if limit is None else limit)

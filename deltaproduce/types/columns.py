@@ -76,10 +76,11 @@ class Column:
 
     @property
     def ddl(self) -> str:
-        """The column as text, such as ``total bigint NOT NULL DESC``."""
+        """The column as text, such as ``total bigint NOT NULL DESC``; without an unknown type."""
+        kind = f" {ddl_of(self.data_type)}" if self.is_known else ""
         not_null = "" if self.nullable else " NOT NULL"
         direction = " DESC" if self.descending else ""
-        return f"{listed(self.name)} {ddl_of(self.data_type)}{not_null}{direction}"
+        return f"{listed(self.name)}{kind}{not_null}{direction}"
 
 
 VERSION_COLUMN: Final = Column(VERSION, LongType())

@@ -5,9 +5,12 @@ terminal nor begin a line that looks like another message. Making an excerpt nev
 """
 
 import traceback
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Final
 
 _LONGEST_TEXT: Final = 2_000
+_MOST_NAMES: Final = 20
 
 
 def shown(value: object, *, limit: int = 300) -> str:
@@ -17,6 +20,17 @@ def shown(value: object, *, limit: int = 300) -> str:
     except Exception as error:  # noqa: BLE001 a repr may do anything
         text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
     return escaped(text, limit=limit)
+
+
+def meant(name: object, known: Iterable[str]) -> str:
+    """Return advice for a name that is not known: the known one that is most like it, else all."""
+    names = {one.lower(): one for one in known}
+    near = get_close_matches(str(name).lower(), names, 1)
+    if near:
+        return f"do you mean {shown(names[near[0]])}?"
+    first = [escaped(one) for one in names.values()][:_MOST_NAMES]
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"known: {', '.join(first) or 'none'}{more}"
 
 
 def described(error: BaseException) -> str:

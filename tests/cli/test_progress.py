@@ -29,12 +29,23 @@ def begins(stage: str, done: int, phase="") -> Progress:
 
 def ends(stage: str, done: int, seconds: float = 1.0) -> Progress:
     return Progress(
-        "update", stage, done, 2, "", "ends", seconds, "seek", keys_in=1200, keys_changed=3, rows=9
+        "update",
+        stage,
+        done,
+        2,
+        "",
+        "ends",
+        seconds,
+        "seek",
+        keys_in=5,
+        keys_changed=3,
+        rows=9,
+        keys_affected=1200,
     )
 
 
 OVER = Progress("update", "", 2, 2, "", "ends", 5.0)
-LINE = "{}: seek, keys 1,200, changed 3, rows 9, 1.00 s\n"
+LINE = "{}: keys 1,200, changed 3, rows 9, 1.00 s\n"
 
 
 def test_elsewhere_each_stage_is_a_line_once_two_seconds_are_over():
@@ -74,7 +85,7 @@ def test_a_stage_that_nothing_reached_is_not_among_those_done():
     show(unreached)
     table(unreached)
     assert stream.getvalue() == LINE.format("orders")
-    assert shown(table)[2:] == [["orders", "seek", "1,200", "3", "9", "1.00"]]
+    assert shown(table)[2:] == [["orders", "done", "1,200", "3", "9", "1.00"]]
     table(OVER)
 
 
@@ -96,9 +107,9 @@ def test_on_a_terminal_a_table_has_what_is_done_and_what_is_being_done():
     show(begins("totals", 1))
     show(begins("totals", 1, "computing"))
     clock.seconds = 4.5
-    assert shown(show)[0] == ["stage", "mode", "keys", "changed", "rows", "seconds"]
+    assert shown(show)[0] == ["stage", "keys", "changed", "rows", "seconds"]
     assert shown(show)[2:] == [
-        ["orders", "seek", "1,200", "3", "9", "1.00"],
+        ["orders", "done", "1,200", "3", "9", "1.00"],
         ["totals", "computing", "1.50"],
     ]
     show(OVER)

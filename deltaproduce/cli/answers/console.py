@@ -1,8 +1,8 @@
 """The console: the one place that writes to standard output and standard error.
 
 Answers go to standard output, everything else to standard error. The invariant: text from rows
-prints literally, so it can neither control a terminal nor count as markup; and a pipe gets no
-colours and no cut lines.
+prints literally, so it can neither control a terminal nor count as markup; a message is never cut;
+and a pipe gets no colours and no wrapped lines.
 """
 
 from __future__ import annotations
@@ -13,16 +13,22 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from deltaproduce.cli.answers.answer import Answer
-from deltaproduce.shown.table import Cell, Table, cell_text, is_number
+from deltaproduce.shown.table import Cell, Table, is_number
+from deltaproduce.shown.table import cell_text as shortened
 from deltaproduce.types.excerpts import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as Drawn
 
-_WIDTH_OF_PIPES: Final = 10_000
+_WIDTH_OF_PIPES: Final = 1_000_000
 _STYLES: Final = {"-": "red", "+": "green", "@": "cyan"}
 """The colours of a diff's lines, on terminals."""
+
+
+def cell_text(cell: Cell) -> str:
+    """Return a cell as it is printed: whole, since a message ends with what to do."""
+    return shortened(cell, limit=None)
 
 
 def print_answer(answer: Answer, *, as_json: bool) -> None:

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
-COLUMNS: Final = ("stage", "mode", "keys", "changed", "rows", "seconds")
-"""The columns of the table that a run prints at its end."""
+COLUMNS: Final = ("stage", "", "keys", "changed", "rows", "seconds")
+"""As in the table that a run prints at its end, with the same figures.
+
+That also has the mode, which is known only once a stage is written.
+"""
 
 _SECONDS: Final = 2.0
 """As for DuckDB's progress bar: faster operations need none."""
@@ -58,7 +61,7 @@ class Lines:
             if progress.mode is not None:  # else no change reached it
                 cells = zip(COLUMNS[2:5], _row(progress)[2:5], strict=True)
                 told = ", ".join(f"{name} {cell_text(cell)}" for name, cell in cells)
-                done = f"{progress.mode}, {told}, {progress.seconds:.2f} s"
+                done = f"{told}, {cell_text(_row(progress)[5])} s"
                 self._held.append(f"{cell_text(progress.stage)}: {done}")
         if self._held and now - self._started >= _SECONDS:
             self.stream.write("".join(f"{line}\n" for line in self._held))
@@ -133,6 +136,6 @@ class LiveTable:
 
 def _row(progress: Progress) -> tuple[Cell, ...]:
     """Return the cells of a stage that is done, by `COLUMNS`."""
-    seconds = None if progress.seconds is None else round(progress.seconds, 2)
-    keys, changed = progress.keys_in, progress.keys_changed
-    return progress.stage, progress.mode, keys, changed, progress.rows, seconds
+    seconds = None if progress.seconds is None else round(progress.seconds, 3)
+    keys, changed = progress.keys_affected, progress.keys_changed
+    return progress.stage, "done", keys, changed, progress.rows, seconds

@@ -16,9 +16,11 @@ import pyarrow.compute as pc
 from deltaproduce.cli.answers.answer import Answer
 from deltaproduce.cli.answers.values import cell
 from deltaproduce.errors import NotFoundError
-from deltaproduce.model.graph import Graph
+from deltaproduce.model.graph import Stage
 from deltaproduce.shown.table import Table
 from deltaproduce.shown.tasks import Task
+from deltaproduce.storage.versions import stage_at
+from deltaproduce.store import Store, opened_by
 from deltaproduce.types.columns import Columns
 from deltaproduce.types.ddl import quoted
 from deltaproduce.types.json.plain import plain
@@ -30,14 +32,19 @@ if TYPE_CHECKING:
     from deltaproduce.reading.lineages import Lineage
 
 
-def key_columns(graph: Graph, stage: str) -> Columns:
-    """Return the key columns of a stage that readers see.
+def stage_of(store: Store, stage: str, version: int | None = None) -> Stage:
+    """Return a stage with the columns that it has in a version; the head if None.
 
     Raises:
-        NotFoundError: there is no such stage.
+        NotFoundError: there is no such stage or version.
     """
-    found = graph.stage(stage).schema.key
-    return Columns(tuple(column for column in found if not column.is_hidden))
+    opened = opened_by(store)
+    return stage_at(opened.version(version), opened.stage(stage))
+
+
+def key_columns(stage: Stage) -> Columns:
+    """Return the key columns of a stage that readers see."""
+    return Columns(tuple(column for column in stage.schema.key if not column.is_hidden))
 
 
 def where(rows: DataFrame | pa.Table, filters: Mapping[str, Any]) -> DataFrame | pa.Table:
@@ -86,14 +93,30 @@ def of_lineage(found: Lineage, limit: int) -> Answer:
             }
             for stage, (names, keys, more) in stages.items()
         }
-    rows = tuple(
-        (way, stage, ", ".join(map(cell_of, key)))
+    rows = {
+        way: [
+            (way, stage, ", ".join(map(cell_of, key)))
+            for stage, (_, keys, _) in stages.items()
+            for key in keys
+        ]
         for way, stages in taken.items()
-        for stage, (_, keys, _) in stages.items()
-        for key in keys
+    }
+    if not any(rows.values()):
+        return Answer(data, ("no such key, and so nothing is made of it",))
+    own = ("this", found.stage, ", ".join(map(cell_of, _parts(found.key))))
+    table = Table(
+        f"version {found.version}",
+        ("", "stage", "key"),
+        (*rows["upstream"], own, *rows["downstream"]),
     )
-    table = Table(f"version {found.version}", ("", "stage", "key"), rows)
-    return Answer(data, (table if rows else "no such key, and so nothing is made of it",))
+    cut = [stage for stages in taken.values() for stage, (_, _, more) in stages.items() if more]
+    said = f"of {', '.join(cut)} the first {limit:,} keys: --limit 0 prints all" if cut else ""
+    return Answer(data, tuple(part for part in (table, said) if part))
+
+
+def _parts(key: object) -> tuple[object, ...]:
+    """Return the values of a key, as functions get it."""
+    return key if isinstance(key, tuple) else (key,)
 
 
 def cell_of(value: object) -> str:

@@ -6,15 +6,15 @@ print about versions, plans, findings and the like.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from deltaproduce.cli.answers.answer import DONE, FAILED, NOTHING_TO_DO, Answer
-from deltaproduce.shown.table import Cell, Table
+from deltaproduce.shown.table import UNKNOWN, Cell, Table
 from deltaproduce.shown.update_ids import Digests, told
 
 if TYPE_CHECKING:
-    from deltaproduce.operations.told.plans import Plan
+    from deltaproduce.operations.told.plans import Plan, PlannedStep
     from deltaproduce.operations.vacuum import Vacuumed
     from deltaproduce.operations.verifying.findings import Finding
     from deltaproduce.postgres.sync import Synced
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from deltaproduce.shown.tasks import Run, Task
     from deltaproduce.storage.versions import Version
 
+_SHOWN_TASKS: Final = 10
 _HEADINGS: Final = ("stage", "mode", "keys", "changed", "added", "removed", "rows", "seconds")
 
 
@@ -34,24 +35,53 @@ def version_line(version: Version) -> str:
     return f"version {version.number}, {version.operation}, {when}"
 
 
-def version_made(before: Version, version: Version, *, exit_code: bool = False) -> Answer:
-    """Return what an operation did: the version that it published, or that it had nothing to do.
+def version_made(before: Version, *versions: Version, exit_code: bool = False) -> Answer:
+    """Return what an operation did: the versions that it published, or that it had nothing to do.
 
     Args:
         before: the head before the operation.
+        versions: the versions after it, oldest first; the head alone if it published none.
         exit_code: as for `nothing_is_3`.
     """
-    made, figures = version.number > before.number, version.stages
-    data = {"made": made, "version": _version(version, figures)}
+    last = versions[-1]
+    made = last.number > before.number
+    data = {"made": made, "version": _version(last, last.stages)}
     if not made:
-        answer = Answer(data, (f"nothing to do: {version_line(version)}",))
+        answer = Answer(data, (f"nothing to do: {version_line(last)}",))
         return nothing_is_3(answer, made, exit_code=exit_code)
+    return Answer(data, tuple(part for version in versions for part in _made(version)))
+
+
+def _made(version: Version) -> Iterator[Table | str]:
+    """Yield what one version did to its stages."""
+    figures = version.stages
     reached = {name: found for name, found in figures.items() if found.mode != "skipped"}
     rows = tuple((name, *found.in_short().values()) for name, found in reached.items())
     left = len(figures) - len(reached)
-    said = f"{left} {'stage' if left == 1 else 'stages'} not reached" if left else ""
-    parts = (Table("", _HEADINGS, rows), said, version_line(version))
-    return Answer(data, tuple(part for part in parts if part))
+    if rows:
+        yield Table("", _HEADINGS, rows)
+    if left:
+        yield f"{left} {'stage' if left == 1 else 'stages'} not reached"
+    yield version_line(version)
+
+
+def with_dirty(answer: Answer, dirty: Sequence[str], day: str | None) -> Answer:
+    """Add the tasks that a run of no day leaves as they are, and how to run them.
+
+    Args:
+        dirty: the tasks that are dirty at the newest day for which tasks ran.
+        day: that day; None if no task ever ran.
+    """
+    data = {**answer.data, "dirty": list(dirty)}
+    if day is None:
+        said = "no task ever ran: deltaproduce run --as-of DAY runs those of a day"
+    elif dirty:
+        more = f" and {len(dirty) - _SHOWN_TASKS:,} more" if len(dirty) > _SHOWN_TASKS else ""
+        named = ", ".join(dirty[:_SHOWN_TASKS])
+        said = f"left dirty: {named}{more}; deltaproduce run --as-of {day} runs them"
+    else:
+        return Answer(data, answer.parts, answer.code)
+    return Answer(data, (*answer.parts, said), answer.code)
 
 
 def nothing_is_3(answer: Answer, done: bool, *, exit_code: bool) -> Answer:
@@ -88,35 +118,55 @@ def planned(
     plan: Plan,
     stages: Collection[str],
     files: Digests,
-    snapshots: Sequence[str],
+    tasks: Run | None,
 ) -> Answer:
     """Return what a run would do.
 
     Args:
         files: source -> its new change files.
-        snapshots: the sources that get all of their rows.
+        tasks: what it would do to the tasks of a day, as far as the existing rows tell.
     """
     chosen = [step for step in plan if step.stage.name in stages]
     data = {
         "head": head.number,
         "new_files": {source: list(names) for source, names in files.items()},
-        "snapshots": list(snapshots),
+        "snapshots": list(plan.compared),
         "steps": [step.as_dict() for step in chosen],
         "losses": [loss.as_dict() for loss in plan.losses],
     }
-    if not chosen:
-        return Answer(data, (f"nothing to do: {version_line(head)}",))
-    rows = tuple((step.stage.name, step.how, step.reason) for step in chosen)
-    new = tuple((source, name) for source, names in files.items() for name in names)
-    parts: list[Table | str] = [Table("new files", ("source", "file"), new)] if new else []
-    if snapshots:
-        parts.append(f"compared in full: {', '.join(snapshots)}")
-    notes = [note for step in chosen for note in step.notes]
-    notes += [f"lost: {loss.sentence}" for loss in plan.losses]
-    parts.append(Table("", ("stage", "how", "why"), rows, tuple(notes)))
-    parts += (table for step in chosen for table in step.diffs(head.number))
+    foreseen = _foreseen(tasks) if tasks is not None else {}
+    if tasks is not None:
+        data["tasks"] = foreseen
+    rows = _task_rows(foreseen)
+    if not chosen and not rows:
+        said = "only the day of the store moves" if plan.moves else "nothing to do"
+        return Answer(data, (f"{said}: {version_line(head)}",))
+    parts = [*_planned(head, plan, chosen, files)] if chosen else []
+    parts += [Table("", ("task", ""), rows)] if rows else []
     parts.append(f"nothing was written; the newest is {version_line(head)}")
     return Answer(data, tuple(parts))
+
+
+def _planned(
+    head: Version, plan: Plan, steps: Sequence[PlannedStep], files: Digests
+) -> Iterator[Table | str]:
+    """Yield what a run would do to some stages."""
+    new = tuple((source, name) for source, names in files.items() for name in names)
+    if new:
+        yield Table("new files", ("source", "file"), new)
+    if plan.compared:
+        compared = tuple((name, *counts) for name, counts in plan.compared.items())
+        yield Table(
+            "compared in full", ("source", "keys differ", "rows added", "removed"), compared
+        )
+    rows = tuple(
+        (step.stage.name, step.how, UNKNOWN if step.keys is None else step.keys, step.reason)
+        for step in steps
+    )
+    notes = [note for step in steps for note in step.notes]
+    notes += [f"lost: {loss.sentence}" for loss in plan.losses]
+    yield Table("", ("stage", "how", "keys", "why"), rows, tuple(notes))
+    yield from (table for step in steps for table in step.diffs(head.number))
 
 
 def checked(stages: Sequence[str], found: Sequence[Problem]) -> Answer:
@@ -189,14 +239,26 @@ def task_graph(tasks: Sequence[Task], *, drawn: bool) -> Answer:
     return Answer(data, (mermaid({**others, **reads}),))
 
 
+_FORESEEN: Final = {"done": "would run", "blocked": "would wait", "dropped": "would be dropped"}
+
+
 def rehearsed(run: Run) -> Answer:
     """Return what a run of tasks would do."""
-    parts = {"done": "would be made", "blocked": "would wait", "dropped": "would be dropped"}
-    data = {part: [str(one) for one in getattr(run, part)] for part in (*parts, "left")}
-    rows = tuple((name, said) for part, said in parts.items() for name in data[part])
+    data = _foreseen(run)
+    rows = _task_rows(data)
     if not rows:
         return Answer(data, ("nothing to do",))
     return Answer(data, (Table("", ("task", ""), rows), "nothing was written"))
+
+
+def _foreseen(run: Run) -> dict[str, list[str]]:
+    return {part: [str(one) for one in getattr(run, part)] for part in (*_FORESEEN, "left")}
+
+
+def _task_rows(foreseen: Mapping[str, Sequence[str]]) -> tuple[tuple[Cell, ...], ...]:
+    return tuple(
+        (name, said) for part, said in _FORESEEN.items() for name in foreseen.get(part, ())
+    )
 
 
 def mermaid(feeders: Mapping[str, Sequence[str]]) -> str:

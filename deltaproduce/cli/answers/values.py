@@ -16,10 +16,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from deltaproduce.errors import InvalidArgumentError
-from deltaproduce.shown.table import Cell
+from deltaproduce.shown.table import LONGEST_CELL, Cell
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column, Columns
-from deltaproduce.types.excerpts import shown
+from deltaproduce.types.excerpts import escaped, shown
 from deltaproduce.types.json.plain import plain
 
 _NULL: Final = "\\N"
@@ -76,8 +76,13 @@ def value_of(text: str, column: Column) -> Any:  # noqa: ANN401 of the column's 
         ) from error
 
 
-def filters_of(texts: Iterable[str], columns: Columns) -> dict[str, Any]:
+def filters_of(
+    texts: Iterable[str], columns: Columns, others: Collection[str] = ()
+) -> dict[str, Any]:
     """Return column -> value: from a key, and from ``column=value`` for key columns.
+
+    Args:
+        others: the names of the other columns.
 
     Raises:
         InvalidArgumentError: a text is neither, or there are two keys, or two values of a column.
@@ -90,6 +95,8 @@ def filters_of(texts: Iterable[str], columns: Columns) -> dict[str, Any]:
         if equals and name in known:
             _check_once(name, found)
             found[name] = value_of(value, known[name])
+        elif equals and name in others:
+            raise _no_key_column(name, columns)
         else:
             keys.append(text)
     if len(keys) > 1:
@@ -99,11 +106,23 @@ def filters_of(texts: Iterable[str], columns: Columns) -> dict[str, Any]:
             argument="key",
         )
     for text in keys:
-        key = key_of(text, columns)
+        name, equals, _ = text.partition("=")
+        try:
+            key = key_of(text, columns)
+        except InvalidArgumentError as error:
+            if equals and name.isidentifier():
+                raise _no_key_column(name, columns) from error
+            raise
         for name, part in zip(known, key if len(columns) > 1 else [key], strict=True):
             _check_once(name, found)
             found[name] = part
     return found
+
+
+def _no_key_column(name: str, columns: Columns) -> InvalidArgumentError:
+    names = ", ".join(columns.names)
+    message = f"{name!r} is no key column: rows are found by their key, which is {names}"
+    return InvalidArgumentError(message, argument="key")
 
 
 def _check_once(name: str, found: Collection[str]) -> None:
@@ -134,5 +153,5 @@ def cell(value: object) -> Cell:
         case None:
             return "NULL"
         case bool() | list() | dict():
-            return json.dumps(found, ensure_ascii=False)
-    return str(found)
+            return escaped(json.dumps(found, ensure_ascii=False), limit=LONGEST_CELL)
+    return escaped(str(found), limit=LONGEST_CELL)

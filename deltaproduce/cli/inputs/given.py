@@ -24,6 +24,7 @@ from deltaproduce.projects.stores import session
 from deltaproduce.shown.update_ids import Digests
 from deltaproduce.store import Store
 from deltaproduce.types.ddl import quoted
+from deltaproduce.types.excerpts import meant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,7 +74,7 @@ def check_sources(file: ProjectFile, pipeline: Pipeline) -> None:
         if name not in known:
             raise ProjectFileError(
                 f"deltaproduce.toml: [sources.{name}] is there, and pipeline {pipeline.name!r} has "
-                f"no source {name!r} that takes rows; those that do: {', '.join(sorted(known))}"
+                f"no source {name!r} that takes rows; {meant(name, sorted(known))}"
             )
 
 

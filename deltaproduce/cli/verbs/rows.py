@@ -32,16 +32,16 @@ def show(
     from deltaproduce.cli.answers.values import filters_of
 
     with call.store() as store:
-        columns = readings.key_columns(call.pipeline().graph(), stage)
-        filters = filters_of(key or (), columns)
-        parted = call.pipeline().graph().stage(stage).kind
+        found = readings.stage_of(store, stage, version)
+        columns, parted = readings.key_columns(found), found.kind
+        filters = filters_of(key or (), columns, found.schema.value.names)
         if parted.scheduled and set(filters) == set(parted.partitioned_by) and not rows:
             return readings.of_task(store.tasks(as_of=as_of), stage, filters)
         if filters and len(filters) == len(columns):
-            found = store.lookup(stage, [filters], version=version, ordered=True).rows
+            taken = store.lookup(stage, [filters], version=version, ordered=True).rows
         else:
-            found = readings.where(store.content(stage, version, ordered=True), filters)
-        return readings.printed(found, limit)
+            taken = readings.where(store.content(stage, version, ordered=True), filters)
+        return readings.printed(taken, limit)
 
 
 def updates(call: Invocation, stage: Stage, version: Version = None, limit: Limit = 20) -> Answer:
@@ -98,5 +98,5 @@ def lineage(
     from deltaproduce.cli.answers.values import key_of
 
     with call.store() as store:
-        columns = readings.key_columns(call.pipeline().graph(), stage)
+        columns = readings.key_columns(readings.stage_of(store, stage, version))
         return readings.of_lineage(store.lineage(stage, key_of(key, columns), version), limit)

@@ -10,6 +10,7 @@ from deltaproduce.cli.answers import summaries
 from deltaproduce.cli.answers.answer import Answer
 from deltaproduce.cli.commands.invocation import Invocation
 from deltaproduce.cli.commands.options import ExitCode, Key, Recompute, Sample, Select, Source
+from deltaproduce.errors import InvalidArgumentError
 
 
 def forget(call: Invocation, source: Source, key: Key) -> Answer:
@@ -18,7 +19,7 @@ def forget(call: Invocation, source: Source, key: Key) -> Answer:
     from deltaproduce.cli.answers.values import key_of
 
     with call.store() as store:
-        columns = readings.key_columns(call.pipeline().graph(), source)
+        columns = readings.key_columns(readings.stage_of(store, source))
         return summaries.forgotten(store.forget(source, key_of(key, columns)))
 
 
@@ -77,7 +78,18 @@ def vacuum(
     ] = False,
     exit_code: ExitCode = False,
 ) -> Answer:
-    """Drop old versions, and remove the files that only they need."""
+    """Drop old versions, and remove the files that only they need.
+
+    Without --keep-versions and --keep-days, keep_days of the project file says what to keep.
+    """
+    if keep_versions is None and keep_days is None:
+        keep_days = call.file().keep_days
+    if keep_versions is None and keep_days is None:
+        raise InvalidArgumentError(
+            "nothing says which versions to keep: give --keep-versions N or --keep-days DAYS, or "
+            "write keep_days = DAYS in [project] of deltaproduce.toml",
+            argument="--keep-versions",
+        )
     with call.store() as store:
         found = store.vacuum(
             keep_versions, keep_days, unfinished_hours=unfinished_hours, dry_run=dry_run

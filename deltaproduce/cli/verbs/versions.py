@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from datetime import time
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,23 +14,29 @@ from deltaproduce.cli.commands.invocation import Invocation
 from deltaproduce.cli.commands.options import AsOf, DryRun, ExitCode, Select, Stage
 from deltaproduce.shown.table import Table
 
+if TYPE_CHECKING:
+    from deltaproduce.store import Store
+
 
 def plan(
     call: Invocation, select: Select = None, as_of: AsOf = None, exit_code: ExitCode = False
 ) -> Answer:
     """Show what a run would do to each stage, and why; writes nothing."""
-    from deltaproduce.cli.inputs.given import found
+    from deltaproduce.cli.inputs.given import found, rows
     from deltaproduce.cli.selection import feeders_of, selected
 
     file, pipeline = call.file(), call.pipeline()
     stages = selected(select or (), feeders_of(pipeline.graph()))
     with call.store() as store:
         given = found(file, pipeline, store)
-        steps = store.plan(
-            given.files, snapshots=given.snapshots, as_of=... if as_of is None else as_of
-        )
-        answer = summaries.planned(store.head, steps, stages, given.files, given.snapshots)
-    return summaries.nothing_is_3(answer, bool(answer.data["steps"]), exit_code=exit_code)
+        changes, snapshots = rows(file, pipeline, given)
+        steps = store.plan(changes, snapshots=snapshots, as_of=... if as_of is None else as_of)
+        tasks = None
+        if as_of is not None and any(stage.kind.scheduled for stage in pipeline.stages):
+            tasks = store.run(as_of=as_of, dry_run=True)
+        answer = summaries.planned(store.head, steps, stages, given.files, tasks)
+    done = bool(steps or steps.moves or (tasks is not None and (tasks.done or tasks.dropped)))
+    return summaries.nothing_is_3(answer, done, exit_code=exit_code)
 
 
 def run(
@@ -58,20 +65,38 @@ def run(
         given = found(file, pipeline, store)
         changes, snapshots = rows(file, pipeline, given, store.time_zone)
         before = store.head
-        version = store.update(
+        store.update(
             changes,
             given.update_id,
             snapshots=snapshots,
             as_of=... if as_of is None else as_of,
             on_conflict="retry",  # a concurrent run may have made the same version
         )
-        if as_of is not None and any(stage.kind.scheduled for stage in pipeline.stages):
+        has_tasks = any(stage.kind.scheduled for stage in pipeline.stages)
+        if as_of is not None and has_tasks:
             store.run(as_of=as_of)
-            version = store.head
-        if openlineage:  # windows that catch up make several versions
-            for number in range(before.number + 1, version.number + 1):
-                store.emit_openlineage(number)
-    return summaries.version_made(before, version, exit_code=exit_code)
+        made = [version for version in store.versions() if version.number > before.number]
+        for version in made if openlineage else ():
+            store.emit_openlineage(version.number)
+        answer = summaries.version_made(before, *(made or [before]), exit_code=exit_code)
+        return _with_dirty(answer, store) if as_of is None and has_tasks else answer
+
+
+def _with_dirty(answer: Answer, store: Store) -> Answer:
+    """Add the tasks that a run of no day has left dirty."""
+    from deltaproduce.errors import NotFoundError
+    from deltaproduce.operations.verbs.tasks import newest
+    from deltaproduce.store import opened_by
+
+    opened = opened_by(store)
+    try:
+        moment = newest(opened, opened.log.head())
+    except NotFoundError:
+        return summaries.with_dirty(answer, [], None)
+    day = moment.date() if moment.time() == time() else moment.replace(tzinfo=None)
+    tasks = store.tasks(as_of=moment)
+    dirty = [str(task) for task in tasks if task.state == "dirty"]
+    return summaries.with_dirty(answer, dirty, day.isoformat())
 
 
 def versions(call: Invocation, select: Select = None) -> Answer:

@@ -9,15 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias
 
 from deltaproduce.described.content import description, text_of
+from deltaproduce.engines.marks import Counts
 from deltaproduce.model.fingerprints import NOT_MADE, Altered, Fingerprint
 from deltaproduce.model.graph import Graph, Stage, is_auxiliary
 from deltaproduce.operations.step.plan import Step
 from deltaproduce.shown.table import UNKNOWN, Cell, Table
 from deltaproduce.shown.tabular import Tabular, Word, one_line
 from deltaproduce.storage.versions import Version, columns_of, has_tables
+
+Counted: TypeAlias = Mapping[str, Counts | None]
+"""Source -> how a snapshot of it differs from its rows; None if it does not."""
+
+_NOTHING_COMPARED: Final[Counted] = MappingProxyType({})
 
 Cause = Literal["added", "changed", "given", "reached", "refreshed"]
 """Why a stage is processed.
@@ -65,8 +72,8 @@ class PlannedStep(Step):
         cause: why the stage is processed, in one word.
         altered: the parts of its definition that differ from the one that its tables were made
             with.
-        keys: the most keys of its feeders that change; for a source, the number of given keys. None
-            if unknown.
+        keys: the most keys of its feeders that change; for a source, the number of given keys, or
+            of those that differ, if its snapshot is compared. None if unknown.
         share: about which share of its feeders' rows these are, from 0 to 1; 1 if all keys are
             produced. None if unknown.
     """
@@ -121,11 +128,16 @@ class Plan(Tabular, tuple[PlannedStep, ...]):
         skipped: the names of the stages that it would not process.
         losses: what can be read before it, but not after it. Existing versions stay readable; only
             a vacuum drops them.
+        compared: source -> the keys that its snapshot changes, and the rows that it adds and
+            removes, for the snapshots whose rows were given.
+        moves: whether windows, or the day of the store, move, even if no stage is processed.
     """
 
     head: int
     skipped: tuple[str, ...]
     losses: tuple[Loss, ...]
+    compared: Mapping[str, tuple[int, int, int]]
+    moves: bool
 
     def __repr__(self) -> str:
         steps = Word(", ".join(f"{step.stage.name} {step.how}" for step in self))
@@ -174,6 +186,7 @@ def planned(
     definitions: Mapping[str, Fingerprint],
     *,
     given: Mapping[str, int | None],
+    compared: Counted = _NOTHING_COMPARED,
     forgetting: Collection[str],
     zones: Mapping[str, tuple[str, str]],
 ) -> Plan:
@@ -183,17 +196,23 @@ def planned(
         steps: the steps, feeders first.
         definitions: the fingerprints of the graph's stages.
         given: source -> the number of given keys; None if unknown.
+        compared: how snapshots differ.
         forgetting: sources whose rows may be dropped for good.
         zones: stages that were computed in another time zone -> that one, and today's.
     """
     known: dict[str, PlannedStep] = {}
+    counted = {
+        name: (0, 0, 0) if one is None else (one.keys_changed, one.rows_added, one.rows_removed)
+        for name, one in compared.items()
+    }
+    given = {**given, **{name: keys for name, (keys, _, _) in counted.items()}}
     for step in steps:
         name = step.stage.name
         parts = altered(step.stage, head, definitions[name], zones.get(name))
         found = _planned(step, head, parts, known, given)
         known[name] = found
     plan = Plan(step for step in known.values() if not is_auxiliary(step.stage.name))
-    plan.head = head.number
+    plan.head, plan.compared, plan.moves = head.number, counted, False
     names = [stage.name for stage in graph.stages if not is_auxiliary(stage.name)]
     plan.skipped = tuple(name for name in names if name not in known)
     plan.losses = (*_begun_anew(plan), *_removed(names, head), *_forgotten(plan, forgetting))

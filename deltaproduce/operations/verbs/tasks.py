@@ -49,7 +49,7 @@ def tasks(store: Opened, as_of: Moment | None) -> list[Task]:
     store.log.versions()
     head = store.log.last_read
     zone = store.engines.time_zone
-    moment = _newest(store, head) if as_of is None else moment_of(as_of, zone)
+    moment = newest(store, head) if as_of is None else moment_of(as_of, zone)
     agenda = Agenda(moment, makes=False, present=present_at(store, head))
     look(store, head, agenda)
     return agenda.tasks()
@@ -200,13 +200,13 @@ def agenda_of_marked(store: Opened, head: Version, marked: Mapping[str, pa.Table
         marked: stage -> the partitions of its tasks.
     """
     there = present_at(store, head)
-    return Agenda(_newest(store, head), marked=marked, raises=True, present=there)
+    return Agenda(newest(store, head), marked=marked, raises=True, present=there)
 
 
 def marked_of(store: Opened, head: Version, stages: Collection[str]) -> dict[str, pa.Table]:
     """Return all partitions with tasks, made or due, by stage; empty if no task was ever made."""
     try:
-        moment = _newest(store, head)
+        moment = newest(store, head)
     except NotFoundError:
         return {}
     agenda = Agenda(moment, makes=False, marked={}, present=present_at(store, head))
@@ -223,7 +223,7 @@ def _marked(
 ) -> tuple[dict[str, pa.Table], Backfill]:
     """Return the tasks to make again, by stage; only the named stages propagate them."""
     there = present_at(store, head)
-    agenda = Agenda(_newest(store, head), makes=False, marked={}, present=there)
+    agenda = Agenda(newest(store, head), makes=False, marked={}, present=there)
     look(store, head, agenda)
     found, tasks, sizes = dict[str, pa.Table](), list[Task](), list[Size]()
     for name, listed in agenda.listed.items():  # feeders come first
@@ -271,20 +271,20 @@ def _has_null_as_text(where: Mapping[str, set[str | None]]) -> bool:
     return any(told(None) in wanted for wanted in where.values())
 
 
-def _newest(store: Opened, head: Version) -> datetime:
+def newest(store: Opened, head: Version) -> datetime:
     """Return the newest date for which tasks were made.
 
     Raises:
         NotFoundError: no task was ever made.
     """
-    from deltaproduce.stages.partitioned.records import newest
+    from deltaproduce.stages.partitioned.records import newest as newest_of
 
     dates = list[str]()
     for stage in scheduled(store):
         keeper = scheduled_kind(stage).records(stage)
         kept = store.reader.content(head, keeper)
         if kept is not None:
-            dates.append(newest(kept, keeper))
+            dates.append(newest_of(kept, keeper))
     if not any(dates):
         raise NotFoundError("no task was ever made; run them first: store.run(as_of=…)")
     return moment_on_clock(max(dates), store.engines.time_zone)

@@ -18,7 +18,7 @@ from deltaproduce.model import arguments
 from deltaproduce.model.graph import Source, is_auxiliary
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.operations.step.asked import Asked, named
-from deltaproduce.operations.told.plans import Plan
+from deltaproduce.operations.told.plans import Counted, Plan
 from deltaproduce.operations.verbs.repair import verify
 from deltaproduce.operations.verbs.tasks import moment_of, present_at
 from deltaproduce.operations.writer import OnConflict, Writer
@@ -37,7 +37,7 @@ from deltaproduce.storage.versions import Version
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import conformed
-from deltaproduce.types.excerpts import shown
+from deltaproduce.types.excerpts import meant, shown
 
 AsOf: TypeAlias = date | str | EllipsisType | None
 """A date or a time, also as ISO text; None for no date, ``...`` for the last one."""
@@ -141,7 +141,17 @@ def plan(
     asked = _asked(writer, _of_windows(partitions, named_of), as_of)
     head = store.log.head()
     news = arrivals(store.graph.sources, head, store.tables)
-    return writer.executor.plan(head, given=keys, snapshots=full, arrivals=news, asked=asked)
+    compared: Counted = {}
+    if isinstance(snapshots, Mapping):
+        batches = {
+            source.name: source_kind(source).taken(rows, source, store.engines, is_snapshot=True)
+            for source, rows in _sources(store, dict(zip(full, snapshots.values(), strict=True)))
+        }
+        with store.noticing():
+            compared = writer.executor.compared(head, batches, asked)
+    return writer.executor.plan(
+        head, given=keys, snapshots=full, compared=compared, arrivals=news, asked=asked
+    )
 
 
 def _keys_given(source: Source, rows: object) -> int | None:
@@ -273,7 +283,7 @@ def _sources(store: Opened, changes: Mapping[str, object]) -> list[tuple[Source,
     for name in changes:
         if name not in known:
             raise InvalidChangesError(
-                f"changes are given for {name!r}, which is no source; sources: {sorted(known)}",
+                f"changes are given for {shown(name)}, which is no source; {meant(name, known)}",
                 source=str(name),
             )
         if not known[name].kind.takes_rows:

@@ -6,13 +6,15 @@ types and results are Spark's.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.own_aggregates import OwnAggregate
 from deltaproduce.shown.tabular import Word, one_line
+from deltaproduce.types.excerpts import meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,3 +329,15 @@ def _call(function: str, *arguments: str) -> AggregateCall:
                 f"agg.{function} is given {argument!r}; give a column or an expression over columns"
             )
     return AggregateCall(function, arguments)
+
+
+if not TYPE_CHECKING:  # a type checker knows which names there are
+
+    def __getattr__(name: str) -> object:
+        own = (one for one, value in globals().items() if _is_function(one, value))
+        raise AttributeError(f"agg has no function {name!r}; {meant(name, own)}")
+
+
+def _is_function(name: str, value: object) -> bool:
+    own = inspect.isfunction(value) and value.__module__ == __name__
+    return own and not name.startswith("_")

@@ -18,6 +18,7 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.syntax import spelled
 from deltaproduce.stages.sql.text import line_at, start_of
 from deltaproduce.types.columns import Column
+from deltaproduce.types.excerpts import meant
 
 Outputs: TypeAlias = tuple[tuple[str, DataType], ...]
 """The columns of rows: names and types; `NullType` if only Spark knows the type."""
@@ -257,10 +258,11 @@ def scope_name(
     if len(column.parts) == 1 and name in names:
         return names[name]
     if frame.is_known and not frame.calls(name) and not _is_word(column):
-        columns = ", ".join(output for item in frame.items for output, _ in item.outputs or ())
+        columns = (output for item in frame.items for output, _ in item.outputs or ())
+        beside = ", nor a name of the scope" if names else ""
+        advice = meant(column.name, (*columns, *names.values()))
         raise DefinitionError(
-            f"{spelled(column)!r} is no column of what is read, nor a name of the scope; columns: "
-            f"{columns or 'none'}",
+            f"{spelled(column)!r} is no column of what is read{beside}; {advice}",
             column=column.name,
             line=line_at(column),
         )
@@ -271,9 +273,9 @@ def _check_has(item: Item, name: str, column: exp.Column) -> None:
     if item.outputs is None or item.has(name):
         return
     whose = item.alias if item.feeder is None else item.feeder.name
-    columns = ", ".join(output for output, _ in item.outputs)
+    advice = meant(name, (output for output, _ in item.outputs))
     raise DefinitionError(
-        f"{spelled(column)!r} is not there: {whose!r} has the columns {columns}",
+        f"{spelled(column)!r} is not there: {whose!r} has no column {name!r}; {advice}",
         column=column.name,
         line=line_at(column),
     )

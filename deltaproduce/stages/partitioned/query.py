@@ -33,6 +33,7 @@ from deltaproduce.stages.sql.functions import PHYSICAL, VOLATILE, is_time
 from deltaproduce.stages.sql.syntax import function_name, spelled
 from deltaproduce.stages.sql.text import Edit, QueryText, edited, end_of, line_at, start_of
 from deltaproduce.types.ddl import identifier
+from deltaproduce.types.excerpts import meant
 
 _BEFORE_ALIASES: Final = frozenset({"where", "laterals", "windows"})
 """Clauses that cannot name the aliases of the SELECT."""
@@ -321,9 +322,9 @@ class _Reader:
         if not node.db and name in ctes:
             return Item(alias, _renamed(ctes[name], node))
         if node.db or name not in self.feeders:
-            known = ", ".join(repr(feeder.name) for feeder in self.feeders.values()) or "none"
+            known = meant(node.name, (feeder.name for feeder in self.feeders.values()))
             raise DefinitionError(
-                f"{spelled(node)!r} is no stage that comes before; the stages are: {known}",
+                f"{spelled(node)!r} is no stage that comes before; {known}",
                 line=int(node.this.meta["line"]),
             )
         feeder = self.feeders[name]

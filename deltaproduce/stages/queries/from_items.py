@@ -19,6 +19,7 @@ from deltaproduce.stages.sql.syntax import function_name, spelled
 from deltaproduce.stages.sql.text import Edit, end_of, number_of, start_of
 from deltaproduce.types.columns import RowSchema
 from deltaproduce.types.ddl import identifier
+from deltaproduce.types.excerpts import meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +49,10 @@ def table(item: exp.Table, scope: Scope) -> Relation:
         return _table_function(item, scope)
     name = item.name.lower()
     if item.db or (name not in scope.ctes and name not in scope.stages):
-        known = ", ".join(repr(stage) for stage, _ in scope.stages.values()) or "none"
+        known = meant(item.name, (stage for stage, _ in scope.stages.values()))
         message = (
             f"{spelled(item)!r} is no stage that comes before; only stages can be read, by their "
-            f"names, since changes of other tables would go unnoticed. The stages are: {known}"
+            f"names, since changes of other tables would go unnoticed; {known}"
         )
         raise DefinitionError(message)
     check_arguments(item, {"this", "alias", "joins"})

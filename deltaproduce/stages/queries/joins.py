@@ -111,7 +111,7 @@ def _check_keys_are_equal(
             "columns; all feeders of a stage have the same key types"
         )
         raise DefinitionError(message)
-    equal = NOTHING
+    equal, equated = NOTHING, [*pairs]
     for mine, other in pairs:
         equal |= left.holds_or_null([mine]) & right.holds_or_null([other])
     names = Frame(left.columns + right.columns, left.merged + right.merged)
@@ -120,14 +120,58 @@ def _check_keys_are_equal(
             sides = [names.fields_of(side) for side in (condition.this, condition.expression)]
             equal |= equal_keys(condition, left, sides[0], right, sides[1])
             equal |= equal_keys(condition, left, sides[1], right, sides[0])
+            equated += _across(left, right, *sides)
     for key in range(len(left.keys)):
         if key not in equal:
-            message = (
-                f"{spelled(join)!r} can put rows of different source keys together; add to its "
-                f"ON, with AND: {left.key_name(key)} = {right.key_name(key)}; to join by other "
-                "columns, make a stage of each feeder that is keyed by them"
-            )
+            missing = f"{left.key_name(key)} = {right.key_name(key)}"
+            message = f"{spelled(join)!r} can put rows of different source keys together; "
+            if equal or not equated:
+                message += f"add to its ON, with AND: {missing}; "
+            message += keyed_anew(left, right, equated, join)
             raise DefinitionError(message)
+
+
+def _across(
+    left: Frame, right: Frame, one: Sequence[Field], two: Sequence[Field]
+) -> Iterator[tuple[Field, Field]]:
+    """Yield a pair of single columns that belong to the two sides, the left one first."""
+    for mine, other in ((one, two), (two, one)):
+        if len(mine) == len(other) == 1 and left.has(mine[0]) and right.has(other[0]):
+            yield mine[0], other[0]
+
+
+def keyed_anew(
+    left: Frame, right: Frame, equated: Sequence[tuple[Field, Field]], node: exp.Expr
+) -> str:
+    """Return what to write to bring rows together by other columns than their source keys.
+
+    Args:
+        equated: the pairs of columns that are equal for rows that come together.
+        node: the join, or the subquery.
+    """
+    if not equated:
+        return "to bring rows together by other columns, make a stage of each that is keyed by them"
+    wanted = dict[str, str]()
+    for frame, fields in ((left, [a for a, _ in equated]), (right, [b for _, b in equated])):
+        held = NOTHING.union(*(frame.holds_or_null([field]) for field in fields))
+        if len(held) == len(frame.keys) == len(fields):
+            continue
+        names = ", ".join(dict.fromkeys(field.name for field in fields))
+        wanted.setdefault(_table_of(fields[0], node), names)
+    if not wanted:
+        return "write it as EXISTS (SELECT 1 FROM … WHERE …), with their source keys equal there"
+    stages = " and ".join(f"one of {table} with the key {key}" for table, key in wanted.items())
+    return (
+        "its rows come together by other columns: make a stage that is keyed by them, "
+        f"{stages}, as SELECT * FROM {next(iter(wanted))}, and read that here instead"
+    )
+
+
+def _table_of(field: Field, node: exp.Expr) -> str:
+    """Return the name of the table that has a column, as the query names it."""
+    root = node.root()
+    aliased = (t for t in root.find_all(exp.Table) if t.alias_or_name.lower() == field.table)
+    return next((table.name for table in aliased), field.table or "that")
 
 
 def _check_constant_side(left: Frame, kind: str, join: exp.Join) -> None:

@@ -12,7 +12,7 @@ The rules of individual clauses are in `clauses`, `joins` and `from_items`.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from sqlglot import exp
 
@@ -34,9 +34,9 @@ from deltaproduce.stages.queries.from_items import (
 )
 from deltaproduce.stages.queries.functions import check_functions, own
 from deltaproduce.stages.queries.grammar import check_arguments
-from deltaproduce.stages.queries.joins import conjuncts, equal_keys, joined
+from deltaproduce.stages.queries.joins import conjuncts, equal_keys, joined, keyed_anew
 from deltaproduce.stages.queries.projections import Projection, projections, star_edits
-from deltaproduce.stages.queries.relations import NOTHING, Frame, Output, Relation, names_of
+from deltaproduce.stages.queries.relations import NOTHING, Field, Frame, Output, Relation, names_of
 from deltaproduce.stages.sql.syntax import spelled
 from deltaproduce.stages.sql.text import Edit, number_of
 
@@ -256,25 +256,39 @@ def _correlated(query: exp.Query, outer: Frame, scope: Scope) -> tuple[Edit, ...
         raise DefinitionError(f"{spelled(query)!r} is no plain SELECT; write a join")
     check_arguments(select, _SELECT_ARGUMENTS - {"with_"})
     frame, edits = _from(select, scope)
-    if len(_linked_keys(select, frame, outer)) < max(len(frame.keys), len(outer.keys)):
-        message = (
-            f"{spelled(query)!r} can read rows of other source keys; compare all source key "
-            "columns in its WHERE with those of the outer query, or write a join"
-        )
-        raise DefinitionError(message)
+    links = tuple(_links(select, frame, outer))
+    equal = NOTHING.union(*(equal_keys(by, frame, mine, outer, its) for by, mine, its in links))
+    if len(equal) < max(len(frame.keys), len(outer.keys)):
+        equated = [(its[0], own[0]) for _, own, its in links if len(own) == len(its) == 1]
+        equated += _compared(query, select, frame, outer)
+        message = f"{spelled(query)!r} can read rows of other source keys; "
+        if equal or not equated:
+            message += "compare all source key columns in its WHERE with those of the outer query; "
+        raise DefinitionError(message + keyed_anew(outer, frame, equated, query))
     _check_functions(select, frame, (), scope)
     return (*edits, *star_edits(select, frame), *_subqueries(select, frame, scope))
 
 
-def _linked_keys(select: exp.Select, frame: Frame, outer: Frame) -> frozenset[int]:
-    """Return the source key columns that are equal in a subquery's rows and the outer row."""
+_Link: TypeAlias = tuple[exp.Expr, tuple[Field, ...], tuple[Field, ...]]
+"""A condition that equates two expressions: it, and the fields of the inner and the outer one."""
+
+
+def _links(select: exp.Select, frame: Frame, outer: Frame) -> Iterator[_Link]:
+    """Yield the conditions that equate expressions of a subquery's rows and of the outer row."""
     where = select.args.get("where")
-    equal = NOTHING
     for condition in conjuncts(where.this if where is not None else None):
         if isinstance(condition, exp.EQ | exp.NullSafeEQ):
             sides = condition.this, condition.expression
             for inside, outside in (sides, sides[::-1]):
                 if not any(frame.found(names_of(name)) for name in outside.find_all(exp.Column)):
-                    fields = frame.fields_of(inside), outer.fields_of(outside)
-                    equal |= equal_keys(condition, frame, fields[0], outer, fields[1])
-    return equal
+                    yield condition, frame.fields_of(inside), outer.fields_of(outside)
+
+
+def _compared(
+    query: exp.Query, select: exp.Select, frame: Frame, outer: Frame
+) -> list[tuple[Field, Field]]:
+    """Return the outer and the inner column that IN compares, if each is one column."""
+    if not isinstance(query.parent, exp.In) or len(select.expressions) != 1:
+        return []
+    own, its = frame.fields_of(select.expressions[0]), outer.fields_of(query.parent.this)
+    return [(its[0], own[0])] if len(own) == len(its) == 1 else []

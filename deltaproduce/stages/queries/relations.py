@@ -124,6 +124,10 @@ class Frame:
         fields = [f for f in (*self.columns, *self.merged) if same_name(f.table, table)]
         return tuple(sorted(fields, key=lambda field: (field.origin, field.position)))
 
+    def has(self, field: Field) -> bool:
+        """Return whether a column is one of the frame's."""
+        return field in self.columns or field in self.merged
+
     def found(self, names: Sequence[str]) -> list[tuple[Field, int]]:
         """Return the fields that a dotted name can mean, and how many of its parts name them.
 

@@ -32,6 +32,7 @@ from deltaproduce.stages.sql.syntax import (
     spelled,
 )
 from deltaproduce.types.ddl import identifier, name_from
+from deltaproduce.types.excerpts import meant
 
 _LITERALS = frozenset({"null", "true", "false"})
 _SELECT = "SELECT "
@@ -82,7 +83,8 @@ class Expression:
                 first.set("this", column)
                 read.append(column)
             elif first.name.lower() not in lambdas and not _is_unit(node):
-                message = f"{spelled(node)!r} is none of the columns {', '.join(columns)}"
+                advice = meant(first.name, columns)
+                message = f"{spelled(node)!r} is none of the columns; {advice}"
                 raise DefinitionError(message)
         words = "".join(before + renamed.get(start, word) for before, start, word in tokens)
         return Expression(words.strip(), tuple(dict.fromkeys(read)), tree)
