@@ -311,7 +311,14 @@ class SessionError(DeltaProduceError):
     """There is no Spark session that can work: no Java, no Delta jars, or no Delta extension.
 
     Also raised if the package PySpark is not installed, which provides the types of columns.
+
+    Attributes:
+        stage: the name of the stage that needs a session, if it is one stage.
     """
+
+    def __init__(self, message: str, *, stage: str | None = None) -> None:
+        super().__init__(message)
+        self.stage = stage
 
 
 @contextmanager

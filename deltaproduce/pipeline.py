@@ -132,8 +132,8 @@ class Pipeline(Tabular):
                 stage.name,
                 stage.kind.word,
                 ", ".join(feeder.name for feeder in stage.merged),
-                stage.schema.key.ddl,
-                stage.schema.value.ddl,
+                stage.schema.key.told,
+                stage.schema.value.told,
             )
             for stage in self._stages
         )

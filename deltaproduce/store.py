@@ -512,7 +512,7 @@ class Store(Tabular):
 
         Call it before you stop Spark, so that a running compaction is not interrupted.
         """
-        self._writer.executor.wait()
+        self._writer.wait()
 
     def close(self) -> None:
         """Wait until background work has ended, and end its thread.
@@ -521,7 +521,7 @@ class Store(Tabular):
         vacuums is refused from now on. You may call it again. ``with Store(…) as store:`` calls it
         at the end.
         """
-        self._writer.executor.close()
+        self._writer.close()
 
     def __enter__(self) -> Store:
         """Return the store, which is open already; see `close`."""

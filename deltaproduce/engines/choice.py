@@ -392,9 +392,12 @@ def needs_spark() -> SessionError:
     return SessionError(
         "this needs Spark, and the store was opened without a session: it is a query, a catalog, "
         "an operation that only Spark has, a change to a table with rows that are marked as "
-        "deleted, or a function that cannot be sent to a worker process. Open it with "
-        "Store(deltaproduce.local_session(), …)"
+        f"deleted, or a function that cannot be sent to a worker process; {OPEN_IN_SESSION}"
     )
+
+
+OPEN_IN_SESSION: Final = "open it with Store(deltaproduce.local_session(), …)"
+"""What to do about a store that lacks a session."""
 
 
 def is_empty(rows: Rows) -> bool:

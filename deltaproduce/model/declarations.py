@@ -107,7 +107,7 @@ def check_preserved(
         if found is None:
             message = (
                 f"stage {stage!r}: its surrogate {surrogate!r} is no value column; the value is "
-                f"{schema.value.ddl!r}"
+                f"{schema.value.told!r}"
             )
             raise DefinitionError(message, stage=stage, column=surrogate)
         if found.data_type.simpleString() not in {"bigint", "int"}:
@@ -189,8 +189,8 @@ def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str) -> None:
         if _differ(feeder.schema.key, first.schema.key):
             message = (
                 f"stage {stage!r}: its feeders differ in their keys, {first.name!r} has "
-                f"{first.schema.key.ddl!r} and {feeder.name!r} {feeder.schema.key.ddl!r}; use the "
-                "same types and directions in the same order"
+                f"{first.schema.key.told!r} and {feeder.name!r} {feeder.schema.key.told!r}; use "
+                "the same types and directions in the same order"
             )
             raise DefinitionError(message, stage=stage)
     for merged in inputs:
@@ -201,8 +201,8 @@ def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str) -> None:
             if not unknown and _differ(feeder.schema.value, merged[0].schema.value):
                 message = (
                     f"stage {stage!r}: feeders that it merges differ in their values, "
-                    f"{merged[0].name!r} has {merged[0].schema.value.ddl!r} and {feeder.name!r} "
-                    f"{feeder.schema.value.ddl!r}; use the same types in the same order, or read "
+                    f"{merged[0].name!r} has {merged[0].schema.value.told!r} and {feeder.name!r} "
+                    f"{feeder.schema.value.told!r}; use the same types in the same order, or read "
                     "them apart, as a join"
                 )
                 raise DefinitionError(message, stage=stage)

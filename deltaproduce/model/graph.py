@@ -34,7 +34,7 @@ class Source:
     stored: StoredAs | None = None
 
     def __repr__(self) -> str:
-        return one_line(self, self.name, key=self.schema.key.ddl, table=self.table)
+        return one_line(self, self.name, key=self.schema.key.told, table=self.table)
 
     @property
     def table(self) -> str | None:
@@ -110,7 +110,7 @@ class Producer:
     def __repr__(self) -> str:
         feeders = Word(", ".join(feeder.name for feeder in self.merged))
         return one_line(
-            self, self.name, Word(self.kind.word), key=self.schema.key.ddl, reads=feeders
+            self, self.name, Word(self.kind.word), key=self.schema.key.told, reads=feeders
         )
 
     @property

@@ -41,7 +41,7 @@ from deltaproduce.reading.readers import Reader
 from deltaproduce.reading.store_zone import StoreZone
 from deltaproduce.shown.phases import COMMIT, Progress, phase, reached
 from deltaproduce.stages.batches import Batch
-from deltaproduce.stages.kind import Arrival
+from deltaproduce.stages.kind import Arrival, needing
 from deltaproduce.stages.scheduled import Agenda
 from deltaproduce.storage.figures import NO_TABLES
 from deltaproduce.storage.tables import Tables
@@ -201,7 +201,7 @@ class Executor:
             Source -> the counts of what a version would change; None if nothing.
         """
         work = Update.of(
-            self._means.of_version(),
+            self._means,
             "load",
             self._compactor.applied(head),
             self._clock(),
@@ -357,7 +357,7 @@ class Executor:
             begun = Progress(work.operation, belongs_to(step.stage.name), done, total)
             reached(begun, is_hidden=is_hidden)
             started, before = time.perf_counter(), self._tables.readings.total
-            with phase("computing"):
+            with phase("computing"), needing(step.stage):
                 result = work.result(step, results)
             seconds = time.perf_counter() - started
             ended = replace(begun, event="ends", seconds=seconds)

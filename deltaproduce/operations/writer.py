@@ -24,6 +24,7 @@ from deltaproduce.errors import (
     ConflictError,
     DefinitionError,
     InvalidArgumentError,
+    SessionError,
 )
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
@@ -60,6 +61,7 @@ class Writer:
     """An opened store, with the executor of its operations.
 
     Attributes:
+        maker: the executor; or why there is none: stages that only Spark can analyse.
         on_conflict: what happens if another writer publishes first.
         clock: gives the time of a version.
         listeners: receive the progress of an operation.
@@ -67,11 +69,32 @@ class Writer:
     """
 
     opened: Opened
-    executor: Executor
+    maker: Executor | SessionError
     on_conflict: OnConflict
     clock: Callable[[], datetime]
     listeners: tuple[Listener, ...] = ()
     views: Views | None = None
+
+    @property
+    def executor(self) -> Executor:
+        """The executor.
+
+        Raises:
+            SessionError: a stage needs Spark, and the store was opened without a session.
+        """
+        if isinstance(self.maker, SessionError):
+            raise self.maker
+        return self.maker
+
+    def wait(self) -> None:
+        """Wait for the compactions that are under way."""
+        if isinstance(self.maker, Executor):
+            self.maker.wait()
+
+    def close(self) -> None:
+        """Wait for the compactions that are under way, and publish nothing more."""
+        if isinstance(self.maker, Executor):
+            self.maker.close()
 
     def published(
         self,
@@ -172,23 +195,30 @@ def opened(
         check_session(spark)
     engines = Engines.opened(spark, limits)
     tables = tables_at(engines, location, [stage.name for stage in pipeline.stages])
-    graph, log = analysed(pipeline.graph(), tables), VersionLog(tables)
+    log = VersionLog(tables)
+    analysis = analysed(pipeline.graph(), tables, log.head)
     zone = StoreZone(log, named, engines.zone_of_session)
     engines = replace(engines, zone=zone)
-    executor = Executor(
-        engines,
-        graph,
-        tables,
-        Reader(tables, from_files=True),
-        log,
-        clock,
-        table_type,
-        policy,
-        zone,
-    )
+    maker: Executor | SessionError
+    if analysis.unknown:
+        maker = analysis.needing[analysis.unknown[0]]
+    else:
+        written = Reader(tables, from_files=True)
+        maker = Executor(
+            engines, analysis.graph, tables, written, log, clock, table_type, policy, zone
+        )
     reader = Reader(tables, from_files=spark is None)
-    found = Opened(engines, graph, tuple(pipeline.stages), tables, log, reader, zone)
+    found = Opened(
+        engines,
+        analysis.graph,
+        tuple(pipeline.stages),
+        tables,
+        log,
+        reader,
+        zone,
+        analysis.needing,
+    )
     listener = progress or live()
     listeners = () if listener is None else (listener,)
     shows = None if views is None else Views.opened(found, views)
-    return Writer(found, executor, on_conflict, clock, listeners, shows)
+    return Writer(found, maker, on_conflict, clock, listeners, shows)

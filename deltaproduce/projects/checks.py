@@ -51,6 +51,23 @@ class Problem:
         return Problem(error.stage or "", error.column, error.file, error.line, str(error))
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The outcome of a check.
+
+    Attributes:
+        unchecked: the stages that are not checked, because they read what is refused.
+    """
+
+    problems: list[Problem]
+    unchecked: tuple[str, ...] = ()
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether a problem stops a run."""
+        return any(one.severity == "error" for one in self.problems)
+
+
 def broken(
     before: Mapping[str, RowSchema],
     stages: Sequence[Stage],

@@ -16,7 +16,7 @@ from deltaproduce.model.graph import Stage
 from deltaproduce.stages.kind import stage_kind
 from deltaproduce.stages.partitioned.frames import UNKNOWN
 from deltaproduce.stages.partitioned.kind import feeder_of
-from deltaproduce.stages.partitioned.query import read_query
+from deltaproduce.stages.partitioned.query import columns_used, read_query
 from deltaproduce.types.columns import Columns, RowSchema
 
 
@@ -47,21 +47,22 @@ def _types(stage: Stage, known: Mapping[str, RowSchema]) -> dict[str, DataType]:
         known: the columns of the stages before it.
 
     Raises:
-        DefinitionError: the query does not fit types that only inference knows.
+        DefinitionError: the query names no column, or does not fit the types of columns.
     """
     query = stage_kind(stage).select
-    if query is None:
+    if query is None or not all(one.kind.lists_columns for one in stage.merged):
         return {}
     text, sample = query
-    try:
-        read_query(text, map(feeder_of, stage.merged), sample)
-    except DefinitionError:  # an error that has nothing to do with these types
-        return {}
-    feeders = (
+    feeders = [
         replace(feeder_of(one), columns=(*known[one.name].key, *known[one.name].value))
         for one in stage.merged
-    )
-    return {name.lower(): kind for name, kind in read_query(text, feeders, sample).outputs}
+    ]
+    columns_used(text, feeders, sample)  # refuses names that are none, and types that do not fit
+    try:
+        found = read_query(text, feeders, sample)
+    except DefinitionError:  # a query of tasks may not have it, and another one may
+        return {}
+    return {name.lower(): kind for name, kind in found.outputs}
 
 
 def _with_types(schema: RowSchema, types: Mapping[str, DataType]) -> RowSchema:

@@ -12,12 +12,15 @@ import linecache
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 
-from deltaproduce.errors import DefinitionError, DeltaProduceError
+from deltaproduce.engines.choice import OPEN_IN_SESSION
+from deltaproduce.errors import DefinitionError, DeltaProduceError, SessionError
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.file import FILE_NAME, ProjectFile
 from deltaproduce.projects.sections import ProjectFileError
@@ -32,20 +35,69 @@ def loaded(file: ProjectFile) -> Pipeline:
         ProjectFileError: there is no such pipeline, or a module fails; with the place.
     """
     _importable(file)
-    return _object(file) if ":" in file.pipeline else _of_folder(file)
+    return _object(file) if ":" in file.pipeline else _of_folder(file)[0]
 
 
-def examined(file: ProjectFile) -> tuple[Pipeline, list[DefinitionError], list[SqlFile]]:
-    """Define as much of the pipeline as possible; also return the errors and the SQL files."""
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A pipeline, as far as it can be defined.
+
+    Attributes:
+        errors: why the rest cannot be.
+        files: its SQL files.
+        unchecked: the stages that were not defined because they read others that cannot be.
+    """
+
+    pipeline: Pipeline
+    errors: tuple[DefinitionError, ...] = ()
+    files: tuple[SqlFile, ...] = ()
+    unchecked: tuple[str, ...] = ()
+
+
+def examined(file: ProjectFile) -> Examined:
+    """Define as much of the pipeline as possible."""
     _importable(file)
     errors = list[DefinitionError]()
     try:
         if ":" in file.pipeline:
-            return _object(file), errors, []
-        files = list(sql_files(file, errors))
-        return _of_folder(file, files, errors), errors, files
+            return Examined(_object(file))
+        files = tuple(sql_files(file, errors))
+        pipeline, unchecked = _of_folder(file, files, errors)
+        return Examined(pipeline, tuple(errors), files, unchecked)
     except DefinitionError as error:
-        return Pipeline(file.name), [*errors, error], []
+        return Examined(Pipeline(file.name), (*errors, error))
+
+
+@contextmanager
+def placed(file: ProjectFile) -> Iterator[None]:
+    """Add the SQL file and its line to errors about a stage, and what to do in the project.
+
+    Raises:
+        ProjectFileError: for a definition; with `file` and `line`.
+        SessionError: for a stage that needs Spark.
+    """
+    try:
+        yield
+    except (DefinitionError, SessionError) as error:
+        if error.stage is None or getattr(error, "file", None) is not None:
+            raise
+        there = [one for one in sql_files(file, []) if one.statement.name == error.stage]
+        if isinstance(error, DefinitionError):
+            if not there:
+                raise
+            raise there[0].at(error) from error
+        raise in_project(error, there[0] if there else None) from error
+
+
+def in_project(error: SessionError, file: SqlFile | None) -> SessionError:
+    """Return the error of a stage that needs Spark as one of its project.
+
+    Args:
+        file: the SQL file that defines the stage; None if none does.
+    """
+    place = "" if file is None else f"{file.name}:{file.statement.line}: "
+    said = str(error).replace(OPEN_IN_SESSION, f'set engine = "spark" in [project] of {FILE_NAME}')
+    return SessionError(f"{place}{said}", stage=error.stage)
 
 
 def sql_files(file: ProjectFile, errors: list[DefinitionError] | None = None) -> Iterator[SqlFile]:
@@ -116,8 +168,10 @@ def _of_folder(
     file: ProjectFile,
     files: Sequence[SqlFile] | None = None,
     errors: list[DefinitionError] | None = None,
-) -> Pipeline:
+) -> tuple[Pipeline, tuple[str, ...]]:
     """Define the pipeline by the folder's SQL files, feeders first, and its modules, by name.
+
+    Also returns the stages that are left out because they read one that cannot be defined.
 
     Args:
         files: the SQL files that could be read; read here if None.
@@ -134,8 +188,7 @@ def _of_folder(
     pipeline = Pipeline(file.name)
     found = list(sql_files(file)) if files is None else files
     definers = {path.relative_to(file.folder).as_posix(): _definer(file, path) for path in modules}
-    define_all(found, definers, pipeline, errors)
-    return pipeline
+    return pipeline, define_all(found, definers, pipeline, errors)
 
 
 def _definer(file: ProjectFile, path: Path) -> Callable[[Pipeline], None]:

@@ -9,13 +9,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from deltaproduce.errors import DefinitionError
 from deltaproduce.model import arguments
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.projects.checks import Problem, broken
+from deltaproduce.projects.checks import Checked, Problem, broken
 from deltaproduce.projects.file import read
 from deltaproduce.projects.inference import inferred
-from deltaproduce.projects.pipelines import examined, loaded, sql_files
+from deltaproduce.projects.pipelines import Examined, examined, loaded, placed
 from deltaproduce.projects.stores import opened_with
 from deltaproduce.shown.tabular import one_line
 from deltaproduce.store import Store, refused
@@ -74,13 +73,8 @@ class Project:
         Raises:
             DeltaProduceError: as for `Store` and `pipeline`.
         """
-        try:
+        with placed(self._file):
             return opened_with(self._file, self.pipeline, spark)
-        except DefinitionError as error:
-            for file in sql_files(self._file):
-                if file.statement.name == error.stage and error.file is None:
-                    raise file.at(error) from error
-            raise
 
     def check(self, store: Store | None = None) -> list[Problem]:
         """Return what is wrong in the project; no row is read, and nothing is written.
@@ -92,20 +86,31 @@ class Project:
         Returns:
             The problems; an empty list if there are none.
         """
-        pipeline, errors, files = examined(self._file)
-        now, unfit = inferred(pipeline.stages)
-        found = [] if store is None else refused(store, pipeline)
-        told = {error.stage for error in found}  # Spark's errors say more
-        for error in [*found, *(error for error in unfit if error.stage not in told)]:
-            places = (file for file in files if file.statement.name == error.stage)
-            errors += [file.at(error) for file in places] or [error]
-        problems = [Problem.of(error) for error in errors]
-        if store is None:
-            return problems
-        stages = store.head.stages
-        before = {
-            name: stored_schema(*figures.columns.own, stage=name)
-            for name, figures in stages.items()
-            if figures.columns.key
-        }
-        return [*problems, *broken(before, pipeline.stages, now, files, errors)]
+        return checked(examined(self._file), store).problems
+
+
+def checked(found: Examined, store: Store | None) -> Checked:
+    """Return what is wrong in a project; see `Project.check`.
+
+    Args:
+        found: its pipeline, as far as it can be defined.
+    """
+    pipeline = found.pipeline
+    now, unfit = inferred(pipeline.stages)
+    by_spark = [] if store is None else refused(store, pipeline)
+    told, errors = {error.stage for error in by_spark}, [*found.errors]  # Spark's errors say more
+    for error in [*by_spark, *(error for error in unfit if error.stage not in told)]:
+        places = (one for one in found.files if one.statement.name == error.stage)
+        errors += [one.at(error) for one in places] or [error]
+    downstream = pipeline.graph().downstream_of(name for name in told if name is not None)
+    problems = [Problem.of(error) for error in errors]
+    unchecked = (*found.unchecked, *downstream)
+    if store is None:
+        return Checked(problems, unchecked)
+    before = {
+        name: stored_schema(*figures.columns.own, stage=name)
+        for name, figures in store.head.stages.items()
+        if figures.columns.key
+    }
+    problems += broken(before, pipeline.stages, now, found.files, errors)
+    return Checked(problems, unchecked)

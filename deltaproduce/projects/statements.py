@@ -204,7 +204,7 @@ def define_all(
     modules: Mapping[str, Callable[[Pipeline], None]],
     pipeline: Pipeline,
     errors: list[DefinitionError] | None = None,
-) -> None:
+) -> tuple[str, ...]:
     """Define everything in SQL files and modules, feeders first.
 
     Args:
@@ -212,18 +212,27 @@ def define_all(
         errors: collects the errors, and the rest is defined, except for files that read a failed
             definition; raised if None.
 
+    Returns:
+        The stages that are not defined for that reason.
+
     Raises:
         ProjectFileError: something is wrong; with `file` and `line`.
     """
     waiting, later, wrong = list(files), list(modules.items()), set[str]()
     places = dict[str, str]()
+    unchecked, lacks_names = list[str](), bool(errors)
     while waiting or later:
-        if wrong_too := [file for file in waiting if file.reads & wrong]:
-            wrong |= {file.statement.name.lower() for file in wrong_too}
-            waiting = [file for file in waiting if file not in wrong_too]
-            continue
         there = {stage.name.lower() for stage in pipeline.stages}
         own = {file.statement.name.lower() for file in waiting}
+        if wrong_too := [
+            file
+            for file in waiting
+            if file.reads & wrong or (lacks_names and not later and file.reads - there - own)
+        ]:
+            unchecked += [file.statement.name for file in wrong_too]
+            wrong |= {name.lower() for name in unchecked}
+            waiting = [file for file in waiting if file not in wrong_too]
+            continue
         ready = [file for file in waiting if not (file.reads & own - there)]
         if later:  # a later module may define what is read
             ready = [file for file in ready if file.reads <= there]
@@ -245,7 +254,9 @@ def define_all(
                 raise
             errors.append(error)
             wrong |= {stage.statement.name.lower() for stage in ready[:1]}
+            lacks_names |= not ready  # those of the stages that a module defines
         places |= {s.name.lower(): place for s in pipeline.stages if s.name.lower() not in there}
+    return tuple(unchecked)
 
 
 @contextmanager

@@ -86,7 +86,7 @@ def _of_list(given: Sequence[object], key: Columns, engines: Engines) -> pa.Tabl
     try:
         arrays = rows_writer(key, zone_of(engines.time_zone))(rows)
     except Misfit as misfit:
-        _refuse(f"are not all of the columns {key.ddl}: {misfit}")
+        _refuse(f"are not all of the columns {key.told}: {misfit}")
     return pa.table(arrays, list(key.names))
 
 
@@ -106,7 +106,7 @@ def _places(names: Sequence[str], key: Columns) -> list[int]:
         places = [n for n, name in enumerate(names) if name.lower() == column.name.lower()]
         if len(places) != 1:
             what = f"column {column.name!r} twice" if places else f"no column {column.name!r}"
-            _refuse(f"have {what}; the key is {key.ddl}")
+            _refuse(f"have {what}; the key is {key.told}")
         found += places
     return found
 

@@ -7,9 +7,9 @@ is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from deltaproduce.engines.local import arrays
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.spark.columns import cols, order, struct_of
 from deltaproduce.engines.spark.sessions.damage import noticed
-from deltaproduce.errors import InvalidArgumentError, NotFoundError
+from deltaproduce.errors import InvalidArgumentError, NotFoundError, SessionError
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Graph, Source, Stage, is_stage
 from deltaproduce.model.layouts import KINDS, Layout
@@ -39,6 +39,8 @@ class Opened:
         graph: the stages with the types of all columns.
         defined: the stages as the pipeline had them when the store was opened.
         zone: the time zone of the store.
+        needing: the stages that need a session to be made -> why; none if there is one. They are
+            read with the columns that a version has recorded.
     """
 
     engines: Engines
@@ -48,6 +50,7 @@ class Opened:
     log: VersionLog
     reader: Reader
     zone: StoreZone
+    needing: Mapping[str, SessionError] = field(default_factory=dict)
 
     def stage(self, stage: str | Stage, argument: str = "stage") -> Stage:
         """Return a stage by its name, or by a definition of it, which may be a new object.
@@ -117,7 +120,7 @@ class Opened:
         in_order = [column for column in in_order if not column.is_hidden]
         if self.engines.session is None:
             table = self.engines.table(empty(shown) if rows is None else rows, shown)
-            return arrays.in_order(table, in_order) if in_order else table
+            return arrays.in_order(table, in_order) if in_order and len(table) else table
         if rows is None:
             return self.engines.spark.createDataFrame([], struct_of(shown))
         found = self.engines.frame(rows, shown)

@@ -10,6 +10,7 @@ from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, KINDS, RUNS, UPDATES, Layout
 from deltaproduce.reading.opened import Opened
+from deltaproduce.stages.kind import needing
 from deltaproduce.storage.versions import Version, stage_at
 
 
@@ -24,9 +25,10 @@ def content(
     """See `Store.content`; and `Reader.content` for ``internal``."""
     arguments.flag(internal, "internal")
     wanted, found = _asked(store, store.stage(stage), version, ordered, CONTENT, RUNS)
-    with store.noticing():
+    with store.noticing(), needing(found):
         rows = store.reader.content(wanted, found)
-    table = _frame(store, None if rows is None else rows.read(), found, CONTENT, ordered)
+        read = None if rows is None else rows.read()
+    table = _frame(store, read, found, CONTENT, ordered)
     return table if internal else store.without_internal(table, found)
 
 

@@ -8,14 +8,14 @@ calls these methods, and never asks which kind a stage has.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Protocol
 
-from deltaproduce.engines.choice import Engines
-from deltaproduce.errors import DefinitionError, InvalidChangesError
-from deltaproduce.model.graph import Source, Stage
+from deltaproduce.engines.choice import OPEN_IN_SESSION, Engines
+from deltaproduce.errors import DefinitionError, InvalidChangesError, SessionError
+from deltaproduce.model.graph import Source, Stage, belongs_to
 from deltaproduce.model.kind import Kind
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.sql.expressions.terms import Constant
@@ -143,6 +143,29 @@ def source_kind(source: Source) -> SourceKind:
     return source.kind
 
 
+@contextmanager
+def needing(stage: Stage) -> Iterator[None]:
+    """Name the stage in errors of a store that has no session, and what of it needs one.
+
+    Raises:
+        SessionError: with `stage`.
+    """
+    try:
+        yield
+    except SessionError as error:
+        if error.stage is not None:
+            raise
+        what = f"stage {belongs_to(stage.name)!r}"
+        if stage.kind.place is not None:
+            what = f"source {stage.name!r} is an existing table, which"
+        elif stage.kind.maker == "query":
+            what += " is a query, which"
+        raise SessionError(
+            f"{what} needs Spark, and the store was opened without a session; {OPEN_IN_SESSION}",
+            stage=belongs_to(stage.name),
+        ) from error
+
+
 def unfit(stage: Stage, wanted: str) -> DefinitionError:
     """Return the error for a stage whose kind lacks the methods that its sort needs."""
     found = type(stage.kind).__name__
@@ -161,8 +184,10 @@ def arrivals(
     Raises:
         InvalidChangesError: the new rows of a source can no longer be determined.
     """
-    found = {
-        source.name: source_kind(source).arrived(source, head, tables, anew=source.name == anew)
-        for source in stages
-    }
+    found = dict[str, Arrival | None]()
+    for source in stages:
+        with needing(source):
+            found[source.name] = source_kind(source).arrived(
+                source, head, tables, anew=source.name == anew
+            )
     return {name: arrival for name, arrival in found.items() if arrival is not None}

@@ -25,6 +25,7 @@ from pyspark.sql.types import (
     DecimalType,
     FloatType,
     MapType,
+    NullType,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -52,6 +53,8 @@ def arrow_type(data_type: DataType) -> pa.DataType:
             )
         case ArrayType():
             return pa.list_(pa.field("element", arrow_type(data_type.elementType)))
+        case NullType():  # not known yet, so there are no values
+            return pa.null()
         case MapType():
             key, value = arrow_type(data_type.keyType), arrow_type(data_type.valueType)
             return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value))

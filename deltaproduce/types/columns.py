@@ -76,8 +76,15 @@ class Column:
 
     @property
     def ddl(self) -> str:
-        """The column as text, such as ``total bigint NOT NULL DESC``; without an unknown type."""
-        kind = f" {ddl_of(self.data_type)}" if self.is_known else ""
+        """The column as text, such as ``total bigint NOT NULL DESC``."""
+        return self._with(f" {ddl_of(self.data_type)}")
+
+    @property
+    def told(self) -> str:
+        """The column as people read it: its DDL, without a type that is not known."""
+        return self.ddl if self.is_known else self._with("")
+
+    def _with(self, kind: str) -> str:
         not_null = "" if self.nullable else " NOT NULL"
         direction = " DESC" if self.descending else ""
         return f"{listed(self.name)}{kind}{not_null}{direction}"
@@ -125,6 +132,11 @@ class Columns:
     def ddl(self) -> str:
         """The columns as text, such as ``customer_id bigint NOT NULL, amount decimal(12,2)``."""
         return ", ".join(column.ddl for column in self.columns)
+
+    @property
+    def told(self) -> str:
+        """The columns as people read them; see `Column.told`."""
+        return ", ".join(column.told for column in self.columns)
 
 
 NO_KEY: Final = Columns((Column(_ALL, BooleanType()),))

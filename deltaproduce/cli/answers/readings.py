@@ -37,9 +37,13 @@ def stage_of(store: Store, stage: str, version: int | None = None) -> Stage:
 
     Raises:
         NotFoundError: there is no such stage or version.
+        SessionError: only Spark knows its columns.
     """
     opened = opened_by(store)
-    return stage_at(opened.version(version), opened.stage(stage))
+    found = stage_at(opened.version(version), opened.stage(stage))
+    if stage in opened.needing and not all(column.is_known for column in found.schema.key):
+        raise opened.needing[stage]  # no version has its columns
+    return found
 
 
 def key_columns(stage: Stage) -> Columns:

@@ -169,12 +169,25 @@ def _planned(
     yield from (table for step in steps for table in step.diffs(head.number))
 
 
-def checked(stages: Sequence[str], found: Sequence[Problem]) -> Answer:
-    """Return the problems of a project: exit code 1 if one of them is an error."""
-    data = {"stages": list(stages), "problems": [one.as_dict() for one in found]}
+def checked(
+    stages: Sequence[str], found: Sequence[Problem], unchecked: Sequence[str] = ()
+) -> Answer:
+    """Return the problems of a project: exit code 1 if one of them is an error.
+
+    Args:
+        unchecked: the stages that read what is refused.
+    """
+    data: dict[str, Any] = {
+        "stages": list(stages),
+        "problems": [one.as_dict() for one in found],
+    }
     rows = tuple((one.stage, one.message) for one in found)
     code = FAILED if any(one.severity == "error" for one in found) else DONE
-    return Answer(data, (Table("", ("stage", "problem"), rows),), code)
+    parts: list[Table | str] = [Table("", ("stage", "problem"), rows)]
+    if unchecked:
+        data["unchecked"] = list(unchecked)
+        parts.append(f"not checked, as they read what is refused: {', '.join(unchecked)}")
+    return Answer(data, tuple(parts), code)
 
 
 def findings(found: Sequence[Finding], stages: Collection[str]) -> Answer:

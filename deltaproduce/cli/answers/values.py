@@ -72,7 +72,7 @@ def value_of(text: str, column: Column) -> Any:  # noqa: ANN401 of the column's 
         return pa.scalar(text).cast(kind).as_py()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise InvalidArgumentError(
-            f"{shown(text)} is no value of column {column.name!r}, {column.ddl}", argument="key"
+            f"{shown(text)} is no value of column {column.name!r}, {column.told}", argument="key"
         ) from error
 
 

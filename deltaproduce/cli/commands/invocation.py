@@ -74,9 +74,9 @@ class Invocation:
             DeltaProduceError: as for `file`, `pipeline` and `Store`.
         """
         from deltaproduce.cli.answers.progress import on_standard_error
-        from deltaproduce.projects.pipelines import loaded
+        from deltaproduce.projects.pipelines import loaded, placed
         from deltaproduce.projects.stores import opened
 
         file = self.file()
-        with opened(file, loaded(file), on_standard_error()) as store:
+        with placed(file), opened(file, loaded(file), on_standard_error()) as store:
             yield store

@@ -11,23 +11,66 @@ from deltaproduce.cli.inputs.files import files_of
 from deltaproduce.cli.inputs.forms import reader
 from deltaproduce.cli.inputs.given import check_sources
 from deltaproduce.cli.inputs.reading.reader import fault_in
-from deltaproduce.errors import DeltaProduceError
+from deltaproduce.errors import DeltaProduceError, SessionError
 from deltaproduce.model.graph import Source
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.projects.checks import Problem
+from deltaproduce.projects.checks import Checked, Problem
 from deltaproduce.projects.file import FILE_FORMATS, Input, ProjectFile, has_scheme
-from deltaproduce.store import Store
+from deltaproduce.projects.pipelines import Examined, examined, in_project, placed, sql_files
+from deltaproduce.projects.project import checked
+from deltaproduce.projects.statements import SqlFile
+from deltaproduce.projects.stores import opened
+from deltaproduce.store import Store, opened_by
 from deltaproduce.types.columns import CHANGE_TYPE
+
+
+def check(file: ProjectFile) -> tuple[Pipeline | None, Checked]:
+    """Return the pipeline of a project, and all that is wrong; None if it cannot be defined.
+
+    The session of a project is not started for definitions that are wrong without it.
+    """
+    found = examined(file)
+    if found.errors and file.engine == "spark":
+        return None, _with_inputs(file, found, checked(found, None))
+    with opened(file, Pipeline(file.name)) as store:  # of no stage, since some may be refused
+        outcome = checked(found, store)
+    if found.errors or outcome.has_errors:
+        pipeline = None if found.errors else found.pipeline
+        return pipeline, _with_inputs(file, found, outcome)
+    with placed(file), opened(file, found.pipeline) as store:
+        more = problems(file, found.pipeline, store)
+    return found.pipeline, Checked([*more, *outcome.problems], outcome.unchecked)
+
+
+def _with_inputs(file: ProjectFile, found: Examined, outcome: Checked) -> Checked:
+    """Add what is wrong with the inputs of the sources that are defined."""
+    wrong = _of_inputs(file, found.pipeline)
+    return Checked([*outcome.problems, *wrong], outcome.unchecked)
 
 
 def problems(file: ProjectFile, pipeline: Pipeline, store: Store) -> list[Problem]:
     """Return what would stop a run, as far as that can be known before."""
     found: list[Problem] = []
+    needing = opened_by(store).needing
+    files = {one.statement.name: one for one in sql_files(file, [])} if needing else {}
+    for name, needed in needing.items():
+        found.append(_needing(in_project(needed, files.get(name)), name, files.get(name)))
     try:
         check_sources(file, pipeline)
-        store.plan(snapshots=[x.source for x in file.inputs.values() if x.mode == "snapshot"])
+        if not needing:
+            store.plan(snapshots=[x.source for x in file.inputs.values() if x.mode == "snapshot"])
     except DeltaProduceError as error:
         found.append(_problem(getattr(error, "stage", None) or "", str(error)))
+    return [*found, *_of_inputs(file, pipeline)]
+
+
+def _needing(error: SessionError, stage: str, file: SqlFile | None) -> Problem:
+    place = (None, None) if file is None else (file.name, file.statement.line)
+    return Problem(stage, None, place[0], place[1], str(error))
+
+
+def _of_inputs(file: ProjectFile, pipeline: Pipeline) -> list[Problem]:
+    found: list[Problem] = []
     sources = {source.name: source for source in pipeline.graph().sources}
     for name, one in file.inputs.items():
         if name in sources and one.format in FILE_FORMATS and not has_scheme(one.path):

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from deltaproduce.errors import SessionError
 from deltaproduce.model.graph import Graph, is_auxiliary
+from deltaproduce.projects.pipelines import in_project
 from deltaproduce.store import Store
 
 
@@ -21,17 +23,21 @@ def explanation(graph: Graph, stage: str, store: Store) -> dict[str, Any]:
     found = graph.stage(stage)
     head = store.head
     figures = head.stages.get(stage)
-    planned = {step.stage.name: step for step in store.plan()}.get(stage)
+    try:
+        planned = {step.stage.name: step for step in store.plan()}.get(stage)
+        follows = None if planned is None else f"{planned.how}: {planned.reason}"
+    except SessionError as error:
+        follows = f"unknown: {in_project(error, None)}"
     readers = [one.name for one in graph.readers_of(stage) if not is_auxiliary(one.name)]
-    seen = [column.ddl for column in found.schema.key if not column.is_hidden]
+    seen = [column.told for column in found.schema.key if not column.is_hidden]
     return {
         "stage": stage,
         "kind": found.kind.word,
         "key": seen,
-        "value": [column.ddl for column in found.schema.value],
+        "value": [column.told for column in found.schema.value],
         "made_from": [feeder.name for feeder in found.merged],
         "read_by": readers,
         "version": head.number,
         "figures": None if figures is None else figures.as_dict(),
-        "without_new_rows": None if planned is None else f"{planned.how}: {planned.reason}",
+        "without_new_rows": follows,
     }

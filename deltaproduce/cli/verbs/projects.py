@@ -25,28 +25,22 @@ def init(call: Invocation, name: Folder) -> Answer:
 
 def check(call: Invocation, select: Select = None) -> Answer:
     """Check project file, definitions and input files. Reads few rows, and writes nothing."""
-    from deltaproduce.cli.examination.checks import problems
+    from deltaproduce.cli.examination.checks import check as examined
     from deltaproduce.cli.selection import feeders_of, selected
-    from deltaproduce.errors import DefinitionError
-    from deltaproduce.projects.project import Project
 
-    project, file = Project(call.folder, vars=call.given()), call.file()
-    try:
-        pipeline = call.pipeline()
-    except DefinitionError:
-        return summaries.checked([], project.check())  # there is no pipeline to select from
+    file = call.file()
+    pipeline, outcome = examined(file)
+    if pipeline is None:  # there is nothing to select from
+        return summaries.checked([], outcome.problems, outcome.unchecked)
     stages = selected(select or (), feeders_of(pipeline.graph()))
-    with call.store() as store:
-        broken = project.check(store)
-        found = [
-            one
-            for one in [*problems(file, pipeline, store), *broken]
-            if not {one.stage, *one.users}.isdisjoint((*stages, ""))
-        ]
+    found = [
+        one for one in outcome.problems if not {one.stage, *one.users}.isdisjoint((*stages, ""))
+    ]
     if not found:
         well = f"all is well: {len(stages)} stages, {len(file.inputs)} inputs"
         return Answer({"stages": list(stages), "problems": []}, (well,))
-    return summaries.checked(stages, found)
+    unchecked = [name for name in outcome.unchecked if name in stages]
+    return summaries.checked(stages, found, unchecked)
 
 
 def graph(

@@ -29,7 +29,7 @@ def plan(
     stages = selected(select or (), feeders_of(pipeline.graph()))
     with call.store() as store:
         given = found(file, pipeline, store)
-        changes, snapshots = rows(file, pipeline, given)
+        changes, snapshots = rows(file, pipeline, given, store.time_zone)
         steps = store.plan(changes, snapshots=snapshots, as_of=... if as_of is None else as_of)
         tasks = None
         if as_of is not None and any(stage.kind.scheduled for stage in pipeline.stages):

@@ -1,0 +1,138 @@
+"""Projects with SQL stages and no Spark: they are read and checked; a run says what to mend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import deltaproduce as dp
+from deltaproduce.storage.version_log import VersionLog
+
+Call = Callable[..., Any]
+
+FILES = {
+    "deltaproduce.toml": (
+        '[project]\nname = "shop"\nlocation = "./lake"\n\n'
+        '[sources.orders]\nformat = "csv"\npath = "orders.csv"\nmode = "snapshot"\n'
+    ),
+    "stages/orders.sql": (
+        "EXTERNAL orders (columns (order_id bigint, customer_id bigint, amount bigint), "
+        "key (order_id));"
+    ),
+    "stages/cents.sql": (
+        "STAGE cents (key (customer_id));\n"
+        "SELECT customer_id, order_id, amount * 100 AS cents\nFROM orders WHERE amount > 0"
+    ),
+    "stages/after.sql": "STAGE after (key (customer_id));\nSELECT customer_id, cents FROM cents",
+    "orders.csv": "order_id,customer_id,amount\n1,7,5\n",
+}
+READING = (
+    ("versions",),
+    ("show", "orders"),
+    ("updates", "cents"),
+    ("changes", "cents", "--from", "0"),
+    ("diff", "0"),
+    ("lineage", "orders", "1"),
+    ("explain", "cents"),
+    ("graph",),
+    ("verify",),
+    ("report",),
+)
+WRITING = (("plan",), ("run",), ("refresh",), ("repair",), ("compact",), ("rollback", "0"))
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("args", READING)
+def test_what_only_reads_needs_no_types_of_queries(
+    shop: Path, call: Call, args: tuple[str, ...]
+) -> None:
+    call(*args)
+
+
+@pytest.mark.parametrize("args", WRITING)
+def test_what_writes_names_stage_file_and_mend(
+    shop: Path, call: Call, args: tuple[str, ...]
+) -> None:
+    said = call(*args, code=1).stderr
+    assert said.startswith("error: stages/cents.sql:1: stage 'cents' is a query")
+    assert 'set engine = "spark" in [project] of deltaproduce.toml' in said
+    assert "local_session" not in said
+    assert not (shop / "lake").exists()
+
+
+def test_a_check_names_each_query_and_all_else_that_is_wrong(shop: Path, asked: Call) -> None:
+    (shop / "orders.csv").write_text("order_id,customer_id,amuont\n1,7,5\n")
+    problems = asked("check", code=1)["problems"]
+    assert [(one["stage"], one["file"]) for one in problems] == [
+        ("cents", "stages/cents.sql"),
+        ("after", "stages/after.sql"),
+        ("orders", None),
+    ]
+
+
+def test_a_misspelt_column_is_found_with_its_line(shop: Path, asked: Call) -> None:
+    """Also in the WHERE, of a subquery, and next to what a query of tasks may not have."""
+    path = shop / "stages" / "cents.sql"
+    for old, new in (
+        ("amount > 0", "amuont > 0"),
+        ("order_id, amount", "order_id, uuid() AS ticket, amount"),
+        ("FROM orders", "FROM (SELECT * FROM orders WHERE amuont > 1) t"),
+    ):
+        text = FILES["stages/cents.sql"].replace(old, new)
+        path.write_text(text if "amuont" in text else text.replace("amount > 0", "amuont > 0"))
+        (one,) = asked("check", code=1)["problems"]
+        assert (one["stage"], one["column"], one["line"]) == ("cents", "amuont", 3)
+        assert "do you mean 'amount'?" in one["message"]
+
+
+def test_stages_that_read_a_refused_one_are_said_to_be_unchecked(
+    shop: Path, call: Call, asked: Call
+) -> None:
+    """A refused definition, a file that cannot be read, and a module that fails."""
+    cents, module = shop / "stages" / "cents.sql", shop / "stages" / "more.py"
+    for text in ("STAGE cents (key (customer_id));\nSELECT customer_id FROM oders", "STAGE"):
+        cents.write_text(text)
+        found = asked("check", code=1)
+        assert found["unchecked"] == ["after"]
+        assert [one["file"] for one in found["problems"]] == ["stages/cents.sql"]
+        assert "not checked, as they read what is refused: after" in call("check", code=1).stdout
+    cents.unlink()
+    module.write_text("def define(pipeline):\n    raise ValueError('no')\n")
+    found = asked("check", code=1)
+    assert found["unchecked"] == ["after"]
+    assert [one["file"] for one in found["problems"]] == ["stages/more.py"]
+
+
+def test_a_store_without_a_session_names_the_stage(tmp_path: Path) -> None:
+    pipeline = dp.Pipeline("shop")
+    pipeline.source("orders", key="id bigint", value="n bigint")
+    pipeline.sql("double", "SELECT id, n * 2 AS n FROM orders", key="id")
+    with dp.Store(None, tmp_path / "lake", pipeline) as store:
+        assert store.content("orders").num_rows == store.content("double").num_rows == 0
+        for write in (lambda: store.update({"orders": [{"id": 1, "n": 1}]}), store.refresh):
+            with pytest.raises(dp.SessionError) as caught:
+                write()
+            assert caught.value.stage == "double"
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_store_without_queries_reads_no_log_to_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = dp.Pipeline("shop")
+    pipeline.source("orders", key="id bigint", value="n bigint")
+    monkeypatch.delattr(VersionLog, "head")
+    monkeypatch.setattr(VersionLog, "head", None, raising=False)
+    dp.Store(None, tmp_path / "lake", pipeline).close()
