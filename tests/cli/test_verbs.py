@@ -61,7 +61,7 @@ ANSWERED = {
 LISTS = {
     "graph": {"stage", "kind", "feeders"},
     "doctor": {"name", "state", "found", "mend"},
-    "versions": {"number", "committed_at", "operation", "update_id", "stages"},
+    "versions": {"number", "committed_at", "operation", "update_id", "time_zone", "stages"},
 }
 """The names of the objects in such an array."""
 
