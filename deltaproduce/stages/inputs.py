@@ -67,17 +67,19 @@ class StageInput:
         """The columns of its content."""
         return Layout.of(self.stage).content
 
-    def moved(self) -> tuple[Rows, Rows]:
+    def moved(self, columns: Sequence[Column] | None = None) -> tuple[Rows, Rows]:
         """Return the removed and the added rows of its changed keys, unsorted.
 
         Rows that stay in place unchanged are in neither; if the stage reads states, rows whose
         states alone changed are in both.
+
+        Args:
+            columns: the columns that are wanted of them; those of its content if None.
         """
         assert self.step is not None
+        wanted = self.content if columns is None else tuple(dict.fromkeys(columns))
         differ = {ROW_DIFFERS: True} if self.by_states else {ROW_DIFFERS: True, KEY_DIFFERS: True}
-        gone, come = (
-            self.step.pick(self.content, {SIDE: side, **differ}) for side in (BEFORE, AFTER)
-        )
+        gone, come = (self.step.pick(wanted, {SIDE: side, **differ}) for side in (BEFORE, AFTER))
         return gone, come
 
     def all_rows(self, *, for_spark: bool = False) -> Rows | None:

@@ -10,6 +10,7 @@ columns and sorted by its key, and its `Columns.ddl` reads back as the same colu
 from collections import namedtuple
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 from pyspark.sql.types import (
@@ -106,7 +107,7 @@ POSITION_COLUMN: Final = Column(POSITION, LongType())
 """A row's number within its key, from 0."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Columns:
     """The columns of a key, or of a value, in order."""
 
@@ -118,7 +119,7 @@ class Columns:
     def __len__(self) -> int:
         return len(self.columns)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The columns' names, in order."""
         return tuple(column.name for column in self.columns)
@@ -128,7 +129,7 @@ class Columns:
         """The columns as they are stored: all nullable, since delete rows hold no value."""
         return StructType([StructField(column.name, column.data_type) for column in self.columns])
 
-    @property
+    @cached_property
     def ddl(self) -> str:
         """The columns as text, such as ``customer_id bigint NOT NULL, amount decimal(12,2)``."""
         return ", ".join(column.ddl for column in self.columns)

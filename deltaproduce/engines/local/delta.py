@@ -82,6 +82,8 @@ _PROTECT_NO_COMMITS: Final = frozenset(
 """Features of tables that say nothing of which files their logs must keep."""
 
 _PACKED: Final = ColumnProperties(encoding="DELTA_BINARY_PACKED", dictionary_enabled=False)
+_MOST_COLUMNS: Final = 256
+"""Of more columns, delta-rs's own files take a time that grows with the square of their number."""
 _CHECKPOINTS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 """Checkpoints are made as the table's properties say; expired log entries are not removed.
 
@@ -135,7 +137,8 @@ def written(
             properties = dict(write.properties or {})
             overwritten.alter.set_table_properties(properties, raise_if_not_exists=False)
     cut = len(write.file_ends) > 1 and (found is None or _has_columns(found, write))
-    if streamed or cut or apart or write.partition or write.compression is not None:
+    wide = len(write.columns) > _MOST_COLUMNS and (found is None or _has_columns(found, write))
+    if streamed or cut or wide or apart or write.partition or write.compression is not None:
         _write_files(directory, found, rows, write)
     else:
         _write_one(directory, found, overwritten, rows, write)

@@ -67,6 +67,7 @@ class Update(Work):
         agenda: the tasks to make; None for no tasks.
         held: what windows have read of a feeder that several windows are over, by feeder.
         neighbours: what steps have read of stages with groups of rows, by stage.
+        settled: the stages whose outcome an earlier attempt has found completely.
     """
 
     batches: Mapping[str, Batch]
@@ -76,6 +77,7 @@ class Update(Work):
     agenda: Agenda | None = None
     held: Mapping[str, Held] = field(default_factory=dict)
     neighbours: Mapping[str, Neighbours] = field(default_factory=dict)
+    settled: Collection[str] = frozenset()
 
     @classmethod
     def of(
@@ -149,6 +151,17 @@ class Update(Work):
         """See `Work.definitions`."""
         return {**self.head.definitions, **self.means.definitions}
 
+    def carrying_on(self, kept: Resumption) -> Self:
+        """See `Work.carrying_on`."""
+        made = {step.stage.name: step.stage.feeders for step in self.steps if step.stage.feeders}
+        settled = kept.settled(
+            {
+                name: [feeder.name for feeder in feeders if feeder.name in made]
+                for name, feeders in made.items()
+            }
+        )
+        return replace(self, kept=kept, settled=settled)
+
     def result(self, step: Step, results: Mapping[str, StepResult]) -> StepResult | None:
         """See `Work.result`."""
         name, step = step.stage.name, self.weighed(step, results)
@@ -156,7 +169,7 @@ class Update(Work):
         state = self.state(results).with_present(present)
         shift = self._shift(step, state)
         check_not_made_again(step, self.head, state)
-        if name not in self._settled:
+        if name not in self.settled:
             found = self.found(step, results, shift, state)
         else:
             kept = self.kept.kept.get(name)
@@ -419,17 +432,6 @@ class Update(Work):
             rows = self._input(root.stage, results).all_rows()
             found = found if rows is None else {**found, **root.units(rows)}
         return found
-
-    @property
-    def _settled(self) -> Collection[str]:
-        """The stages whose outcome an earlier attempt has found completely."""
-        made = {step.stage.name: step.stage.feeders for step in self.steps if step.stage.feeders}
-        return self.kept.settled(
-            {
-                name: [feeder.name for feeder in feeders if feeder.name in made]
-                for name, feeders in made.items()
-            }
-        )
 
     def _arrived(self, arrival: Arrival, redefined: Redefinition | None) -> Found | None:
         """Return the outcome of a source that is read in place."""

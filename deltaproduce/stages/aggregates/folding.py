@@ -67,8 +67,8 @@ class Folding:
         if not alive.all():
             keys, sums = keys.filter(pa.array(alive)), [s.filter(pa.array(alive)) for s in sums]
         kept = []
-        for measure, one in zip(self.grouping.measures, sums, strict=True):
-            with self._blaming(keys, self.grouping.name_of(measure)):
+        for (measure, name), one in zip(self.grouping.named, sums, strict=True):
+            with self._blaming(keys, name):
                 kept.append(measure.settled(one))
         columns = {name: keys.column(name) for name in keys.column_names}
         columns[ORDINAL] = pa.array(np.zeros(len(keys), np.int64))
@@ -95,10 +95,10 @@ class Folding:
         groups, firsts = _grouped_by(keys)
         found = keys.take(pa.array(firsts))
         states = []
-        for measure in self.grouping.measures:
-            names = [self.grouping.arguments[place] for place in measure.arguments]
-            values = _together([rows.column(name).combine_chunks() for name in names])
-            with self._blaming(found, self.grouping.name_of(measure)):
+        for measure, name in self.grouping.named:
+            arguments = [self.grouping.arguments[place] for place in measure.arguments]
+            values = _together([rows.column(one).combine_chunks() for one in arguments])
+            with self._blaming(found, name):
                 states.append(measure.here(values, signs, groups, len(firsts)))
         return pa.table([*found.columns, *states], [c.name for c in self.states])
 
@@ -116,8 +116,8 @@ class Folding:
         keys = states.select([c.name for c in self.layout.key])
         groups, firsts = _grouped_by(keys)
         found, sums = keys.take(pa.array(firsts)), []
-        for measure, column in zip(self.grouping.measures, self._measured, strict=True):
-            with self._blaming(found, self.grouping.name_of(measure)):
+        for (measure, name), column in zip(self.grouping.named, self._measured, strict=True):
+            with self._blaming(found, name):
                 one = states.column(column.name).combine_chunks()
                 sums.append(measure.added(one, groups, len(firsts)))
         return found, sums

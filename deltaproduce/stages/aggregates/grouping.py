@@ -79,23 +79,24 @@ class Grouping:
         """
         computed = [call for call in values.values() if not call.merges]
         arguments = _once(argument for call in computed for argument in call.arguments)
+        place_of = {argument: place for place, argument in enumerate(arguments)}
         found = dict[str, Planned]()
         for name, call in values.items():
             if call.merges:
                 found[name] = partials.planned(call.arguments[0], len(arguments))
                 continue
-            places = [arguments.index(argument) for argument in call.arguments]
+            places = [place_of[argument] for argument in call.arguments]
             try:
                 found[name] = planned(call, places, [types[a] for a in call.arguments])
             except DefinitionError as error:
                 message = f"stage {stage!r}, value {name!r}: {error}"
                 raise DefinitionError(message, stage=stage, column=name) from None
         measures = _once([Rows(), *(m for each in found.values() for m in each.measures)])
+        kept_at = {measure: place for place, measure in enumerate(measures)}
 
         def results(some: Iterable[tuple[str, Planned]]) -> tuple[Result, ...]:
             return tuple(
-                Result(name, each, tuple(measures.index(m) for m in each.measures))
-                for name, each in some
+                Result(name, each, tuple(kept_at[m] for m in each.measures)) for name, each in some
             )
 
         read = (column.name for column in partials.read)
@@ -125,10 +126,12 @@ class Grouping:
             results=tuple(replace(r, function=r.function.on_clock(zone)) for r in self.results),
         )
 
-    def name_of(self, measure: Measure) -> str:
-        """Return the first value that a measure is kept for."""
-        place = self.measures.index(measure)
-        return next((r.name for r in self.results if place in r.states), self.results[0].name)
+    @property
+    def named(self) -> tuple[tuple[Measure, str], ...]:
+        """The measures, each with the first value that it is kept for."""
+        names = {place: r.name for r in reversed(self.results) for place in r.states}
+        default = self.results[0].name
+        return tuple((m, names.get(place, default)) for place, m in enumerate(self.measures))
 
     def partial(self, place: int) -> Partial:
         """Return one of the values, for a stage that merges it."""

@@ -355,7 +355,7 @@ class Aggregate(DerivedKind):
         step, shift = self._step(production, kept), production.shift
         after = partial(self._rows_of, shift, fed)
         if shift is None:
-            return step.changed(content, _moved(fed), after)
+            return step.changed(content, _moved(fed, step.columns_of), after)
         reused, why = KEPT if self.depends_on_history else way(shift, fed, content)
         if reused:
             found = step.changed(content, rows_moved(shift, fed, step.columns_of), after)
@@ -472,13 +472,15 @@ def _all_rows(shift: Shift | None, fed: Sequence[StageInput]) -> list[Part]:
     return rows_in_window(shift, fed)
 
 
-def _moved(inputs: Sequence[StageInput]) -> list[Part]:
-    """Return the added and the removed rows of the inputs."""
+def _moved(
+    inputs: Sequence[StageInput], columns_of: Callable[[Stage], tuple[Column, ...]]
+) -> list[Part]:
+    """Return the added and the removed rows of the inputs, in the columns that are read."""
     return [
         (rows, each.stage, sign)
         for each in inputs
         if each.changed
-        for rows, sign in zip(each.moved(), (-1, 1), strict=True)
+        for rows, sign in zip(each.moved(columns_of(each.stage)), (-1, 1), strict=True)
     ]
 
 

@@ -252,8 +252,8 @@ class AggregateStep:
 
     def _named(self, feeder: Stage) -> tuple[Column, ...]:
         """Return the columns of a feeder that expressions read, at least one."""
-        first = read_columns(self.production.stage.feeders[0])
-        wanted = [c for c in first if c.name in self.projection.columns] or [first[0]]
+        first, read = read_columns(self.production.stage.feeders[0]), self.projection.columns
+        wanted = [c for c in first if c.name in read] or [first[0]]
         return alike(wanted, self.production.stage.feeders[0], feeder)
 
     @property

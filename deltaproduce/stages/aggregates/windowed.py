@@ -97,7 +97,7 @@ def _moved(shift: Shift, each: StageInput, columns: tuple[Column, ...]) -> Itera
     column, values = _column(shift, each.stage), shift.window.partitions.values
     if each.changed is not None:
         place = (shift.before or NOWHERE) if each.is_after else shift.after
-        for rows, sign in zip(each.moved(), (-1, 1), strict=True):
+        for rows, sign in zip(each.moved((column, *columns)), (-1, 1), strict=True):
             yield rows_within(rows, column, values(place)), each.stage, sign
     before = each.before() if shift.moves else None
     if before is not None:

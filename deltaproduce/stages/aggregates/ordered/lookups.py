@@ -108,9 +108,12 @@ class Lookup:
         columns = (*self.group, MOVED)
         if self.given.changed is None:
             return empty(columns)
-        parts = zip(self.given.moved(), (-1, 1), strict=True)
-        engine = self.engines.of(*self.given.moved())
-        signed = [engine.with_all(engine.here(rows, self.group), MOVED, n) for rows, n in parts]
+        parts = self.given.moved(self.group)
+        engine = self.engines.of(*parts)
+        signed = [
+            engine.with_all(engine.here(rows, self.group), MOVED, sign)
+            for rows, sign in zip(parts, (-1, 1), strict=True)
+        ]
         together = engine.united(signed, columns)
         names = [c.name for c in self.group]
         if isinstance(together, DataFrame):
