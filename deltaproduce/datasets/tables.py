@@ -59,7 +59,7 @@ from deltaproduce.errors import (
     StorageError,
 )
 from deltaproduce.storage.failpoints import effect
-from deltaproduce.types.excerpts import described
+from deltaproduce.types.excerpts import described, one_line
 
 _CHECKPOINTS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 _PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
@@ -260,7 +260,7 @@ class DataTable:
                 if isinstance(error, StorageError):
                     raise
                 if not next_commit(self.directory, snapshot.delta_version):  # nobody was faster
-                    raise _unwritable(self.address, str(error)) from error
+                    raise _unwritable(self.address, one_line(error)) from error
                 time.sleep(random.uniform(0, min(_LONGEST_WAIT_SECONDS, 0.005 * 2**tried)))
             else:
                 return
@@ -329,7 +329,7 @@ class DataTable:
             with effect(name, self.address):
                 yield
         except CommitFailedError as error:
-            raise RefusedError(str(error)) from error
+            raise RefusedError(one_line(error)) from error
         except (DeltaError, OSError) as error:
             if isinstance(error, DeltaProduceError):
                 raise

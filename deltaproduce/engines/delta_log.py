@@ -25,6 +25,7 @@ from pyspark.sql.types import DataType, DecimalType
 from deltaproduce.engines.delta_tables import UNTOLD, LoggedCommit
 from deltaproduce.engines.file_systems.directory import Directory, Entry
 from deltaproduce.errors import CommitUnknownError
+from deltaproduce.types.excerpts import one_line
 
 LOG: Final = "_delta_log"
 """The directory of a table's log, below the table's own."""
@@ -259,7 +260,7 @@ def is_committed(table: Directory, delta_version: int, attempt: str) -> bool:
     except OSError as error:
         raise CommitUnknownError(
             f"whether the commit to the table at {table.path!r} took effect is unknown: its log "
-            f"cannot be read ({error}); read the table before you repeat it"
+            f"cannot be read ({one_line(error)}); read the table before you repeat it"
         ) from error
 
 

@@ -38,6 +38,7 @@ from deltaproduce.engines.spark.file_systems import has_others, is_local
 from deltaproduce.shown.phases import jobs_begin
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
+from deltaproduce.types.excerpts import one_line
 
 
 class Deltas(DeltaTables):
@@ -269,7 +270,7 @@ class Deltas(DeltaTables):
         try:
             return None if here is None else log_files(here)
         except OSError as error:
-            raise BrokenLogError(str(error)) from error
+            raise BrokenLogError(one_line(error)) from error
 
     def may_begin(self, place: Place, checkpoint: int) -> bool:
         """Return whether a log may begin with a checkpoint, and lose the files before it.

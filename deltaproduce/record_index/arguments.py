@@ -5,7 +5,10 @@ The invariant: an argument that does not fit is refused in one line that says wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import NullType
@@ -25,6 +28,10 @@ from deltaproduce.storage.locations import Location, Table
 from deltaproduce.types.columns import Column, check_key_type, key_columns, named_columns
 from deltaproduce.types.excerpts import shown
 
+_DURATION: Final = re.compile(r"([0-9]+) *(week|day|hour|minute)s?", re.IGNORECASE)
+_LONGEST: Final = 50_000
+"""In weeks: nearly a thousand years, which dates hold."""
+
 
 def check_buckets(buckets: object) -> None:
     """Refuse a number of buckets that is not valid.
@@ -35,6 +42,22 @@ def check_buckets(buckets: object) -> None:
     if not isinstance(buckets, int) or isinstance(buckets, bool) or not 1 <= buckets <= 1 << 20:
         message = f"buckets is {shown(buckets)}: use a whole number from 1 to {1 << 20}"
         raise InvalidArgumentError(message, argument="buckets")
+
+
+def duration(text: object) -> timedelta:
+    """Return a duration, such as ``"7 days"``.
+
+    Raises:
+        InvalidArgumentError: it is none.
+    """
+    found = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
+    if found is not None:
+        number, unit = found.groups()
+        return timedelta(**{f"{unit.lower()}s": min(int(number), _LONGEST)})
+    if isinstance(text, timedelta) and text >= timedelta():
+        return min(text, timedelta(minutes=_LONGEST))
+    message = f"tombstones is {shown(text)}: use a duration, as '7 days' or '12 hours'"
+    raise InvalidArgumentError(message, argument="tombstones")
 
 
 def key_list(key: object) -> tuple[Column, ...]:
@@ -54,8 +77,13 @@ def key_list(key: object) -> tuple[Column, ...]:
     return tuple(listed)
 
 
-def key_of(snapshot: table.Snapshot, listed: Sequence[Column]) -> tuple[Column, ...]:
+def key_of(
+    snapshot: table.Snapshot, listed: Sequence[Column], own: Collection[str]
+) -> tuple[Column, ...]:
     """Return the key columns with the table's names and types.
+
+    Args:
+        own: the names of the index's own columns.
 
     Raises:
         DefinitionError: the table lacks a column, or has it with another type than stated or a type
@@ -65,7 +93,7 @@ def key_of(snapshot: table.Snapshot, listed: Sequence[Column]) -> tuple[Column, 
     found = []
     for wanted in listed:
         column = column_of(snapshot, wanted.name)
-        _check_name(column.name, "key column", runs.OWN_COLUMNS)
+        _check_name(column.name, "key column", own)
         if wanted.is_known and wanted.data_type != column.data_type:
             raise DefinitionError(
                 f"key column {column.name!r} is declared as {wanted.data_type.simpleString()} and "

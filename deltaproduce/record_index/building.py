@@ -7,19 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 
 import pyarrow as pa
+from deltalake.transaction import AddAction
 
 from deltaproduce.engines.delta_tables import RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.arrays import key_ends
-from deltaproduce.errors import ConflictError
+from deltaproduce.errors import CorruptStoreError
 from deltaproduce.record_index import runs as stored
 from deltaproduce.record_index import table
 from deltaproduce.record_index.decisions.buckets import sized
 from deltaproduce.record_index.decisions.descriptor import Descriptor
-from deltaproduce.record_index.decisions.entries import GROUP, doubled, together
+from deltaproduce.record_index.decisions.entries import NOWHERE, doubled, groups_in, together
 from deltaproduce.record_index.decisions.keying import Keying
 from deltaproduce.record_index.parting import Parts, of_table
 from deltaproduce.record_index.view import SHOWN, View, refuse_doubled
@@ -34,18 +36,23 @@ def build(place: Directory, snapshot: table.Snapshot, keying: Keying, wanted: De
     Raises:
         InvalidChangesError: a key occurs twice.
         ConflictError: another process built it meanwhile.
+        DefinitionError: there is a damaged table, and nothing shows that it is a record index.
     """
+    try:
+        stored.opened(place)
+    except CorruptStoreError:
+        stored.check_damaged(place)
     groups, expected = dict(enumerate(sorted(snapshot.files))), snapshot.count(snapshot.files)
     buckets = wanted.buckets or sized(expected)
     parts = of_table(snapshot, groups, keying, buckets, expected)
-    records, twice, rows = [0], [keying.no_entries.drop_columns([GROUP])], [0]
+    records, twice, rows = [0], [keying.no_keys], [0]
 
     def made(number: int) -> Mapping[int | None, pa.Table]:
         files = keying.files(parts.part(number))
         for part in files.values():
             records.append(len(part))
-            if _has_a_key_twice(part):
-                keys = part.drop_columns([GROUP])
+            keys = part.select(keying.names)
+            if _has_a_key_twice(keys):
                 places = doubled(keys)
                 rows.append(len(places))
                 twice.append(keys.take(pa.array(places[:SHOWN])))
@@ -66,17 +73,29 @@ def build(place: Directory, snapshot: table.Snapshot, keying: Keying, wanted: De
             next_run=1,
         )
         try:
-            found = stored.opened(place)
-            if found is None:
-                stored.create(place, state, keying.columns, adds)
-            else:
-                found.replace(state, keying.columns, adds)
+            _put(place, state, keying, adds)
         except RefusedError as error:
-            raise _overtaken(place) from error
+            raise stored.overtaken(place) from error
 
 
-def refold(view: View, buckets: int) -> None:
+def _put(place: Directory, state: stored.State, keying: Keying, adds: list[AddAction]) -> None:
+    """Commit an index, in place of what is there."""
+    try:
+        found = stored.opened(place)
+    except CorruptStoreError:
+        stored.replace_damaged(place, state, keying, adds)
+        return
+    if found is None:
+        stored.create(place, state, keying, adds)
+    else:
+        found.replace(state, keying, adds)
+
+
+def refold(view: View, buckets: int, since: datetime | None = None) -> None:
     """Rewrite an index from its own entries, with this many buckets.
+
+    Args:
+        since: remembered deletes that were given before are forgotten; None if none is.
 
     Raises:
         ConflictError: another process wrote it meanwhile.
@@ -84,8 +103,8 @@ def refold(view: View, buckets: int) -> None:
     parts, records = view.every(buckets), [0]
 
     def made(number: int) -> Mapping[int | None, pa.Table]:
-        found = view.counting(parts.part(number))
-        records.append(len(found))
+        found = view.counting(parts.part(number), since)
+        records.append(int((groups_in(found) != NOWHERE).sum()))
         return view.keying.files(found)
 
     adds = stored.written(view.runs.place, view.groups, _each(made, parts), 0)
@@ -93,9 +112,9 @@ def refold(view: View, buckets: int) -> None:
     state = replace(view.state, descriptor=descriptor, records=sum(records))
     with stored.discarding(view.runs.place, adds):
         try:
-            view.runs.replace(state, view.keying.columns, adds)
+            view.runs.replace(state, view.keying, adds)
         except RefusedError as error:
-            raise _overtaken(view.runs.place) from error
+            raise stored.overtaken(view.runs.place) from error
     view.runs.clean()
 
 
@@ -104,10 +123,4 @@ def _each(made: Callable[[int], Mapping[int | None, pa.Table]], parts: Parts) ->
 
 
 def _has_a_key_twice(in_order: pa.Table) -> bool:
-    return bool(len(in_order)) and len(key_ends(in_order.drop_columns([GROUP]))) < len(in_order)
-
-
-def _overtaken(place: Directory) -> ConflictError:
-    return ConflictError(
-        f"the record index at {place.path!r} was written by someone else meanwhile: try it again"
-    )
+    return bool(len(in_order)) and len(key_ends(in_order)) < len(in_order)

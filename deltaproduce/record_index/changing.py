@@ -1,7 +1,8 @@
 """Changing: upserts and deletes given rows in the table, and updates the index.
 
 The table's commit is the commit point: once it is there, the call has succeeded. The index is
-written afterwards; if that does not happen, the next process that opens it catches up. The
+written afterwards; if that does not happen, the next process that opens it catches up. Only what
+the table does not tell, which is the ordering of a delete, is written to the index before. The
 invariant: only files that have a given key are opened, and only files that have a row which changes
 are removed. A key's entry changes only if its row is inserted, deleted or moved to another
 partition: a rewritten file is still the same file group.
@@ -13,6 +14,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 import numpy as np
@@ -27,12 +29,26 @@ from deltaproduce.engines.local.arrays import Marks, Numbers, empty, factorize
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.machine import cores
 from deltaproduce.record_index import table
-from deltaproduce.record_index.decisions.comparing import Outcome, deleting, places, upserting
-from deltaproduce.record_index.decisions.entries import NOWHERE, entries, together
+from deltaproduce.record_index.decisions.comparing import (
+    Outcome,
+    are_older,
+    deleting,
+    places,
+    upserting,
+)
+from deltaproduce.record_index.decisions.entries import (
+    NOWHERE,
+    Known,
+    entries,
+    remembering,
+    together,
+)
 from deltaproduce.record_index.merging import merge
 from deltaproduce.record_index.results import Changed
+from deltaproduce.record_index.runs import overtaken
 from deltaproduce.record_index.view import View
 from deltaproduce.types.columns import Column
+from deltaproduce.types.excerpts import one_line
 from deltaproduce.types.python_values import python_rows
 
 _LOGGER: Final = logging.getLogger("deltaproduce")
@@ -43,14 +59,27 @@ class Given:
     """The given rows or keys, one row for each key.
 
     Attributes:
-        rows: rows with all columns of the table or, for a delete, with the key columns.
+        rows: rows with all columns of the table or, for a delete, with the key columns, and the
+            ordering if there is one.
         deletes: whether they delete.
+        ordering: the column of the rows that says which is newer; None if all win.
         lost: the number of rows that a newer row of the same key replaces.
     """
 
     rows: pa.Table
     deletes: bool
+    ordering: Column | None
     lost: int = 0
+
+    def without(self, losing: Marks) -> Given:
+        """Return the others of the rows; the given ones lose."""
+        stay = self.rows.filter(pa.array(~losing))
+        return replace(self, rows=stay, lost=self.lost + int(losing.sum()))
+
+    @property
+    def orders(self) -> pa.ChunkedArray | None:
+        """The ordering of the rows; None if they have none."""
+        return None if self.ordering is None else self.rows.column(self.ordering.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +98,43 @@ class _InFile:
     add: AddAction | None = None
 
 
-def change(
-    view: View, given: Given, ordering: Column | None, spark: SparkSession | None
-) -> Changed:
+def remembered(view: View, given: Given, at: datetime) -> View:
+    """Let an index remember deletes by their ordering, before the table is changed.
+
+    They count once their keys are gone. A delete without an ordering lets it forget those that it
+    remembers. If it has nothing to write, it writes nothing.
+
+    Args:
+        at: the time at which the deletes are given.
+
+    Returns:
+        The index as it is then.
+
+    Raises:
+        ConflictError: another process wrote the index meanwhile; nothing is changed.
+    """
+    keys = given.rows.select(view.keying.names)
+    known, orders = view.known(keys), given.orders
+    if known.orders is None:
+        return view
+    if orders is None:
+        changes = known.remembers
+        orders = pa.chunked_array([pa.nulls(len(keys), known.orders.type)])
+    else:
+        changes = are_older(known.orders, orders, view.keying.deletes[0])
+    if not changes.any():
+        return view
+    which = pa.array(changes)
+    found = entries(keys.filter(which), known.groups[changes])
+    found = remembering(found, orders.filter(which), at)
+    try:
+        view.changed(view.state, view.groups, found).write()
+    except RefusedError as error:
+        raise overtaken(view.runs.place) from error
+    return view.reopened()
+
+
+def change(view: View, given: Given, spark: SparkSession | None) -> Changed:
     """Upsert or delete rows in the table of an index, and bring the index up to date.
 
     Raises:
@@ -79,16 +142,20 @@ def change(
         SessionError: the table needs Spark's ``MERGE``, and there is no session.
         CorruptStoreError: the index is wrong, or a file of the table cannot be read.
     """
-    keys = given.rows.select(view.keying.names)
-    groups = view.groups_of(keys)
+    known = view.known(given.rows.select(view.keying.names))
+    groups = known.groups
+    if not given.deletes and given.orders is not None and known.remembers.any():
+        late = known.gone & are_older(given.orders, known.orders, view.keying.deletes[0])
+        given, known = given.without(late), known.without(late)
+        groups = known.groups
     why = _obstacle(view, np.unique(groups[groups != NOWHERE]).tolist())
-    found = _compared(view, given, groups, ordering, writes=why is None)
+    found = _compared(view, given, groups, writes=why is None)
     counts = _counts(given, groups, found)
     version, then = view.snapshot.delta_version, view
     if counts.inserted or counts.updated or counts.deleted:
         told = {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}
         if why is None:
-            then = _replaced(view, given, groups, found, counts, {"record_index": told})
+            then = _replaced(view, given, known, found, counts, {"record_index": told})
             version = then.state.delta_version
         else:
             version = _merged(view, given, groups, found, why, spark, {"record_index": told})
@@ -114,13 +181,11 @@ def _say(view: View, version: int) -> None:
             view.snapshot.directory.path,
             version,
             view.runs.place.path,
-            error,
+            one_line(error),
         )
 
 
-def _compared(
-    view: View, given: Given, groups: Numbers, ordering: Column | None, *, writes: bool
-) -> tuple[_InFile, ...]:
+def _compared(view: View, given: Given, groups: Numbers, *, writes: bool) -> tuple[_InFile, ...]:
     """Compare the given rows with the table, file by file.
 
     Args:
@@ -141,7 +206,11 @@ def _compared(
                 table=view.runs.place.path,
             )
         partitions = snapshot.partitioned_by
-        outcome = deleting(at) if given.deletes else upserting(old, some, at, partitions, ordering)
+        outcome = (
+            deleting(old, some, at, given.ordering)
+            if given.deletes
+            else upserting(old, some, at, partitions, given.ordering)
+        )
         found = _InFile(group, rows, outcome)
         stay = outcome.rows(old, some) if writes and outcome.changes.any() else None
         if stay is None or not len(stay):
@@ -190,13 +259,13 @@ def _obstacle(view: View, groups: Iterable[int]) -> str | None:
 def _replaced(
     view: View,
     given: Given,
-    groups: Numbers,
+    known: Known,
     found: Sequence[_InFile],
     counts: Changed,
     metadata: Mapping[str, object],
 ) -> View:
     """Replace files in the table; return the view that the index should then store."""
-    snapshot, state = view.snapshot, view.state
+    snapshot, state, groups = view.snapshot, view.state, known.groups
     changed = [one for one in found if one.outcome.changes.any()]
     comes = _marks(given, found, "moved")
     if not given.deletes:
@@ -216,11 +285,10 @@ def _replaced(
     kept |= {one.group: logged_path(one.add.path) for one in changed if one.add is not None}
     kept |= {group: logged_path(path) for group, path in new.items()}
     arrived = [
-        entries(file.rows.select(view.keying.names), np.full(len(file.rows), group))
+        view.keying.entries(file.rows.select(view.keying.names), np.full(len(file.rows), group))
         for group, file in zip(new, files, strict=True)
     ]
-    gone = given.rows.filter(pa.array(_marks(given, found, "deleted"))).select(view.keying.names)
-    tombstones = entries(gone, np.full(len(gone), NOWHERE))
+    tombstones = _tombstones(view, given, known, _marks(given, found, "deleted"))
     return view.changed(
         replace(
             state,
@@ -232,6 +300,15 @@ def _replaced(
         kept,
         together([view.keying.no_entries, *arrived, tombstones]),
     )
+
+
+def _tombstones(view: View, given: Given, known: Known, gone: Marks) -> pa.Table:
+    """Return the entries of deleted keys, with the deletes that the index remembers of them."""
+    keys = given.rows.select(view.keying.names).filter(pa.array(gone))
+    found = entries(keys, np.full(len(keys), NOWHERE))
+    for name, column in known.filtered(gone).items():
+        found = found.append_column(name, column)
+    return found
 
 
 def _merged(

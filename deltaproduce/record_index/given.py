@@ -6,7 +6,7 @@ refused before anything is written.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.arrays import Numbers, factorize, order_codes, taken
 from deltaproduce.engines.spark.columns import cast_by_name
 from deltaproduce.engines.spark.frames import fetched
-from deltaproduce.errors import InvalidChangesError
+from deltaproduce.errors import InvalidArgumentError, InvalidChangesError
 from deltaproduce.model.graph import Source
 from deltaproduce.model.limits import Limits
 from deltaproduce.reading.given_keys import selected
@@ -28,7 +28,7 @@ from deltaproduce.stages.given.formats import check, frame_faults, refuse, table
 from deltaproduce.stages.given.kind import Given
 from deltaproduce.stages.given.required import checked, required, unchecked
 from deltaproduce.times.zones import zone_of, zone_of_machine
-from deltaproduce.types.columns import Column, Columns, RowSchema
+from deltaproduce.types.columns import CHANGE_TYPE, Column, Columns, RowSchema
 from deltaproduce.types.ddl import identifier
 from deltaproduce.types.excerpts import shown
 
@@ -50,6 +50,7 @@ def rows_given(
             column is empty, which Delta stores as null.
     """
     every, names = tuple(columns), [column.name for column in key]
+    _refuse_change_types(given, every, table)
     keys = tuple(column for name in names for column in every if column.name == name)
     values = tuple(column for column in every if column.name not in names)
     source = Source(table, RowSchema(Columns(keys), Columns(values)), Given())
@@ -64,6 +65,25 @@ def rows_given(
             said = "is a partition's, and empty, which Delta stores as null,"
             _refuse(rows.filter(empty), column, names, table, said)
     return rows
+
+
+def _refuse_change_types(given: object, columns: Iterable[Column], table: str) -> None:
+    """Refuse rows that say what to do with them.
+
+    Raises:
+        InvalidChangesError: they have such a column, and the table has not.
+    """
+    rows = given if isinstance(given, list) else [given]
+    own = {column.name.lower() for column in columns}
+    if CHANGE_TYPE not in own and any(CHANGE_TYPE in map(str.lower, _names(r)) for r in rows):
+        raise InvalidChangesError(
+            f"rows of table {table!r} have a column {CHANGE_TYPE!r}: upsert inserts or replaces "
+            "all rows it is given. Give it the others without that column, and call delete with "
+            "the keys of those that say 'delete'",
+            source=table,
+            column=CHANGE_TYPE,
+            columns=(CHANGE_TYPE,),
+        )
 
 
 def _refuse(wrong: pa.Table, column: Column, key: list[str], table: str, said: str) -> None:
@@ -82,6 +102,34 @@ def _refuse(wrong: pa.Table, column: Column, key: list[str], table: str, said: s
             columns=(column.name,),
             keys=found,
         )
+
+
+def with_ordering(given: object, key: list[str], ordering: Column | None) -> Column | None:
+    """Return the ordering column if given keys have it; None if they do not.
+
+    Raises:
+        InvalidArgumentError: some of the keys of a list have it.
+    """
+    if ordering is None or ordering.name in key:
+        return None
+    wanted, rows = ordering.name.lower(), given if isinstance(given, list) else [given]
+    have = [wanted in map(str.lower, _names(one)) for one in rows]
+    if any(have) and not all(have):
+        raise InvalidArgumentError(
+            f"{have.count(False)} of {len(have)} keys have no {ordering.name!r}: give it for all, "
+            "or for none, whose deletes always win",
+            argument="keys",
+        )
+    return ordering if any(have) else None
+
+
+def _names(given: object) -> list[str]:
+    """Return the names of the columns of given rows, or of one row."""
+    if isinstance(given, Mapping):
+        return [name for name in given if isinstance(name, str)]
+    schema = None if isinstance(given, DataFrame) else getattr(given, "schema", None)
+    found = getattr(given, "columns", ()) if schema is None else getattr(schema, "names", ())
+    return [name for name in [*found] if isinstance(name, str)]
 
 
 def keys_given(spark: SparkSession | None, given: object, key: Iterable[Column]) -> pa.Table:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -17,23 +18,29 @@ from pyspark.sql import DataFrame, SparkSession
 from deltaproduce.engines.delta_tables import RefusedError
 from deltaproduce.engines.spark.delta import unwritable
 from deltaproduce.engines.spark.frames import frame
-from deltaproduce.errors import DefinitionError, NotFoundError, StorageError
+from deltaproduce.errors import CorruptStoreError, DefinitionError, NotFoundError, StorageError
 from deltaproduce.record_index import runs, table
 from deltaproduce.record_index.arguments import (
     check_buckets,
     column_of,
+    duration,
     index_directory,
     key_list,
     key_of,
     table_directory,
 )
 from deltaproduce.record_index.building import build, refold
-from deltaproduce.record_index.changing import Given, change
+from deltaproduce.record_index.changing import Given, change, remembered
 from deltaproduce.record_index.decisions.buckets import HashFunction, hash_name, sized
 from deltaproduce.record_index.decisions.descriptor import Descriptor, check
 from deltaproduce.record_index.decisions.entries import NOWHERE
 from deltaproduce.record_index.decisions.keying import Keying
-from deltaproduce.record_index.given import keys_given, newest_of_each, rows_given
+from deltaproduce.record_index.given import (
+    keys_given,
+    newest_of_each,
+    rows_given,
+    with_ordering,
+)
 from deltaproduce.record_index.results import Changed, RecordIndexStats, WrongEntry
 from deltaproduce.record_index.verifying import wrong_entries
 from deltaproduce.record_index.view import View, caught_up
@@ -91,7 +98,10 @@ class RecordIndex:
         self._keys, self._hash = key_list(key), hash
         self._ordering, self._buckets = ordering, buckets
         wanted = self._wanted(self._newest())
-        found = runs.opened(self._place)
+        try:
+            found = runs.opened(self._place)
+        except CorruptStoreError:  # each method raises it, and build() mends it
+            found = None
         if found is not None:
             check(found.state.descriptor, wanted, location, buckets=buckets)
 
@@ -175,41 +185,60 @@ class RecordIndex:
         counting = newest_of_each(given, key.names, ordering)
         lost = len(given) - len(counting)
         with self._writing():
-            return change(view, Given(counting, False, lost), ordering, self._spark)
+            return change(view, Given(counting, False, ordering, lost), self._spark)
 
     def delete(self, keys: object) -> Changed:
-        """Delete the rows of some keys, whatever the ordering says.
+        """Delete the rows of some keys.
+
+        If keys are given with the index's ordering column, a row with a greater value stays, and
+        the index remembers the delete: a later upsert with a smaller value changes nothing, until
+        `compact` forgets the delete. Of equal values the later call wins. Otherwise the delete
+        always wins, and the index forgets the key's earlier deletes.
 
         Args:
-            keys: as for `lookup`; keys that do not exist change nothing.
+            keys: as for `lookup`; keys that do not exist change nothing in the table.
 
         Raises:
-            InvalidArgumentError: the keys do not fit the key columns.
+            InvalidArgumentError: the keys do not fit the key columns, or only some have the
+                ordering.
             ConflictError, SessionError, StorageError: as for `upsert`.
             CommitUnknownError, NotFoundError, CorruptStoreError: as for `upsert`.
         """
         view = self._view(writes=True)
-        given = keys_given(self._spark, keys, view.keying.columns)
+        key = view.keying
+        ordering = with_ordering(keys, key.names, self._ordering_in(view.snapshot))
+        columns = key.columns if ordering is None else (*key.columns, ordering)
+        given = keys_given(self._spark, keys, columns)
+        counting = given if ordering is None else newest_of_each(given, key.names, ordering)
+        deletes = Given(counting, True, ordering, len(given) - len(counting))
         with self._writing():
-            return change(view, Given(given, True), None, self._spark)
+            view = remembered(view, deletes, datetime.now(UTC))
+            return change(view, deletes, self._spark)
 
-    def compact(self) -> None:
+    def compact(self, *, tombstones: str | timedelta | None = None) -> None:
         """Compact the index: only entries that count, and at most one sorted file for each bucket.
 
         Does nothing if it is compact already. Holds some buckets at a time in memory.
 
+        Args:
+            tombstones: forget the deletes that were given with their ordering longer ago than this:
+                ``"7 days"``, or any number of weeks, days, hours or minutes, or a timedelta. None
+                keeps them all. A row that is older than a forgotten delete comes back if it is
+                upserted.
+
         Raises:
+            InvalidArgumentError: ``tombstones`` is not a duration.
             ConflictError: someone else wrote the index meanwhile.
             StorageError: the index cannot be written.
             NotFoundError, InvalidChangesError, CorruptStoreError: as for `lookup`.
         """
+        since = None if tombstones is None else datetime.now(UTC) - duration(tombstones)
         view = self._view(writes=True)
         files, buckets = view.runs.files, view.state.descriptor.buckets
         mixed = len(files) > 1 and any(file.bucket is None for file in files)
-        newer, dead = len(view.arrived), view.entries - view.state.records
         with self._writing():
-            if mixed or len(files) > buckets or newer or dead:
-                refold(view, buckets)
+            if mixed or len(files) > buckets or view.has_dead or view.has_deletes_before(since):
+                refold(view, buckets, since)
             elif not view.is_written:
                 with suppress(RefusedError):  # another process has caught up
                     view.write()
@@ -258,6 +287,7 @@ class RecordIndex:
             records=view.state.records,
             runs=len(files) + bool(len(view.arrived)),
             tombstones=sum(file.tombstones for file in files),
+            remembered=sum(file.remembered for file in files),
             delta_version=view.state.delta_version,
         )
 
@@ -311,7 +341,9 @@ class RecordIndex:
                 return caught_up(found, keying, snapshot)
 
     def _keying(self, snapshot: table.Snapshot) -> Keying:
-        return Keying(key_of(snapshot, self._keys), self._hash)
+        ordering = self._ordering_in(snapshot)
+        own = runs.OWN_COLUMNS if ordering is None else runs.OWN_COLUMNS | runs.DELETE_COLUMNS
+        return Keying(key_of(snapshot, self._keys, own), self._hash, ordering)
 
     def _ordering_in(self, snapshot: table.Snapshot) -> Column | None:
         """Return the column that decides which row is newer; None if none was named.

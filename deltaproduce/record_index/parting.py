@@ -21,7 +21,6 @@ from deltaproduce.engines.local.large.spilling import Spill
 from deltaproduce.model.machine import cores
 from deltaproduce.record_index import table
 from deltaproduce.record_index.decisions.buckets import ENTRIES_A_BUCKET
-from deltaproduce.record_index.decisions.entries import GROUP, entries
 from deltaproduce.record_index.decisions.keying import BUCKET, Keying
 from deltaproduce.record_index.runs import RunFile, Runs
 from deltaproduce.record_index.seeking import read
@@ -89,7 +88,7 @@ class Parts:
         of = self._parts_of(self._keying.buckets(keys, self._buckets))
         for number in np.unique(of).tolist():
             found = self.part(number).drop_columns([BUCKET])
-            yield found.filter(pa.array(isin_rows(found.drop_columns([GROUP]), keys)))
+            yield found.filter(pa.array(isin_rows(found.select(keys.column_names), keys)))
 
     def _parts_of(self, buckets: Numbers) -> Numbers:
         return buckets * self.count // self._buckets
@@ -117,7 +116,7 @@ def of_runs(
     """
 
     def of_files(files: Sequence[RunFile]) -> Callable[[], pa.Table]:
-        return lambda: pa.concat_tables([read(runs, file, keying.columns) for file in files])
+        return lambda: pa.concat_tables([read(runs, file, keying) for file in files])
 
     every = [*map(of_files, _batches(runs.files)), *later]
     count = sum(file.entries for file in runs.files) + more
@@ -127,7 +126,7 @@ def of_runs(
 def _entries_of_file(snapshot: table.Snapshot, group: int, path: str, keying: Keying) -> pa.Table:
     """Return the entries of all rows in a file of a table."""
     rows = snapshot.rows(path, keying.columns)
-    return entries(rows, np.full(len(rows), group))
+    return keying.entries(rows, np.full(len(rows), group))
 
 
 def _batches(files: Iterable[RunFile]) -> Iterator[list[RunFile]]:

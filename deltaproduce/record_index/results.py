@@ -49,8 +49,9 @@ class RecordIndexStats:
         records: the number of keys.
         runs: the number of sorted files.
         tombstones: the number of entries that say of a key that the index has deleted it; a
-            compaction removes them.
+            compaction removes them, but for remembered deletes.
         delta_version: the Delta version of the table that the index matches.
+        remembered: the number of entries that remember a delete that was given with its ordering.
     """
 
     buckets: int
@@ -59,6 +60,7 @@ class RecordIndexStats:
     runs: int
     tombstones: int
     delta_version: int
+    remembered: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """The figures as JSON values."""

@@ -1,6 +1,7 @@
 """Runs: the sorted files of an index, stored as a Delta table, and the index's state.
 
-The table has a column for each key column, `entries.GROUP`, and ``_file``. Its files are of two
+The table has a column for each key column, `entries.GROUP`, ``_file``, and, if deletes may be
+remembered, `entries.ORDER` and `entries.AT`. Its files are of two
 kinds. A *run* has entries, of one bucket or, if it is small, of all, sorted by bucket and key; the
 partition column ``_run`` says which run is newer. The *directory*, without a run, has the path of
 each file group, and those of files that wait: while an index catches up with many files, it is
@@ -16,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
@@ -26,18 +28,20 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 from pyspark.sql.types import IntegerType, LongType, StringType
 
-from deltaproduce.engines.delta_log import newest_commits
+from deltaproduce.engines.delta_log import LOG, newest_commits
 from deltaproduce.engines.delta_tables import KEPT, LoggedCommit, RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.handles import opened_at
-from deltaproduce.errors import CorruptStoreError, DefinitionError
+from deltaproduce.errors import ConflictError, CorruptStoreError, DefinitionError
 from deltaproduce.model.machine import cores
 from deltaproduce.record_index.decisions.descriptor import Descriptor
-from deltaproduce.record_index.decisions.entries import GROUP
+from deltaproduce.record_index.decisions.entries import AT, GROUP, ORDER
+from deltaproduce.record_index.decisions.keying import AT_COLUMN, GROUP_COLUMN, Keying
 from deltaproduce.storage.failpoints import effect
-from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
+from deltaproduce.types.excerpts import one_line
 from deltaproduce.types.json.fields import parsed
 
 FILE: Final = "_file"
@@ -48,10 +52,12 @@ _BUCKET: Final = "_bucket"
 _SAID: Final = "record_index"
 _GROUP_ROWS: Final = 1 << 14
 """The number of entries in a row group: a lookup of few keys reads few of them."""
-GROUP_COLUMN: Final = Column(GROUP, LongType())
 FILE_COLUMN: Final = Column(FILE, StringType())
 OWN_COLUMNS: Final = frozenset({GROUP, FILE, _RUN, _BUCKET})
 """Reserved names: no key column has one of these."""
+DELETE_COLUMNS: Final = frozenset({ORDER, AT})
+"""Reserved where there is an ordering."""
+_TOLD: Final = (GROUP_COLUMN, AT_COLUMN)
 _PROPERTIES: Final = {**KEPT, "delta.deletedFileRetentionDuration": "interval 7 days"}
 _PLACES: Final = (Column(_RUN, LongType()), Column(_BUCKET, IntegerType()))
 
@@ -95,6 +101,8 @@ class RunFile:
     Attributes:
         bucket: the bucket of its entries; None if it has entries of several.
         tombstones: the number of tombstones among them.
+        remembered: the number of them that remember a delete.
+        oldest: when the first of these was given; None if there is none.
     """
 
     path: str
@@ -103,6 +111,8 @@ class RunFile:
     bucket: int | None
     entries: int
     tombstones: int
+    remembered: int = 0
+    oldest: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +155,12 @@ class Runs:
         state: State,
         groups: Mapping[int, str],
         waiting: Collection[str],
+        keying: Keying,
         parts: Iterable[Part],
     ) -> None:
         """Add a run, and replace the state and the directory.
+
+        An index of before gets the columns of remembered deletes first, in a commit of their own.
 
         Args:
             groups: the path of each file group.
@@ -160,9 +173,23 @@ class Runs:
         state = replace(state, next_run=self.state.next_run + 1)
         adds = written(self.place, groups, parts, self.state.next_run, waiting)
         with discarding(self.place, adds):
+            self._add_columns(keying)
             self._commit([self.directory_file, *adds], "append", self.handle.schema(), state)
 
-    def replace(self, state: State, key: Sequence[Column], adds: list[AddAction]) -> None:
+    def _add_columns(self, keying: Keying) -> None:
+        wanted = Schema.from_arrow(arrow_schema(keying.deletes)).fields
+        there = {field.name for field in self.handle.schema().fields}
+        lacking = [field for field in wanted if field.name not in there]
+        if not lacking:
+            return
+        with effect("columns", self.place.path):
+            try:
+                said = CommitProperties({"userMetadata": self.state.metadata}, 0)
+                self.handle.alter.add_columns(lacking, commit_properties=said)
+            except CommitFailedError as error:
+                raise RefusedError(one_line(error)) from error
+
+    def replace(self, state: State, keying: Keying, adds: list[AddAction]) -> None:
         """Replace the whole index.
 
         Args:
@@ -171,7 +198,7 @@ class Runs:
         Raises:
             RefusedError: another process was faster.
         """
-        self._commit(adds, "overwrite", _schema(key), replace(state, next_run=1))
+        self._commit(adds, "overwrite", _schema(keying), replace(state, next_run=1))
 
     def _commit(self, actions: list[Any], mode: str, schema: Schema, state: State) -> None:
         with effect("index", self.place.path):
@@ -185,7 +212,7 @@ class Runs:
                     post_commithook_properties=PostCommitHookProperties(True, False),
                 )
             except CommitFailedError as error:
-                raise RefusedError(str(error)) from error
+                raise RefusedError(one_line(error)) from error
 
     def clean(self) -> None:
         """Delete files that no reader needs any more, a week after they were replaced."""
@@ -202,16 +229,20 @@ def opened(place: Directory) -> Runs | None:
     """
     try:
         handle = opened_at(place)
+        is_index = {field.name for field in handle.schema().fields} >= OWN_COLUMNS
     except TableNotFoundError:
         return None
     except (DeltaError, OSError, ValueError) as error:
         raise _broken(place, error) from error
     state = _state(place, int(handle.version()))
+    if state is None and is_index:
+        raise _broken(place, ValueError("no commit of its log says what it was built with"))
     if state is None:
-        raise DefinitionError(
-            f"the table at {place.path!r} is no record index: choose another place"
-        )
-    told = pa.table(handle.get_add_actions()).to_pylist()
+        raise _foreign(place)
+    try:
+        told = pa.table(handle.get_add_actions()).to_pylist()
+    except (DeltaError, OSError, ValueError) as error:
+        raise _broken(place, error) from error
     runs, others = list[RunFile](), list[RemoveAction]()
     for file in told:
         run, bucket = file["partition"][_RUN], file["partition"][_BUCKET]
@@ -220,14 +251,57 @@ def opened(place: Directory) -> Runs | None:
             others.append(_removal(path, size, None, None))
         else:
             tombstones = file["null_count"][GROUP]
-            runs.append(RunFile(path, size, run, bucket, rows, tombstones))
+            nulls, oldest = file["null_count"].get(AT), file["min"].get(AT)
+            remembered = 0 if nulls is None else rows - nulls
+            runs.append(RunFile(path, size, run, bucket, rows, tombstones, remembered, oldest))
     if len(others) != 1:
         raise _broken(place, ValueError("it has not one directory of file groups"))
     runs.sort(key=lambda file: file.run)
     return Runs(place, handle, state, tuple(runs), others[0])
 
 
-def create(place: Directory, state: State, key: Sequence[Column], adds: list[AddAction]) -> None:
+def check_damaged(place: Directory) -> None:
+    """Refuse a place whose log cannot be read, and which may be someone else's table.
+
+    Raises:
+        DefinitionError: neither its log nor its files show that it is a record index.
+    """
+    log = place.at(LOG)
+    told = any(_SAID in _text_in(log, name) for name in log.names(""))
+    if not told and not _has_entries(place, _parquet_files(place)):
+        raise _foreign(place)
+
+
+def replace_damaged(place: Directory, state: State, keying: Keying, adds: list[AddAction]) -> None:
+    """Create an index where there is a damaged one, whose log and files are deleted.
+
+    Args:
+        adds: the new files, from `written`.
+
+    Raises:
+        DefinitionError: nothing shows that it is a record index.
+        RefusedError: another process was faster.
+    """
+    check_damaged(place)
+    new = {add.path for add in adds}
+    old = [name for name in _parquet_files(place) if name not in new]
+    log = place.at(LOG)
+    with effect("remove", place.path):
+        log.remove()
+    create(place, state, keying, adds)
+    with effect("clean", place.path), suppress(OSError):
+        for name in old:
+            place.remove_file(name)
+
+
+def overtaken(place: Directory) -> ConflictError:
+    """Return the error for an index that another process has written meanwhile."""
+    return ConflictError(
+        f"the record index at {place.path!r} was written by someone else meanwhile: try it again"
+    )
+
+
+def create(place: Directory, state: State, keying: Keying, adds: list[AddAction]) -> None:
     """Create an index where there is none, in one commit.
 
     Args:
@@ -241,7 +315,7 @@ def create(place: Directory, state: State, key: Sequence[Column], adds: list[Add
         try:
             create_table_with_add_actions(
                 place.uri,
-                _schema(key),
+                _schema(keying),
                 adds,
                 "error",
                 [_RUN, _BUCKET],
@@ -252,7 +326,7 @@ def create(place: Directory, state: State, key: Sequence[Column], adds: list[Add
         except DeltaError as error:
             if not DeltaTable.is_deltatable(place.uri, place.storage_options):
                 raise
-            raise RefusedError(str(error)) from error
+            raise RefusedError(one_line(error)) from error
 
 
 def written(
@@ -283,7 +357,8 @@ def written(
             return
         ends = np.cumsum([len(rows) for rows in there.values()]).tolist()
         rows = pa.concat_tables(there.values())
-        adds = data_files.written(place, rows, ends, _GROUP_ROWS, [GROUP_COLUMN], ())
+        told = [column for column in _TOLD if column.name in rows.column_names]
+        adds = data_files.written(place, rows, ends, _GROUP_ROWS, told, ())
         found.extend(
             replace(add, partition_values={_RUN: str(run), _BUCKET: _text(bucket)})
             for add, bucket in zip(adds, there, strict=True)
@@ -329,6 +404,32 @@ def _paths(place: Directory) -> frozenset[str]:
     return frozenset(told.column("path").to_pylist())
 
 
+def _parquet_files(place: Directory) -> list[str]:
+    return [name for name in place.names("") if name.endswith(".parquet")]
+
+
+def _text_in(directory: Directory, name: str) -> str:
+    try:
+        return directory.read(name).text
+    except (OSError, ValueError):
+        return ""
+
+
+def _has_entries(place: Directory, files: Iterable[str]) -> bool:
+    """Return whether a file has the columns of an index's files."""
+    for name in files:
+        with suppress(OSError, pa.ArrowInvalid), place.parquet(name) as file:
+            if GROUP in file.schema_arrow.names:
+                return True
+    return False
+
+
+def _foreign(place: Directory) -> DefinitionError:
+    return DefinitionError(
+        f"the table at {place.path!r} is no record index: choose another place, or remove it"
+    )
+
+
 def _text(number: int | None) -> str | None:
     return None if number is None else str(number)
 
@@ -337,9 +438,9 @@ def _removal(path: str, size: int, run: int | None, bucket: int | None) -> Remov
     return RemoveAction(path, True, 0, size, {_RUN: _text(run), _BUCKET: _text(bucket)})
 
 
-def _schema(key: Sequence[Column]) -> Schema:
-    columns = (*key, GROUP_COLUMN, FILE_COLUMN, *_PLACES)
-    return Schema.from_arrow(pa.schema([(c.name, arrow_type(c.data_type)) for c in columns]))
+def _schema(keying: Keying) -> Schema:
+    columns = (*keying.columns, GROUP_COLUMN, FILE_COLUMN, *_PLACES, *keying.deletes)
+    return Schema.from_arrow(arrow_schema(columns))
 
 
 def _state(place: Directory, version: int) -> State | None:
@@ -364,6 +465,6 @@ def _earlier(place: Directory, newest: Sequence[LoggedCommit]) -> Iterator[Logge
 
 def _broken(place: Directory, error: Exception) -> CorruptStoreError:
     return CorruptStoreError(
-        f"the record index at {place.path!r} cannot be read ({error}): build it again",
+        f"the record index at {place.path!r} cannot be read ({one_line(error)}): build it again",
         table=place.path,
     )

@@ -18,19 +18,18 @@ import pyarrow as pa
 from deltaproduce.engines.local.arrays import Numbers, isin_rows
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.machine import cores
-from deltaproduce.record_index.decisions.entries import GROUP, entries
-from deltaproduce.record_index.runs import GROUP_COLUMN, RunFile, Runs
+from deltaproduce.record_index.decisions.keying import Keying
+from deltaproduce.record_index.runs import RunFile, Runs
 from deltaproduce.storage.parquet.row_groups import FileFooter, bounds_of, reach_of
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
+from deltaproduce.types.excerpts import one_line
 
 _SEEK_SHARE: Final = 0.3
 """A file is seeked if less than this share of its entries is sought."""
 
 
-def entries_of(
-    runs: Runs, keys: pa.Table, buckets: Numbers, key: Sequence[Column]
-) -> Iterator[pa.Table]:
+def entries_of(runs: Runs, keys: pa.Table, buckets: Numbers, keying: Keying) -> Iterator[pa.Table]:
     """Yield the entries of keys, including tombstones, oldest first.
 
     Args:
@@ -45,25 +44,26 @@ def entries_of(
     def found(file: RunFile) -> pa.Table:
         rows = None if file.bucket is None else of_bucket.get(file.bucket, np.zeros(0, np.int64))
         wanted = keys if rows is None else keys.take(pa.array(rows))
-        return _found(runs, file, wanted, key)
+        return _found(runs, file, wanted, keying)
 
     with ThreadPoolExecutor(cores()) as threads:
         yield from threads.map(found, runs.files)
 
 
 def read(
-    runs: Runs, file: RunFile, key: Sequence[Column], groups: Sequence[int] | None = None
+    runs: Runs, file: RunFile, keying: Keying, groups: Sequence[int] | None = None
 ) -> pa.Table:
     """Return all entries of a file, or the entries of some row groups.
 
     Raises:
         CorruptStoreError: as `entries_of`.
     """
-    names = [*(c.name for c in key), GROUP]
     with _readable(runs, file), runs.place.parquet(file.path) as parquet:
+        there = set(parquet.schema_arrow.names)  # runs of before have no remembered deletes
+        names = [column.name for column in keying.stored if column.name in there]
         every = range(parquet.num_row_groups) if groups is None else groups
         found = parquet.read_row_groups(list(every), names, use_threads=False)
-    return in_arrow_types(found, (*key, GROUP_COLUMN))
+        return in_arrow_types(keying.complete(found), keying.stored)
 
 
 @contextmanager
@@ -78,22 +78,22 @@ def _readable(runs: Runs, file: RunFile) -> Iterator[None]:
     except (OSError, pa.ArrowInvalid) as error:
         raise CorruptStoreError(
             f"file {file.path!r} of the record index at {runs.place.path!r} cannot be read "
-            f"({error}): build it again",
+            f"({one_line(error)}): build it again",
             table=runs.place.path,
         ) from error
 
 
-def _found(runs: Runs, file: RunFile, keys: pa.Table, key: Sequence[Column]) -> pa.Table:
+def _found(runs: Runs, file: RunFile, keys: pa.Table, keying: Keying) -> pa.Table:
     """Return the entries of keys in one file."""
     if not len(keys):
-        return entries(keys, np.zeros(0, np.int64))
+        return keying.no_entries
     groups = None
     if len(keys) < _SEEK_SHARE * file.entries:
         with _readable(runs, file):
             footer = FileFooter(runs.place.footer(file.path))
-        groups = _reached(footer, key, keys)
-    every = read(runs, file, key, groups)
-    return every.filter(pa.array(isin_rows(every.drop_columns([GROUP]), keys)))
+        groups = _reached(footer, keying.columns, keys)
+    every = read(runs, file, keying, groups)
+    return every.filter(pa.array(isin_rows(every.select(keying.names), keys)))
 
 
 def _reached(footer: FileFooter, key: Sequence[Column], keys: pa.Table) -> list[int] | None:

@@ -37,6 +37,7 @@ from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
+from deltaproduce.types.excerpts import one_line
 from deltaproduce.types.python_values import python_values
 
 _GROUP_ROWS: Final = 1 << 20
@@ -254,7 +255,7 @@ def newest(directory: Directory) -> Snapshot:
         raise NotFoundError(f"there is no Delta table at {directory.path!r}") from error
     except (DeltaError, OSError, ValueError) as error:
         raise CorruptStoreError(
-            f"the log of table {directory.path!r} cannot be read ({error}): restore it",
+            f"the log of table {directory.path!r} cannot be read ({one_line(error)}): restore it",
             table=directory.path,
         ) from error
     struct = StructType.fromJson({"type": "struct", "fields": fields})
@@ -360,6 +361,6 @@ def _constant(of: TableFile, column: Column, rows: int) -> pa.Array:
 
 def _unreadable(directory: Directory, path: str, error: Exception) -> CorruptStoreError:
     return CorruptStoreError(
-        f"file {path!r} of table {directory.path!r} cannot be read ({error}): restore it",
+        f"file {path!r} of table {directory.path!r} cannot be read ({one_line(error)}): restore it",
         table=directory.path,
     )

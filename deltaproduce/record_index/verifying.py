@@ -19,10 +19,9 @@ from deltaproduce.record_index.decisions.entries import (
     GROUP,
     NOWHERE,
     groups_in,
-    groups_of,
+    known,
     together,
 )
-from deltaproduce.record_index.decisions.keying import BUCKET
 from deltaproduce.record_index.parting import of_table
 from deltaproduce.record_index.results import WrongEntry
 from deltaproduce.record_index.view import View
@@ -40,8 +39,9 @@ def wrong_entries(view: View) -> tuple[WrongEntry, ...]:
     found = of_table(snapshot, there, keying, buckets, indexed.expected)
 
     def compare(number: int) -> list[WrongEntry]:
-        of_index, of_files = (part.part(number).drop_columns([BUCKET]) for part in (indexed, found))
-        return _wrong(view.counting(of_index), of_files, paths)
+        of_index, of_files = (part.part(number) for part in (indexed, found))
+        columns = [*keying.names, GROUP]
+        return _wrong(view.located(of_index).select(columns), of_files.select(columns), paths)
 
     with ThreadPoolExecutor(cores()) as threads:
         wrong = chain.from_iterable(threads.map(compare, range(indexed.count)))
@@ -58,7 +58,7 @@ def _wrong(indexed: pa.Table, found: pa.Table, paths: Mapping[int, str]) -> list
             ]
         ).drop_columns([GROUP])
     ).slice(0, _MOST)
-    of_index = groups_of(keys, indexed)
+    of_index = known(keys, indexed).groups
     wrong = found.filter(pa.array(isin_rows(found.drop_columns([GROUP]), keys)))
     files = dict[tuple[object, ...], list[str]]()
     for row, group in zip(

@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from itertools import accumulate
 from typing import Final
@@ -24,17 +25,18 @@ from deltaproduce.engines.local.arrays import Numbers, distinct, isin_rows
 from deltaproduce.errors import CorruptStoreError, InvalidChangesError
 from deltaproduce.record_index import table
 from deltaproduce.record_index.decisions.entries import (
-    GROUP,
     NOWHERE,
+    Known,
     alive,
+    counting,
     doubled,
-    groups_of,
+    known,
     newest,
     together,
 )
 from deltaproduce.record_index.decisions.keying import BUCKET, Keying
 from deltaproduce.record_index.parting import Parts, of_runs, of_table
-from deltaproduce.record_index.runs import Part, Runs, State
+from deltaproduce.record_index.runs import Part, Runs, State, opened, overtaken
 from deltaproduce.record_index.seeking import entries_of
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.python_values import python_tuples
@@ -73,7 +75,7 @@ class View:
     @property
     def is_written(self) -> bool:
         """Whether the stored index has everything in the view."""
-        return self.state == self.runs.state
+        return self.state == self.runs.state and not len(self.newer)
 
     @property
     def entries(self) -> int:
@@ -81,12 +83,33 @@ class View:
         of_runs = sum(file.entries for file in self.runs.files)
         return of_runs + len(self.arrived) + len(self.newer)
 
+    @property
+    def has_dead(self) -> bool:
+        """Whether there are entries that a compaction removes, or that are in no file yet."""
+        files = self.runs.files
+        remembered = sum(file.remembered for file in files)
+        tombstones = sum(file.tombstones for file in files)
+        several = len({file.run for file in files}) > 1 and remembered > 0
+        dead = self.entries - min(remembered, tombstones) - self.state.records
+        return several or dead > 0 or len(self.arrived) > 0
+
+    def has_deletes_before(self, since: datetime | None) -> bool:
+        """Return whether a remembered delete was given before a time; False without a time."""
+        if since is None:
+            return False
+        return any(file.oldest is not None and file.oldest < since for file in self.runs.files)
+
     def groups_of(self, keys: pa.Table) -> Numbers:
         """Return the file group of each distinct key; `NOWHERE` if there is no such key."""
+        return self.known(keys).groups
+
+    def known(self, keys: pa.Table) -> Known:
+        """Return what the index has of distinct keys."""
         buckets = self.keying.buckets(keys, self.state.descriptor.buckets)
-        stored = entries_of(self.runs, keys, buckets, self.keying.columns)
-        found = groups_of(keys, together([*stored, *self.arrived.of(keys), self._newer_of(keys)]))
-        return np.where(np.isin(found, [*self.groups]), found, NOWHERE)
+        stored = entries_of(self.runs, keys, buckets, self.keying)
+        found = known(keys, together([*stored, *self.arrived.of(keys), self._newer_of(keys)]))
+        there = np.isin(found.groups, [*self.groups])
+        return replace(found, groups=np.where(there, found.groups, NOWHERE))
 
     def _newer_of(self, keys: pa.Table) -> pa.Table:
         return self.newer.filter(pa.array(isin_rows(self.newer.select(keys.column_names), keys)))
@@ -109,9 +132,30 @@ class View:
         more = len(self.arrived) + len(self.newer)
         return of_runs(self.runs, later, more, self.keying, buckets)
 
-    def counting(self, found: pa.Table) -> pa.Table:
-        """Return the entries that count, from all entries of some keys, oldest first."""
+    def located(self, found: pa.Table) -> pa.Table:
+        """Return the entries of keys that exist, from all entries of some keys, oldest first."""
         return alive(newest(found, self.keying.names), self.groups)
+
+    def counting(self, found: pa.Table, since: datetime | None = None) -> pa.Table:
+        """Return the entries that count, from all entries of some keys, oldest first.
+
+        Args:
+            since: remembered deletes that were given before are forgotten; None if none is.
+        """
+        return counting(newest(found, self.keying.names), self.groups, since)
+
+    def reopened(self) -> View:
+        """Return the index as it is stored now, for the same Delta version of its table.
+
+        Raises:
+            ConflictError: another process has changed the table, or the index, meanwhile.
+        """
+        runs, place = opened(self.runs.place), self.runs.place
+        if runs is None or runs.state.delta_version != self.state.delta_version:
+            raise table.overtaken(self.snapshot.directory)
+        if runs.state.descriptor != self.state.descriptor:
+            raise overtaken(place)
+        return caught_up(runs, self.keying, self.snapshot)
 
     def write(self) -> None:
         """Write what is newer to the index, as a run in one commit.
@@ -126,7 +170,7 @@ class View:
             return self.keying.files(newest(found, self.keying.names))
 
         parts: list[Part] = [partial(made, number) for number in range(self.arrived.count)]
-        self.runs.append(self.state, self.groups, self.waiting, parts)
+        self.runs.append(self.state, self.groups, self.waiting, self.keying, parts)
 
 
 def caught_up(
@@ -203,9 +247,9 @@ def _refuse_keys_twice(before: View, arrived: Parts) -> None:
     Raises:
         InvalidChangesError: there are such keys.
     """
-    first, rows = before.keying.no_entries.drop_columns([GROUP]), 0
+    first, rows = before.keying.no_keys, 0
     for number in range(arrived.count):
-        keys = arrived.part(number).drop_columns([GROUP, BUCKET])
+        keys = arrived.part(number).select(before.keying.names)
         places = np.union1d(doubled(keys), _of_others(before, keys))
         first, rows = together([first, keys.take(pa.array(places[:SHOWN]))]), rows + len(places)
     refuse_doubled(first, rows, before.snapshot)

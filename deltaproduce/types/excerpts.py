@@ -4,6 +4,7 @@ Pure. The invariant: an excerpt is short and printable, so text in the data can 
 terminal nor begin a line that looks like another message. Making an excerpt never fails.
 """
 
+import re
 import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -11,6 +12,8 @@ from typing import Final
 
 _LONGEST_TEXT: Final = 2_000
 _MOST_NAMES: Final = 20
+_LONGEST_LINE: Final = 400
+_FRAMES: Final = re.compile(r"(\n\s*(stack )?backtrace:?\s*)?\n\s*0: .*\Z", re.DOTALL | re.I)
 
 
 def shown(value: object, *, limit: int = 300) -> str:
@@ -35,7 +38,18 @@ def meant(name: object, known: Iterable[str]) -> str:
 
 def described(error: BaseException) -> str:
     """Return the type and text of an exception, as in the last line of its traceback."""
-    return escaped("".join(traceback.format_exception_only(error)).strip())
+    return escaped(_without_frames("".join(traceback.format_exception_only(error)).strip()))
+
+
+def one_line(error: BaseException) -> str:
+    """Return an exception's text in one line; of native libraries without their stack frames."""
+    return escaped(" ".join(_without_frames(text_of(error)).split()), limit=_LONGEST_LINE)
+
+
+def _without_frames(text: str) -> str:
+    """Cut off the stack that Rust appends to the text of an error: numbered lines at its end."""
+    found = _FRAMES.search(text)
+    return text if found is None else text[: found.start()]
 
 
 def text_of(error: BaseException) -> str:

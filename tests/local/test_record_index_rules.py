@@ -944,3 +944,27 @@ def test_a_hash_function_of_ones_own(tmp_path):
             indexed(tmp_path / "other", range(3), hash=wrong)
         assert refused.value.argument == "hash"
         shutil.rmtree(tmp_path / "other")
+
+
+def test_rows_that_say_what_to_do_with_them_are_refused(tmp_path):
+    """An upsert would bring back what they say is deleted."""
+    index = indexed(tmp_path, [1, 2])
+    given = [{**row, "_change_type": "delete"} for row in rows(1)]
+    table = pa.Table.from_pylist(given).rename_columns(["k", "v", "_CHANGE_TYPE"])
+    for some in (given, table, table.to_pandas()):
+        with pytest.raises(dp.InvalidChangesError, match="call delete") as refused:
+            index.upsert(some)
+        assert refused.value.column == "_change_type"
+    assert index.delete(table).deleted == 1
+
+
+def test_of_equal_orderings_the_later_wins(tmp_path):
+    """The last in a batch, and the later call."""
+    table = make(tmp_path, [{"k": 1, "at": 5, "v": "old"}])
+    index = dp.RecordIndex(None, table, "k", str(tmp_path / "i"), ordering="at")
+    index.build()
+    assert index.upsert([{"k": 1, "at": 5, "v": v} for v in ("a", "b")]).updated == 1
+    assert found(tmp_path) == {1: "b"}
+    assert index.upsert([{"k": 1, "at": 5, "v": "c"}]).updated == 1
+    assert index.delete([{"k": 1, "at": 5}]).deleted == 1
+    assert index.upsert([{"k": 1, "at": 5, "v": "d"}]).inserted == 1

@@ -95,9 +95,9 @@ SOURCE = dp.Pipeline("shop").source("orders", key="id int", value="n int")
             | {"delta_version": 5, "strategy": "files"},
         ),
         (
-            dp.RecordIndexStats(1, "xxhash64", 2, 3, 4, 5),
+            dp.RecordIndexStats(1, "xxhash64", 2, 3, 4, 5, 6),
             {"buckets": 1, "hash": "xxhash64", "records": 2, "runs": 3}
-            | {"tombstones": 4, "delta_version": 5},
+            | {"tombstones": 4, "delta_version": 5, "remembered": 6},
         ),
         (
             dp.WrongEntry((datetime(2026, 1, 2, tzinfo=UTC), None), "a", ("b",)),

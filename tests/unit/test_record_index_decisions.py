@@ -12,7 +12,7 @@ from deltaproduce import DescriptorMismatchError, InvalidArgumentError
 from deltaproduce.record_index.decisions.buckets import buckets_of, hash_name, sized
 from deltaproduce.record_index.decisions.comparing import places, upserting
 from deltaproduce.record_index.decisions.descriptor import Descriptor, check
-from deltaproduce.record_index.decisions.entries import entries, groups_in, groups_of, newest
+from deltaproduce.record_index.decisions.entries import entries, groups_in, known, newest
 from deltaproduce.record_index.decisions.features import (
     Protocol,
     obstacle,
@@ -121,7 +121,7 @@ def test_the_newest_entry_counts():
         ]
     )
     asked = pa.table({"k": [None, 3, 2, 1]})
-    assert groups_of(asked, oldest_first).tolist() == [8, -1, 6, -1]
+    assert known(asked, oldest_first).groups.tolist() == [8, -1, 6, -1]
     assert sorted(groups_in(newest(oldest_first, ["k"])).tolist()) == [-1, 6, 8]
 
 

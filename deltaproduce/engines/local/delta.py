@@ -49,6 +49,7 @@ from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.engines.local.handles import Handle, Handles, opened_at
 from deltaproduce.types.conversions import in_arrow_types
+from deltaproduce.types.excerpts import one_line
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 _Outcome = TypeVar("_Outcome")
@@ -316,7 +317,7 @@ def deleted(directory: Directory, predicate: str, metadata: str) -> bool:
     try:
         found = opened_at(directory)
     except (DeltaError, OSError, ValueError) as error:
-        raise BrokenLogError(str(error)) from error
+        raise BrokenLogError(one_line(error)) from error
     if _may_be_marked(found) or has_marked_rows(found):
         return False
     compressed = WriterProperties(compression="SNAPPY", max_row_group_size=_GROUP_ROWS)
@@ -375,7 +376,7 @@ def files(directory: Directory, delta_version: int) -> pa.Table | None:
         told = pa.table(found.get_add_actions())
         marked = marked_rows(found)
     except (DeltaError, OSError, ValueError) as error:
-        raise BrokenLogError(str(error)) from error
+        raise BrokenLogError(one_line(error)) from error
     paths = told.column("path").to_pylist()
     if any("://" in path or path.startswith("/") for path in paths):
         return None
@@ -396,7 +397,7 @@ def size(directory: Directory, delta_version: int) -> TableSize:
     try:
         told = pa.table(_opened(directory, delta_version).get_add_actions())
     except (DeltaError, OSError, ValueError) as error:
-        raise BrokenLogError(str(error)) from error
+        raise BrokenLogError(one_line(error)) from error
     return TableSize(len(told), pc.sum(told.column("size_bytes"), min_count=0).as_py())
 
 
@@ -419,7 +420,7 @@ def table_id(directory: Directory) -> str:
     try:
         return str(opened_at(directory).metadata().id)
     except (DeltaError, OSError, ValueError) as error:
-        raise BrokenLogError(str(error)) from error
+        raise BrokenLogError(one_line(error)) from error
 
 
 def may_lose_commits(directory: Directory) -> bool:
@@ -447,7 +448,7 @@ def history(directory: Directory, limit: int | None) -> tuple[LoggedCommit, ...]
     except TableNotFoundError:
         return ()
     except (DeltaError, OSError, ValueError) as error:
-        raise BrokenLogError(str(error)) from error
+        raise BrokenLogError(one_line(error)) from error
     return tuple(
         LoggedCommit(
             one["version"],
@@ -463,7 +464,7 @@ def _opened(directory: Directory, delta_version: int) -> DeltaTable:
     try:
         return opened_at(directory, delta_version)
     except (DeltaError, OSError, ValueError) as error:
-        raise BrokenLogError(str(error)) from error
+        raise BrokenLogError(one_line(error)) from error
 
 
 def has_marked_rows(table: DeltaTable) -> bool:
@@ -591,7 +592,7 @@ def _committed(commit: Callable[[], _Outcome], *, made_in: Directory | None = No
         )
         if not is_refused:
             raise
-        refused = RefusedError(str(error))
+        refused = RefusedError(one_line(error))
         raise refused from error
 
 

@@ -24,6 +24,7 @@ from deltaproduce.engines.delta_log import (
 )
 from deltaproduce.engines.delta_tables import BrokenLogError
 from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.types.excerpts import one_line
 
 _ACTIONS: Final = ("add", "remove")
 _PARTS: Final = ("path", "deletionVector.storageType", "deletionVector.pathOrInlineDv")
@@ -68,7 +69,7 @@ def actions(directory: Directory) -> list[Action]:
                 if beginning(names) in (None, first):  # it was not a vacuum that removed it
                     raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BrokenLogError(str(error)) from error
+        raise BrokenLogError(one_line(error)) from error
 
 
 def agrees(directory: Directory, checkpoint: int) -> bool:
@@ -98,7 +99,7 @@ def between(directory: Directory, since: int, until: int) -> Iterator[Action]:
         for number in range(since + 1, until + 1):
             yield from _of_commit(directory.read(commit_file(number)).text, number)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BrokenLogError(str(error)) from error
+        raise BrokenLogError(one_line(error)) from error
 
 
 def _since(directory: Directory, names: Iterable[str], first: int | None) -> Iterator[Action]:

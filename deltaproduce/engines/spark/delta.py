@@ -44,6 +44,7 @@ from deltaproduce.engines.spark.sessions.remote import is_remote, prepare
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier, sql_of
+from deltaproduce.types.excerpts import one_line
 
 PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./:=@+~-]+")
 """Paths that Spark neither reads as patterns nor encodes."""
@@ -344,7 +345,7 @@ class SparkDelta(DeltaTables):
             with self._sessions.one() as session:
                 yield session
         except _conflicts() as error:
-            raise RefusedError(str(error)) from error
+            raise RefusedError(one_line(error)) from error
 
 
 def globbed(path: str) -> str:

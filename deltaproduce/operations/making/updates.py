@@ -45,7 +45,7 @@ from deltaproduce.stages.kind import Arrival
 from deltaproduce.stages.productions import Found, Production
 from deltaproduce.stages.scheduled import Agenda, scheduled_kind
 from deltaproduce.storage.attempts import Attempt
-from deltaproduce.storage.decisions.resumption import Kept
+from deltaproduce.storage.decisions.resumption import Kept, Resumption
 from deltaproduce.storage.figures import NO_TABLES
 from deltaproduce.storage.parquet.held import Held
 from deltaproduce.storage.parquet.neighbours import Neighbours

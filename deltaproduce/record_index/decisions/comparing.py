@@ -67,10 +67,19 @@ def places(old: pa.Table, keys: pa.Table) -> Numbers:
     return place[numbers[len(rows) :]]
 
 
-def deleting(at: Numbers) -> Outcome:
-    """Return the outcome of deleting the rows at these positions."""
+def deleting(old: pa.Table, given: pa.Table, at: Numbers, ordering: Column | None) -> Outcome:
+    """Return the outcome of deleting rows by their keys.
+
+    Args:
+        given: the keys, with their ordering if it counts.
+        at: the position of the row with each key.
+        ordering: a delete loses if its value in this column is smaller than the row's.
+    """
     none = np.zeros(len(at), bool)
-    return Outcome(at, none, none, ~none)
+    if ordering is None:
+        return Outcome(at, none, none, ~none)
+    before = old.column(ordering.name).take(pa.array(at))
+    return Outcome(at, none, none, ~are_older(given.column(ordering.name), before, ordering))
 
 
 def upserting(
@@ -91,11 +100,17 @@ def upserting(
     same = _are_same(before, given, given.column_names)
     loses = np.zeros(len(given), bool)
     if ordering is not None:
-        (order,) = order_codes(together([before, given]), [ordering])
-        loses = order[len(at) :] < order[: len(at)]
+        loses = are_older(given.column(ordering.name), before.column(ordering.name), ordering)
     stays = _are_same(before, given, partitioned_by)
     counts = ~(same | loses)
     return Outcome(at, counts & stays, counts & ~stays, np.zeros(len(at), bool))
+
+
+def are_older(some: pa.ChunkedArray, others: pa.ChunkedArray, ordering: Column) -> Marks:
+    """Mark the values of an ordering that are smaller than those at the same positions."""
+    both = pa.table({ordering.name: pa.chunked_array([*some.chunks, *others.chunks], others.type)})
+    (order,) = order_codes(both, [ordering])
+    return order[: len(some)] < order[len(some) :]
 
 
 def _are_same(some: pa.Table, others: pa.Table, names: Sequence[str]) -> Marks:

@@ -1,25 +1,77 @@
 """Entries: map keys to file groups over several runs, the newest of which wins.
 
 Pure. An entry without a group is a tombstone: the key is gone, unless a newer entry brings it back.
-So is an entry of a group that has ended. The invariant: for each key, only the newest entry counts.
+So is an entry of a group that has ended. An entry may *remember* a delete: by its ordering, it wins
+over older rows once the key is gone. The invariant: for each key, only the newest entry counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from deltaproduce.engines.local.arrays import Numbers, factorize, in_order, taken
+from deltaproduce.engines.local.arrays import Marks, Numbers, factorize, in_order, taken
 from deltaproduce.types.columns import Column
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 GROUP: Final = "_group"
 """The column of entries with the number of the file group."""
 
+ORDER: Final = "_deleted_order"
+"""The column of entries with the ordering of a remembered delete."""
+AT: Final = "_deleted_at"
+"""The column of entries with the time at which a remembered delete was given."""
+
 NOWHERE: Final = -1
 """Stands for a group: there is no such key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What an index has of some keys.
+
+    Attributes:
+        groups: the file group of each key; `NOWHERE` if there is no such key.
+        deletes: `ORDER` and `AT` of the remembered delete of each key, null if none is; no columns
+            if the index remembers no deletes.
+    """
+
+    groups: Numbers
+    deletes: Mapping[str, pa.ChunkedArray]
+
+    @property
+    def orders(self) -> pa.ChunkedArray | None:
+        """The ordering of the remembered delete of each key; None if none is ever remembered."""
+        return self.deletes.get(ORDER)
+
+    def filtered(self, which: Marks) -> Mapping[str, pa.ChunkedArray]:
+        """Return the remembered deletes of some of the keys."""
+        marks = pa.array(which)
+        return {name: column.filter(marks) for name, column in self.deletes.items()}
+
+    def without(self, which: Marks) -> Known:
+        """Return what is known of the other keys."""
+        return Known(self.groups[~which], self.filtered(~which))
+
+    @property
+    def gone(self) -> Marks:
+        """Mark the keys that do not exist."""
+        found: Marks = self.groups == NOWHERE
+        return found
+
+    @property
+    def remembers(self) -> Marks:
+        """Mark the keys with a remembered delete."""
+        if self.orders is None:
+            return np.zeros(len(self.groups), bool)
+        found: Marks = in_numpy(self.orders.is_valid(), bool)
+        return found
 
 
 def entries(keys: pa.Table, groups: Numbers) -> pa.Table:
@@ -28,13 +80,11 @@ def entries(keys: pa.Table, groups: Numbers) -> pa.Table:
     return keys.append_column(GROUP, pa.array(groups, pa.int64(), mask=~there))
 
 
-def no_entries(key: Sequence[Column], empty: pa.Table) -> pa.Table:
-    """Return no entries.
-
-    Args:
-        empty: a table of the key columns without rows.
-    """
-    return entries(empty.select([column.name for column in key]), np.zeros(0, np.int64))
+def remembering(found: pa.Table, orders: pa.ChunkedArray, at: datetime) -> pa.Table:
+    """Return entries that remember deletes with these orderings, where they are not null."""
+    then = pa.scalar(at, pa.timestamp("us", "UTC"))
+    times = pc.if_else(orders.is_valid(), then, pa.scalar(None, then.type))
+    return found.append_column(ORDER, orders).append_column(AT, times)
 
 
 def groups_in(found: pa.Table) -> Numbers:
@@ -47,17 +97,20 @@ def together(tables: Iterable[pa.Table]) -> pa.Table:
     return pa.concat_tables([*tables])
 
 
-def groups_of(keys: pa.Table, oldest_first: pa.Table) -> Numbers:
-    """Return the group of each key by its newest entry; `NOWHERE` if there is none.
+def known(keys: pa.Table, oldest_first: pa.Table) -> Known:
+    """Return what the newest entry of each key says.
 
     Args:
         oldest_first: entries of these keys, and perhaps of others.
     """
-    found = oldest_first.drop_columns([GROUP])
-    numbers = factorize(together([keys, found]).columns)
-    newest = np.full(int(numbers.max(initial=0)) + 1, NOWHERE)
-    newest[numbers[len(keys) :]] = groups_in(oldest_first)  # the last of several entries wins
-    return newest[numbers[: len(keys)]]
+    numbers = factorize(together([keys, oldest_first.select(keys.column_names)]).columns)
+    newest = np.full(int(numbers.max(initial=0)) + 1, -1)
+    newest[numbers[len(keys) :]] = np.arange(len(oldest_first))  # the last of several entries wins
+    places = newest[numbers[: len(keys)]]
+    rows = pa.array(places, mask=places < 0)
+    groups = np.asarray(oldest_first.column(GROUP).take(rows).fill_null(NOWHERE), np.int64)
+    columns = [name for name in (ORDER, AT) if name in oldest_first.column_names]
+    return Known(groups, {name: oldest_first.column(name).take(rows) for name in columns})
 
 
 def newest(oldest_first: pa.Table, key: Iterable[str]) -> pa.Table:
@@ -71,6 +124,30 @@ def newest(oldest_first: pa.Table, key: Iterable[str]) -> pa.Table:
 def alive(found: pa.Table, groups: Iterable[int]) -> pa.Table:
     """Return the entries of keys that exist: of these groups, which are all that have not ended."""
     return found.filter(pa.array(np.isin(groups_in(found), [*groups])))
+
+
+def counting(found: pa.Table, groups: Iterable[int], since: datetime | None) -> pa.Table:
+    """Return the entries of keys that exist, and those that remember a delete.
+
+    Args:
+        groups: the groups that have not ended.
+        since: deletes that were given before are forgotten; None if none is.
+    """
+    there = np.isin(groups_in(found), [*groups])
+    if ORDER not in found.column_names:
+        return found.filter(pa.array(there))
+    if since is not None:
+        kept = pc.greater_equal(found.column(AT), pa.scalar(since, pa.timestamp("us", "UTC")))
+        for name in (ORDER, AT):
+            of = found.column(name)
+            cut = pc.if_else(kept.fill_null(False), of, pa.scalar(None, of.type))
+            found = found.set_column(found.schema.get_field_index(name), name, cut)
+    remembered = in_numpy(found.column(ORDER).is_valid(), bool)
+    left = found.filter(pa.array(there | remembered))
+    groups_left = groups_in(left)
+    ended = ~np.isin(groups_left, [*groups])
+    group = pa.array(groups_left, pa.int64(), mask=ended)
+    return left.set_column(left.schema.get_field_index(GROUP), GROUP, group)
 
 
 def sorted_by_key(found: pa.Table, key: Iterable[Column]) -> pa.Table:

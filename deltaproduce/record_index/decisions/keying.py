@@ -13,16 +13,26 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.types import LongType, TimestampType
 
 from deltaproduce.engines.local.arrays import Numbers, empty, sorting, taken
 from deltaproduce.model.machine import cores
 from deltaproduce.record_index.decisions.buckets import HashFunction, buckets_of
-from deltaproduce.record_index.decisions.entries import GROUP, no_entries, sorted_by_key, together
+from deltaproduce.record_index.decisions.entries import (
+    AT,
+    GROUP,
+    ORDER,
+    entries,
+    sorted_by_key,
+    together,
+)
 from deltaproduce.types.columns import Column
 
 BUCKET: Final = "_bucket"
 """The column with the buckets of entries, where they have one."""
 
+GROUP_COLUMN: Final = Column(GROUP, LongType())
+AT_COLUMN: Final = Column(AT, TimestampType())
 _MIXED_ENTRIES: Final = 1 << 16
 """At most this many entries of a run are one file, not one for each bucket."""
 
@@ -34,10 +44,12 @@ class Keying:
     Attributes:
         columns: the key columns.
         hashed: the hash function.
+        ordering: the column by which deletes are remembered; None if none is.
     """
 
     columns: tuple[Column, ...]
     hashed: str | HashFunction
+    ordering: Column | None = None
 
     @property
     def names(self) -> list[str]:
@@ -55,9 +67,37 @@ class Keying:
         return tuple(column.data_type.simpleString() for column in self.columns)
 
     @property
+    def deletes(self) -> tuple[Column, ...]:
+        """The columns of entries that remember deletes."""
+        if self.ordering is None:
+            return ()
+        return Column(ORDER, self.ordering.data_type), AT_COLUMN
+
+    @property
+    def stored(self) -> tuple[Column, ...]:
+        """The columns of entries."""
+        return (*self.columns, GROUP_COLUMN, *self.deletes)
+
+    @property
     def no_entries(self) -> pa.Table:
         """Return no entries."""
-        return no_entries(self.columns, empty(self.columns))
+        return empty(self.stored)
+
+    @property
+    def no_keys(self) -> pa.Table:
+        """Return no keys."""
+        return empty(self.columns)
+
+    def entries(self, keys: pa.Table, groups: Numbers) -> pa.Table:
+        """Return entries for keys and their groups, which remember no deletes."""
+        return self.complete(entries(keys, groups))
+
+    def complete(self, found: pa.Table) -> pa.Table:
+        """Return entries with the columns that remember deletes, null where they had none."""
+        for field in empty(self.deletes).schema:
+            if field.name not in found.column_names:
+                found = found.append_column(field.name, pa.nulls(len(found), field.type))
+        return found
 
     def buckets(self, keys: pa.Table, buckets: int) -> Numbers:
         """Return the bucket of each key."""
@@ -65,7 +105,7 @@ class Keying:
 
     def bucketed(self, found: pa.Table, buckets: int) -> pa.Table:
         """Return entries with a column of their buckets."""
-        of = self.buckets(found.drop_columns([GROUP]), buckets)
+        of = self.buckets(found.select(self.names), buckets)
         return found.append_column(BUCKET, pa.array(of, pa.int64()))
 
     def files(self, bucketed: pa.Table) -> Mapping[int | None, pa.Table]:

@@ -6,7 +6,7 @@ there if all expressions are certain to match Spark (`expressions.analysis`), el
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -197,16 +197,23 @@ def _check_session(session: SparkSession) -> None:
 
 
 def _spark_types(
-    expressions: Iterable[Expression], columns: Sequence[Column], spark: SparkSession
+    expressions: Sequence[Expression], columns: Sequence[Column], spark: SparkSession
 ) -> list[DataType]:
+    """Return the types of expressions, which Spark analyses together.
+
+    Raises:
+        DefinitionError: Spark refuses one of them.
+    """
     rows = spark.createDataFrame(
         [], StructType([StructField(c.name, c.data_type) for c in columns])
     )
-    found = list[DataType]()
-    for expression in expressions:
-        try:
-            found.append(rows.select(f.expr(expression.text)).schema[0].dataType)
-        except (AnalysisException, ParseException) as error:
-            said = str(error).partition("\n")[0]
-            raise DefinitionError(f"Spark refuses {expression.text!r}: {said}") from error
-    return found
+    try:
+        named = (f.expr(one.text).alias(f"_{place}") for place, one in enumerate(expressions))
+        return [field.dataType for field in rows.select(*named).schema.fields]
+    except (AnalysisException, ParseException) as error:
+        if len(expressions) > 1:  # find the one that is refused
+            half = len(expressions) // 2
+            parts = expressions[:half], expressions[half:]
+            return [found for part in parts for found in _spark_types(part, columns, spark)]
+        said = str(error).partition("\n")[0]
+        raise DefinitionError(f"Spark refuses {expressions[0].text!r}: {said}") from error
