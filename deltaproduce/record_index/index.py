@@ -343,7 +343,8 @@ class RecordIndex:
     def _keying(self, snapshot: table.Snapshot) -> Keying:
         ordering = self._ordering_in(snapshot)
         own = runs.OWN_COLUMNS if ordering is None else runs.OWN_COLUMNS | runs.DELETE_COLUMNS
-        return Keying(key_of(snapshot, self._keys, own), self._hash, ordering)
+        columns = key_of(snapshot, self._keys, own)
+        return Keying(columns, self._hash, runs.delete_columns(ordering))
 
     def _ordering_in(self, snapshot: table.Snapshot) -> Column | None:
         """Return the column that decides which row is newer; None if none was named.

@@ -26,7 +26,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
-from pyspark.sql.types import IntegerType, LongType, StringType
+from pyspark.sql.types import IntegerType, LongType, StringType, TimestampType
 
 from deltaproduce.engines.delta_log import LOG, newest_commits
 from deltaproduce.engines.delta_tables import KEPT, LoggedCommit, RefusedError
@@ -37,7 +37,7 @@ from deltaproduce.errors import ConflictError, CorruptStoreError, DefinitionErro
 from deltaproduce.model.machine import cores
 from deltaproduce.record_index.decisions.descriptor import Descriptor
 from deltaproduce.record_index.decisions.entries import AT, GROUP, ORDER
-from deltaproduce.record_index.decisions.keying import AT_COLUMN, GROUP_COLUMN, Keying
+from deltaproduce.record_index.decisions.keying import GROUP_COLUMN, Keying
 from deltaproduce.storage.failpoints import effect
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
@@ -57,7 +57,8 @@ OWN_COLUMNS: Final = frozenset({GROUP, FILE, _RUN, _BUCKET})
 """Reserved names: no key column has one of these."""
 DELETE_COLUMNS: Final = frozenset({ORDER, AT})
 """Reserved where there is an ordering."""
-_TOLD: Final = (GROUP_COLUMN, AT_COLUMN)
+_AT_COLUMN: Final = Column(AT, TimestampType())
+_TOLD: Final = (GROUP_COLUMN, _AT_COLUMN)
 _PROPERTIES: Final = {**KEPT, "delta.deletedFileRetentionDuration": "interval 7 days"}
 _PLACES: Final = (Column(_RUN, LongType()), Column(_BUCKET, IntegerType()))
 
@@ -218,6 +219,11 @@ class Runs:
         """Delete files that no reader needs any more, a week after they were replaced."""
         with effect("clean", self.place.path), suppress(CommitFailedError):  # another does it
             opened_at(self.place).vacuum(dry_run=False)
+
+
+def delete_columns(ordering: Column | None) -> tuple[Column, ...]:
+    """Return the columns of entries that remember deletes; none without an ordering."""
+    return () if ordering is None else (Column(ORDER, ordering.data_type), _AT_COLUMN)
 
 
 def opened(place: Directory) -> Runs | None:

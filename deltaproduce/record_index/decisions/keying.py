@@ -7,32 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import LongType, TimestampType
 
 from deltaproduce.engines.local.arrays import Numbers, empty, sorting, taken
 from deltaproduce.model.machine import cores
 from deltaproduce.record_index.decisions.buckets import HashFunction, buckets_of
 from deltaproduce.record_index.decisions.entries import (
-    AT,
     GROUP,
-    ORDER,
     entries,
     sorted_by_key,
     together,
 )
-from deltaproduce.types.columns import Column
+from deltaproduce.types.columns import ORDINAL_COLUMN, Column
 
 BUCKET: Final = "_bucket"
 """The column with the buckets of entries, where they have one."""
 
-GROUP_COLUMN: Final = Column(GROUP, LongType())
-AT_COLUMN: Final = Column(AT, TimestampType())
+GROUP_COLUMN: Final = replace(ORDINAL_COLUMN, name=GROUP)
 _MIXED_ENTRIES: Final = 1 << 16
 """At most this many entries of a run are one file, not one for each bucket."""
 
@@ -44,12 +40,13 @@ class Keying:
     Attributes:
         columns: the key columns.
         hashed: the hash function.
-        ordering: the column by which deletes are remembered; None if none is.
+        deletes: the columns of entries that remember deletes: their ordering and time; none if
+            there is no ordering.
     """
 
     columns: tuple[Column, ...]
     hashed: str | HashFunction
-    ordering: Column | None = None
+    deletes: tuple[Column, ...] = ()
 
     @property
     def names(self) -> list[str]:
@@ -65,13 +62,6 @@ class Keying:
     def types(self) -> tuple[str, ...]:
         """The types of the key columns."""
         return tuple(column.data_type.simpleString() for column in self.columns)
-
-    @property
-    def deletes(self) -> tuple[Column, ...]:
-        """The columns of entries that remember deletes."""
-        if self.ordering is None:
-            return ()
-        return Column(ORDER, self.ordering.data_type), AT_COLUMN
 
     @property
     def stored(self) -> tuple[Column, ...]:
