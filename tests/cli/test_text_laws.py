@@ -14,7 +14,8 @@ from pyspark.sql import types as t
 
 from deltaproduce.cli.inputs.reading.faults import Unfit
 from deltaproduce.cli.inputs.reading.texts import Forms, converted
-from deltaproduce.cli.inputs.reading.times import form_of, instants
+from deltaproduce.cli.inputs.reading.time_forms import form_of
+from deltaproduce.cli.inputs.reading.times import instants
 
 REFUSED = object()
 PARIS = ZoneInfo("Europe/Paris")

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from deltaproduce.cli.inputs.reading.reader import Reader
 from deltaproduce.cli.inputs.reading.texts import Forms
-from deltaproduce.cli.inputs.reading.times import DATES, TIMES, TimeForm, form_of
+from deltaproduce.cli.inputs.reading.time_forms import DATES, TIMES, TimeForm, form_of
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Source
 from deltaproduce.projects.file import Input

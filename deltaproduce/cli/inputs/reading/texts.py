@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 
 from deltaproduce.cli.inputs.reading.faults import Unfit, no_value
-from deltaproduce.cli.inputs.reading.times import DATES, TIMES, TimeForm, dates, instants, times
+from deltaproduce.cli.inputs.reading.time_forms import DATES, TIMES, TimeForm
+from deltaproduce.cli.inputs.reading.times import dates, instants, times
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.conversions import misfits
 
