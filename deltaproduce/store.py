@@ -407,7 +407,7 @@ class Store(Tabular):
         """
         return refresh.refresh(self._writer, stage).shown()
 
-    def rollback(self, version: int) -> Version:
+    def rollback(self, version: int, update_id: str | None = None) -> Version:
         """Publish a new version that equals an earlier one in every table of every stage.
 
         Its updates contain what it changes, as in every version. A stage that the earlier version
@@ -416,9 +416,11 @@ class Store(Tabular):
 
         Args:
             version: the number of the version to restore; 0 for a store without rows.
+            update_id: as for `update`, with which it shares its ids.
 
         Returns:
-            The published version; the head if the earlier version has the same rows.
+            The published version; the head if the earlier version has the same rows and there is no
+            update_id.
 
         Raises:
             NotFoundError: there is no such version.
@@ -426,7 +428,7 @@ class Store(Tabular):
             ConflictError: another writer published first; nothing of this rollback is visible.
             CommitUnknownError: it is unknown whether the version was published.
         """
-        return rollback.rollback(self._writer, version).shown()
+        return rollback.rollback(self._writer, version, update_id).shown()
 
     def forget(self, source: str | Source, key: object) -> Forgotten:
         """Delete a key of a source and what was made from it; report where it can still be read.

@@ -178,8 +178,8 @@ class Executor:
         )
         return self._run(work, versions[-1])
 
-    def rollback(self, span: Sequence[Version]) -> Version:
-        """Publish a version equal to an earlier one, unless the head already is.
+    def rollback(self, span: Sequence[Version], update_id: str | None = None) -> Version:
+        """Publish a version equal to an earlier one, unless the head is and there is no id to keep.
 
         Args:
             span: all versions from the earlier one to the head.
@@ -192,7 +192,7 @@ class Executor:
             ConflictError: another writer was faster; nothing of this is visible.
         """
         head = self._compactor.applied(span[-1])
-        return self._run(Rollback.over(self._means, head, self._clock(), span), span[-1])
+        return self._run(Rollback.over(self._means, head, self._clock(), span, update_id), span[-1])
 
     def compared(self, head: Version, snapshots: Mapping[str, Batch], asked: Asked) -> Counted:
         """Return how snapshots differ from the rows of their sources; nothing is written.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 Digests = Mapping[str, Mapping[str, str]]
@@ -15,12 +16,26 @@ Digests = Mapping[str, Mapping[str, str]]
 
 _RUN: Final = "run"
 _FILES: Final = "files"
+_HELD: Final = "held"
+_ROLLBACK: Final = "rollback"
 _SHOWN_FILES: Final = 3
+_NONE: Final[Digests] = MappingProxyType({})
 
 
-def run_id(number: int, files: Digests) -> str:
-    """Return the id of the update of a run that takes files."""
-    return json.dumps({_RUN: number, _FILES: files}, separators=(",", ":"), ensure_ascii=False)
+def run_id(number: int, files: Digests, held: Digests = _NONE, rollback: int | None = None) -> str:
+    """Return the id of the update of a run that takes files, or of a rollback.
+
+    Args:
+        files: the files with their digests; a file without a digest is new again.
+        held: snapshots that runs leave while their files are these; those without files no more.
+        rollback: the version that a rollback goes back to.
+    """
+    said: dict[str, object] = {_RUN: number, _FILES: files}
+    if held:
+        said[_HELD] = held
+    if rollback is not None:
+        said[_ROLLBACK] = rollback
+    return json.dumps(said, separators=(",", ":"), ensure_ascii=False)
 
 
 def told(update_id: str | None) -> str:
@@ -30,7 +45,22 @@ def told(update_id: str | None) -> str:
         return update_id or ""
     names = [f"{source}/{name}" for source, files in found[1].items() for name in files]
     more = f" and {len(names) - _SHOWN_FILES} more" if len(names) > _SHOWN_FILES else ""
-    return f"run {found[0]}: {', '.join(names[:_SHOWN_FILES])}{more}"
+    files = f"{', '.join(names[:_SHOWN_FILES])}{more}"
+    said = json.loads(update_id or "")
+    if isinstance(said.get(_ROLLBACK), int):
+        held = ", ".join(held_in(update_id or ""))
+        parts = (f"holds {held}" if held else "", f"retakes {files}" if files else "")
+        return f"rollback to {said[_ROLLBACK]}: {'; '.join(filter(None, parts))}"
+    return f"run {found[0]}: {files}"
+
+
+def held_in(text: str) -> Digests:
+    """Read from an id which snapshots are held, and which no more; none if it is no run's."""
+    if run_of(text) is None:
+        return {}
+    held = json.loads(text).get(_HELD, {})
+    is_held = isinstance(held, dict) and all(map(_are_digests, held.values()))
+    return held if is_held else {}
 
 
 def run_of(text: str) -> tuple[int, Digests] | None:

@@ -35,7 +35,7 @@ ANSWERED = {
     "run": ("run", (), {"made", "version"}),
     "versions": ("versions", (), None),
     "refresh": ("refresh", ("-s", "customer_totals"), {"made", "version"}),
-    "rollback": ("rollback", ("0",), {"made", "version"}),
+    "rollback": ("rollback", ("0",), {"made", "version", "inputs"}),
     "show": ("show", ("orders",), {"rows", "truncated"}),
     "updates": ("updates", ("orders", "--version", "1"), {"rows", "truncated"}),
     "changes": ("changes", ("orders", "--from", "0"), {"rows", "truncated"}),

@@ -15,7 +15,8 @@ from deltaproduce.cli.inputs import remote, tables
 from deltaproduce.cli.inputs.files import digests, files_of
 from deltaproduce.cli.inputs.forms import reader
 from deltaproduce.cli.inputs.positions import Position
-from deltaproduce.errors import InvalidChangesError
+from deltaproduce.cli.inputs.rollbacks import Undone, held, retaken
+from deltaproduce.errors import InvalidArgumentError, InvalidChangesError
 from deltaproduce.model.graph import Source
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.file import FILE_FORMATS, Input, ProjectFile, has_scheme
@@ -57,10 +58,47 @@ def found(file: ProjectFile, pipeline: Pipeline, store: Store) -> Given:
         for name, one in file.inputs.items()
         if one.mode == "changes"
     }
-    position = Position.of(store.update_ids())
+    ids = store.update_ids()
+    position, holding = Position.of(ids), held(ids)
     new = position.new(there)
-    snapshots = tuple(name for name, one in file.inputs.items() if one.mode == "snapshot")
-    return Given(new, snapshots, position.update_id(new))
+    snapshots = tuple(
+        name
+        for name, one in file.inputs.items()
+        if one.mode == "snapshot"
+        and (name not in holding or digests(files_of(file, one)) != holding[name])
+    )
+    released = [name for name in snapshots if name in holding]
+    return Given(new, snapshots, position.update_id(new, released))
+
+
+def undone(
+    file: ProjectFile, pipeline: Pipeline, store: Store, version: int, *, hold: bool, retake: bool
+) -> Undone:
+    """Return what a rollback undoes of the inputs.
+
+    Raises:
+        NotFoundError: there is no such version.
+        InvalidArgumentError: a snapshot cannot be held, or there is nothing to hold or to retake.
+    """
+    later = {one.update_id for one in store.versions() if one.number > version}
+    ids = store.update_ids()
+    now, before = Position.of(ids), Position.of([one for one in ids if one not in later])
+    snapshots = {
+        name: digests(files_of(file, one)) if hold and not has_scheme(one.path) else {}
+        for name, one in file.inputs.items()
+        if one.mode == "snapshot"
+    }
+    files = retaken(before, now)
+    if hold and not all(snapshots.values()):
+        names = ", ".join(name for name, found in snapshots.items() if not found)
+        said = f"--hold is given, and the files of {names} are not on this machine: leave it out"
+        raise InvalidArgumentError(said, argument="--hold")
+    if (hold and not snapshots) or (retake and not files):
+        option, what = ("--hold", "snapshot") if hold and not snapshots else ("--retake", "file")
+        said = f"{option} is given, and there is no {what} that version {version} undoes"
+        raise InvalidArgumentError(f"{said}: leave it out", argument=option)
+    tables = tuple(one.name for one in pipeline.graph().sources if one.kind.place is not None)
+    return Undone(version, now.runs, snapshots, files, tables, hold, retake)
 
 
 def check_sources(file: ProjectFile, pipeline: Pipeline) -> None:

@@ -53,8 +53,13 @@ class Position:
         }
         return {source: files for source, files in found.items() if files}
 
-    def update_id(self, files: Digests) -> str | None:
-        """Return the id of the update that takes files; None if there are none."""
-        if not files:
+    def update_id(self, files: Digests, released: Iterable[str] = ()) -> str | None:
+        """Return the id of the update that takes files; None if it needs none.
+
+        Args:
+            released: the sources whose snapshots were held, and are taken.
+        """
+        no_more: Digests = {source: {} for source in released}
+        if not files and not no_more:
             return None
-        return run_id(self.runs + 1, files)
+        return run_id(self.runs + 1, files, no_more)

@@ -169,9 +169,26 @@ def rollback(
     version: Annotated[
         int, typer.Argument(metavar="VERSION", help="The version to restore; 0 for no rows.")
     ],
+    hold: Annotated[
+        bool,
+        typer.Option("--hold", help="Let runs leave the snapshots until their files change."),
+    ] = False,
+    retake: Annotated[
+        bool,
+        typer.Option("--retake", help="Let the next run take the files again that it undoes."),
+    ] = False,
     exit_code: ExitCode = False,
 ) -> Answer:
-    """Publish a version that equals an earlier one."""
+    """Publish a version that equals an earlier one, and say what the next run does.
+
+    A snapshot has all rows, so the next run brings them back; files of changes stay taken.
+    """
+    from deltaproduce.cli.inputs.given import undone
+
+    file, pipeline = call.file(), call.pipeline()
     with call.store() as store:
-        before, made = store.head, store.rollback(version)
-    return summaries.version_made(before, made, exit_code=exit_code)
+        undoing = undone(file, pipeline, store, version, hold=hold, retake=retake)
+        before, made = store.head, store.rollback(version, undoing.update_id)
+    answer = summaries.version_made(before, made, exit_code=exit_code)
+    data = {**answer.data, "inputs": undoing.as_dict()}
+    return Answer(data, (*answer.parts, *undoing.sentences), answer.code)

@@ -58,7 +58,11 @@ class Rollback(Work):
 
     @staticmethod
     def over(
-        means: Means, head: Version, started_at: datetime, span: Sequence[Version]
+        means: Means,
+        head: Version,
+        started_at: datetime,
+        span: Sequence[Version],
+        update_id: str | None = None,
     ) -> Rollback:
         """Return the rollback over a span of versions.
 
@@ -82,6 +86,7 @@ class Rollback(Work):
                 if not _same_tables(stage, wanted, published)
             ),
             attempt=Attempt.after(head, started_at),
+            update_id=update_id,
             span=span,
         )
 
@@ -123,7 +128,7 @@ class Rollback(Work):
         }
         after = self.before(self.head, differing)
         moves = differ(after, self.head) or after.time_zone != self.head.time_zone
-        return differing if differing or moves else None
+        return differing if differing or moves or self.update_id is not None else None
 
     def before(self, head: Version, results: Mapping[str, StepResult]) -> Version:
         """See `Work.before`: windows of all stages return to their earlier places."""
