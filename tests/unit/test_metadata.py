@@ -153,6 +153,7 @@ def test_figures_read_back():
         NO_WINDOWS,
         {},
         None,
+        None,
     )
     assert figures_of({"mode": "skipped", "more": 1}) == StageFigures("skipped")
 
