@@ -96,11 +96,11 @@ def in_arrow_types(rows: pa.Table, columns: Iterable[Column]) -> pa.Table:
         pyarrow.ArrowInvalid, Misfit: a value does not fit.
     """
     given = tuple(columns)
-    arrays = [_in_type(rows[column.name], column) for column in given]
+    arrays = [in_type(rows[column.name], column) for column in given]
     return pa.table(arrays, schema=arrow_schema(given))
 
 
-def _in_type(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+def in_type(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     """Return a column in its type; unchanged if it has it already.
 
     Arrow's cast of a null struct fails if a field of the type is NOT NULL: it checks the field's

@@ -8,7 +8,7 @@ from comparing import as_frames, read_by_delta_rs
 from forcing import WAYS, Way, forced
 from limiting import limited
 from pyspark.sql import SparkSession
-from selecting import long
+from selecting import chosen, long
 from series import drawn, packed, packed_histories
 
 import deltaproduce as dp
@@ -291,3 +291,51 @@ def test_a_surrogate_that_is_declared_later_starts_at_one(
     store.update(visits(spark, (3, "c", 1)))
     found = store.content("persons", ordered=True).select("name", "id").collect()
     assert plain_rows(found) == [("a", 1), ("b", 2), ("c", 3)]
+
+
+def widened(value: str) -> dp.Pipeline:
+    pipeline = dp.Pipeline("widened")
+    rows = pipeline.source("rows", key="id bigint", value=value)
+
+    def texts(key: int, values: Iterator[Any]) -> Iterator[Any]:
+        for value in values:
+            yield key % 3, str(value)  # depends on columns that it does not name
+
+    pipeline.producer(rows, key="part bigint", value="text string", name="texts")(texts)
+    ends = {"n": dp.agg.sum("n"), "most": dp.agg.max("n")}
+    pipeline.aggregate("sums", rows, key="t", values=ends)
+    pipeline.sql("small", "SELECT id, n + 1 AS more FROM rows WHERE n < 5", key="id")
+    return pipeline
+
+
+@pytest.mark.parametrize("way", chosen(WAYS[4:8], WAYS[5].name), ids=lambda way: way.name)
+def test_rows_stay_in_columns_that_hold_them(spark: SparkSession, location: str, way: Way) -> None:
+    """In Spark, too: all is as of one load of the final rows, and updates fold to it."""
+    wide = "n bigint, t string, c string, s struct<x: int>"
+    declared = ("n int NOT NULL, t string", "t string, n int, c string", wide)
+    values = {
+        "n": range(9),
+        "t": "xyz" * 3,
+        "c": [None, "new", ""] * 3,
+        "s": [None, (1,), None] * 3,
+    }
+    with forced(way):
+        for number, value in enumerate(declared):
+            pipeline = widened(value)
+            columns = f"id bigint, {value.replace(' NOT NULL', '')}"
+            store = dp.Store(spark, location, pipeline, table_type=way.table_type)
+            names = pipeline.stages[0].schema.value.names
+            each = zip(*(values[name] for name in names), strict=True)
+            rows = [(id + 3 * number, *row) for id, row in enumerate(each)]
+            store.update({} if number == 1 else {"rows": spark.createDataFrame(rows, columns)})
+            assert store.verify(recompute=True) == ()
+    found = plain_rows(store.content("rows", ordered=True).drop("_ordinal").collect())
+    assert found[:2] == [(0, 0, "x", None, None), (1, 1, "y", None, None)]
+    assert len(found) == 15
+    once = dp.Store(spark, f"{location}_once", widened(declared[-1]))
+    once.load({"rows": store.content("rows").drop("_ordinal")})
+    for stage in ("texts", "sums", "small"):
+        one, other = (
+            plain_rows(each.content(stage, ordered=True).collect()) for each in (store, once)
+        )
+        assert one == other

@@ -28,6 +28,7 @@ from deltaproduce.model.clustering import Clustering, file_ends
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
+from deltaproduce.types.conversions import in_type
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 
@@ -83,7 +84,7 @@ class LocalEngine(Engine[pa.Table]):
     ) -> pa.Table:
         """See `Engine.filled`."""
         arrays = [
-            rows.column(filling)
+            in_type(rows.column(filling), column)
             if isinstance(filling, str)
             else pa.repeat(pa.scalar(filling, arrow_type(column.data_type)), len(rows))
             for column, filling in zip(columns, fillings, strict=True)

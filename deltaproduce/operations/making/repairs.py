@@ -16,8 +16,8 @@ from datetime import datetime
 from functools import partial
 
 from deltaproduce.engines.comparisons import Comparison
-from deltaproduce.errors import CorruptStoreError
-from deltaproduce.model.graph import Graph, Stage, belongs_to, is_auxiliary
+from deltaproduce.errors import CorruptStoreError, DefinitionError
+from deltaproduce.model.graph import Graph, Source, Stage, belongs_to, is_auxiliary
 from deltaproduce.model.layouts import RUNS, UPDATES
 from deltaproduce.model.window_moves import Shift
 from deltaproduce.operations.making.salvage import ROW_BYTES, Damage
@@ -35,7 +35,7 @@ from deltaproduce.stages.productions import Found
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.figures import Past, StageFigures
 from deltaproduce.storage.stored import Overlay, Stored
-from deltaproduce.storage.versions import Version, has_tables
+from deltaproduce.storage.versions import Version, has_tables, stage_at
 from deltaproduce.storage.window_states import WindowState
 
 
@@ -73,8 +73,13 @@ class Repair(Update):
         Raises:
             CorruptStoreError: rows of a source are lost, and not given; or a stage would have to be
                 rebuilt from forgotten rows.
+            DefinitionError: a damaged source has other columns than its tables, and is not given.
         """
+        findings = list(findings)
         damage, graph = Damage(versions, means.reader, means.engines), means.graph
+        for source in graph.sources:
+            if any(finding.stage == source.name for finding in findings):
+                _check_columns(source, head, is_given=source.name in batches)
         actions = damage.actions(graph, findings, batches)
         unknown = [name for name, action in actions.items() if action.before == "nothing"]
         refreshed = {name for name, action in actions.items() if action.rows == "feeders"}
@@ -307,3 +312,18 @@ class Mended:
             origin=last.origin,
             past=Past(*begun, {**last.past.remade, **dict.fromkeys(self.mend.remade, number)}),
         )
+
+
+def _check_columns(source: Source, head: Version, *, is_given: bool) -> None:
+    """Refuse to repair the rows of a source in columns that its tables do not have.
+
+    Raises:
+        DefinitionError: with the source.
+    """
+    if is_given or stage_at(head, source) is source:
+        return
+    raise DefinitionError(
+        f"source {source.name!r} is damaged, and has other columns than its tables of version "
+        f"{head.number}: repair it with the columns that it had, and change them then",
+        stage=source.name,
+    )

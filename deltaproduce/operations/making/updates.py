@@ -50,7 +50,7 @@ from deltaproduce.storage.figures import NO_TABLES
 from deltaproduce.storage.parquet.held import Held
 from deltaproduce.storage.parquet.neighbours import Neighbours
 from deltaproduce.storage.stored import Stored
-from deltaproduce.storage.versions import Version, columns_of, has_tables
+from deltaproduce.storage.versions import Version, has_tables
 from deltaproduce.storage.window_states import WindowState
 from deltaproduce.times.zones import OF_UTC
 
@@ -181,7 +181,6 @@ class Update(Work):
         for root in self.means.windows.roots(name):
             present = {**present, **root.units_after(found.comparison)}
         redefined = Redefinition.of(step.stage, self.head)
-        old = step.stage if redefined is None else redefined.old
         return StepResult(
             step.stage,
             found.comparison,
@@ -189,7 +188,7 @@ class Update(Work):
             full=step.how == "full" or not self.head.stages.get(name, NO_TABLES).rows,
             surrogates=found.surrogates,
             anew=redefined is not None,
-            updates_anew=columns_of(old).own != columns_of(step.stage).own,
+            updates_anew=redefined is not None and redefined.all_differ,
             window=found.window or _made_anew(shift, step),
             present=present,
             rows_expired=found.rows_expired,
@@ -346,6 +345,8 @@ class Update(Work):
         """
         batch, retained = self.batches.get(source), self.means.retentions.sources.get(source)
         clustering = self.means.filing(source).by_partitions
+        if batch is None and redefined is not None:  # its rows stay, in other columns
+            batch = Batch.nothing(redefined.new, self.means.engines)
         if retained is None:
             if batch is None:
                 return None

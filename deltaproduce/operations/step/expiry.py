@@ -111,7 +111,8 @@ class RetainedSource:
             is_new |= known is None or known.retention != floor.retention
         taken, refused = _taken(batch, column, gone, with_deletes=self.retention.forgets)
         expired, dropped = None, 0
-        if content is not None and redefined is None and gone and floor != known:
+        keeps_rows = redefined is None or redefined.keeps_rows
+        if content is not None and keeps_rows and gone and floor != known:
             rows = content.within(column, gone)
             expired, dropped = batch.engines.of(rows).computed(rows)
         compared = source_comparison(self.source, taken, content, redefined, expired)
@@ -211,6 +212,9 @@ def check_not_made_again(step: Step, head: Version, state: WindowState) -> None:
         DefinitionError: with `stage`.
     """
     stage, anew = step.stage, step.how == "full" or step.redefined
+    redefined = None if stage.feeders else Redefinition.of(stage, head)
+    if redefined is not None and redefined.keeps_rows:
+        return
     if not anew or not has_tables(head, stage.name):
         return
     source = forgotten_by(stage, state)

@@ -41,7 +41,7 @@ def source_step(
     Args:
         content: the source's rows; None if there are none yet.
         redefined: set if the source has other columns than its tables; then the batch is a
-            snapshot.
+            snapshot, or its old rows fit (`Redefinition.keeps_rows`).
         anew: whether it had rows that do not count, so that having none is a change.
         clustering: the partitions to store the rows by, if windows are over them.
 
@@ -68,8 +68,8 @@ def source_comparison(
             the batch.
     """
     layout, engines, upserts = Layout.of(source), batch.engines, batch.upserts()
-    if redefined is not None:
-        before = _conformed(redefined, content)
+    before = None if redefined is None else _conformed(redefined, content)
+    if redefined is not None and (before is None or batch.is_snapshot):
         return _made_anew(redefined, before, upserts, batch.count, engines)
     if content is None:
         return Comparison.first(upserts, batch.count, layout, engines, clustering)
@@ -80,6 +80,11 @@ def source_comparison(
         gone = engines.of(expired).here(expired, layout.key)
         keys = keys.union(Selection.of(gone, layout.key, engines))
     here = keys.is_here
+    if redefined is not None and before is not None:
+        differ = redefined.all_differ
+        return Comparison.of_some(
+            before, keys, upserts, layout, complete=True, sought=here, all_differ=differ
+        )
     whole = content.small and here
     rows = content.fetched() if whole else content.of(given)
     if expired is not None and not whole:
@@ -172,7 +177,7 @@ def _made_anew(
     layout = Layout.of(redefined.new)
     if before is None:
         return Comparison.first(new, count, layout, engines)
-    differ = not redefined.same_values
+    differ = redefined.all_differ
     return Comparison.of_all(before, new, layout, engines, all_differ=differ)
 
 

@@ -18,6 +18,7 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.model.fingerprints import NOT_MADE, Fingerprint
 from deltaproduce.model.graph import Graph, Producer, Source, Stage, belongs_to, is_auxiliary
 from deltaproduce.model.limits import Limits
+from deltaproduce.operations.step.widening import added, faults
 from deltaproduce.shown.tabular import Word, one_line
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.versions import Version, has_tables, stage_at
@@ -114,16 +115,16 @@ def plan(
         now: the time, for stages that become due; they wait if None.
 
     Raises:
-        DefinitionError: the columns of a source are not those of its tables, and not all its rows
-            are given; or the source has become an existing Delta table, or is no longer one; or the
-            policy is strict, and a stage's definition changed; with `stage`. Or the head has
-            stages, but none of the graph's.
+        DefinitionError: the rows of a source do not fit its columns (`widening`), and not all its
+            rows are given; or the source has become an existing Delta table, or is no longer one;
+            or the policy is strict, and a definition changed; with `stage`. Or the head has stages,
+            but none of the graph's.
     """
     _check_pipeline(graph, head)
     steps: dict[str, Step] = {}
     for source in graph.sources:
         definition = definitions[source.name]
-        step = _source_step(source, head, definition, given, snapshots, arrived, expiring)
+        step = _source_step(source, head, definition, given, snapshots, arrived, expiring, policy)
         if step is not None:
             steps[source.name] = step
     answered = {one.name: stage for stage in graph.producers for one in stage.auxiliary}
@@ -201,24 +202,47 @@ def _source_step(
     snapshots: Collection[str],
     arrived: Mapping[str, str],
     expiring: Mapping[str, str],
+    policy: Policy,
 ) -> Step | None:
     _check_place(source, head)
     name, redefined = source.name, _layout_changed(definition, source.name, head)
     if name in arrived:
         reason = f"its columns changed; {arrived[name]}" if redefined else arrived[name]
         return Step(source, "changes", reason, redefined=redefined)
-    if redefined:
-        if name not in snapshots:
-            raise DefinitionError(
-                f"source {name!r} has other columns than its tables of version {head.number}: give "
-                "all its rows in them, with Store.load or as a snapshot",
-                stage=name,
-            )
+    if redefined and name in snapshots:
         return Step(source, "changes", "its columns changed, all rows given", redefined=True)
-    told = [f"{'all rows' if name in snapshots else 'changes'} given"] if name in given else []
+    told = [_kept(source, head, policy)] if redefined else []
+    if name in given:
+        told.append(f"{'all rows' if name in snapshots else 'changes'} given")
     if name in expiring:
         told.append(expiring[name])
-    return Step(source, "changes", "; ".join(told)) if told else None
+    return Step(source, "changes", "; ".join(told), redefined) if told else None
+
+
+def _kept(source: Source, head: Version, policy: Policy) -> str:
+    """Return why a source keeps its rows in other columns.
+
+    Raises:
+        DefinitionError: its rows do not fit the columns, or the policy is strict.
+    """
+    name, was = source.name, stage_at(head, source).schema
+    found = faults(was, source.schema)
+    if found:
+        raise DefinitionError(
+            f"source {name!r} has other columns than its tables of version {head.number}: "
+            f"{'; '.join(found)}. Give all its rows in them, with Store.load or as a snapshot, "
+            "or undo the change",
+            stage=name,
+        )
+    if policy == "strict":
+        raise DefinitionError(
+            f"source {name!r} has other columns than its tables of version {head.number}, so all "
+            "that reads it would be produced again, and the policy is 'strict': open the store "
+            "with another, or undo the change",
+            stage=name,
+        )
+    new = added(was, source.schema)
+    return f"new in its rows, as null: {', '.join(new)}" if new else "its columns changed"
 
 
 def _check_place(source: Source, head: Version) -> None:
@@ -308,15 +332,20 @@ def _again(stage: Producer, head: Version, steps: Mapping[str, Step]) -> Step | 
     anew = [feeder.name for feeder in reached if steps[feeder.name].redefined]
     if anew and stage.kind.reads_states:
         return Step(stage, "full", f"the states of {', '.join(anew)} changed", redefined=True)
-    others = [feeder.name for feeder in reached if _has_other_columns(feeder, head)]
+    others = [feeder.name for feeder in reached if _has_other_columns(feeder, stage, head)]
     if others and stage.kind.subtracts:
         return Step(stage, "full", f"the columns of {', '.join(others)} changed")
     return None
 
 
-def _has_other_columns(stage: Stage, head: Version) -> bool:
-    """Return whether a stage has other key or value columns than its tables."""
-    was, now = stage_at(head, stage).schema, stage.schema
+def _has_other_columns(feeder: Stage, stage: Producer, head: Version) -> bool:
+    """Return whether a feeder's old rows are not known in its new columns.
+
+    A window may read them as they are stored.
+    """
+    was, now = stage_at(head, feeder).schema, feeder.schema
+    if stage.kind.window is None:
+        return bool(faults(was, now))
     return (was.key.ddl, was.value.ddl) != (now.key.ddl, now.value.ddl)
 
 

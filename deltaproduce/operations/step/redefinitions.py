@@ -3,7 +3,7 @@
 The old rows are converted to the new columns, where these correspond, so that the step that
 rebuilds the tables records the true changes (S7, S8, S15). The invariant: if the key columns are
 the same, a key that exists before and after is an update, never an addition; it counts as changed
-if any value column differs in name or type, whatever the values.
+if any column differs in name, type or NOT NULL, whatever the values, as the updates begin again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import (
     Layout,
 )
-from deltaproduce.storage.versions import Version, stage_at
+from deltaproduce.operations.step.widening import faults
+from deltaproduce.storage.versions import Version, columns_of, stage_at
 from deltaproduce.types.columns import ORDINAL, POSITION, Column
 
 
@@ -46,10 +47,20 @@ class Redefinition:
         """Whether old and new values can be equal."""
         return _types(self.old.schema.value.columns) == _types(self.new.schema.value.columns)
 
+    @property
+    def all_differ(self) -> bool:
+        """Whether every key counts as changed: the updates begin again, in the new columns."""
+        return columns_of(self.old).own != columns_of(self.new).own
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the old rows fit the new columns: then they stay, with nulls in new columns."""
+        return not faults(self.old.schema, self.new.schema)
+
     def conformed(self, rows: Rows, engines: Engines) -> Rows:
         """Return the old content in the columns of the new content; the keys must be the same.
 
-        Values that cannot equal any new value are null, and so are source keys of other types; then
+        Values that do not fit the new columns are null, and so are source keys of other types; then
         ``_ordinal`` keeps the order of the rows of a key.
         """
         engine, now, then = engines.of(rows), Layout.of(self.new), Layout.of(self.old)
@@ -62,8 +73,9 @@ class Redefinition:
         else:
             rows = engine.placed(rows, then)
             given[ORDINAL] = POSITION
-        if self.same_values:
-            given |= {c.name: c.name for c in self.new.schema.value}
+        if self.same_values or self.keeps_rows:
+            own = {c.name for c in self.old.schema.value}
+            given |= {c.name: c.name for c in self.new.schema.value if c.name in own}
         found: Rows = engine.filled(rows, now.content, [given.get(c.name) for c in now.content])
         return found
 
