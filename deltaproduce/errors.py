@@ -81,6 +81,8 @@ class InvalidChangesError(DeltaProduceError):
         row: the number, from 0, of the first row that a data set's writer refuses.
         file: the file that cannot be read, if the changes are in files.
         line: the line in that file, from 1, at which the wrong row begins.
+        rows: for a key that is there twice in a unique source, the numbers, from 0, of two of its
+            rows, in the order in which they were given.
     """
 
     def __init__(
@@ -94,8 +96,10 @@ class InvalidChangesError(DeltaProduceError):
         row: int | None = None,
         file: str | None = None,
         line: int | None = None,
+        rows: tuple[int, ...] = (),
     ) -> None:
         super().__init__(message)
+        self.rows = rows
         self.row = row
         self.file = file
         self.line = line

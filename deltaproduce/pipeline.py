@@ -46,7 +46,7 @@ from deltaproduce.types.columns import (
     row_schema,
     unknown_schema,
 )
-from deltaproduce.types.excerpts import meant
+from deltaproduce.types.excerpts import meant, shown
 
 if TYPE_CHECKING:
     from deltaproduce.stages.partitioned.kind import Partitioned
@@ -161,6 +161,7 @@ class Pipeline(Tabular):
         partition: str | None = None,
         scopes: str | None = None,
         stored: Stored = None,
+        unique: bool = False,
     ) -> Source:
         """Define a source: rows that you give to `Store.update` or `Store.load`.
 
@@ -180,6 +181,9 @@ class Pipeline(Tabular):
             stored: how files store its content, as some of ``partition``, ``order`` and
                 ``compression``, as for `Dataset.create`: for readers of a part of it, with
                 `Store.dataset`. You may change it: then the next update rewrites the content.
+            unique: whether a key has one row: a key that is twice in one batch, or in one load, is
+                then an `InvalidChangesError` with the positions of two of its rows. If False, a key
+                may have many rows.
 
         Raises:
             DefinitionError: the name, a column or the window is refused; with `stage` and `column`.
@@ -189,7 +193,10 @@ class Pipeline(Tabular):
         kept = retention(retain, expire, schema, source=name)
         columns, expecting = self._partitions(name, schema, partition, scopes)
         files = stored_as(stored, stage=name)
-        return self.add(Source(name, schema, Given(kept, columns, expecting), files))
+        if not isinstance(unique, bool):
+            message = f"source {name!r}: unique is {shown(unique)}; give True or False"
+            raise DefinitionError(message, stage=name)
+        return self.add(Source(name, schema, Given(kept, columns, expecting, unique), files))
 
     def delta_source(
         self,

@@ -165,6 +165,11 @@ class Kind(ABC):
         return None
 
     @property
+    def unique(self) -> bool:
+        """Whether a key that is given twice in one batch is refused."""
+        return False
+
+    @property
     def takes_rows(self) -> bool:
         """Whether a user may give rows for it."""
         return False

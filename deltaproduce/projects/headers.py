@@ -22,7 +22,7 @@ Sort = Literal["STAGE", "EXTERNAL"]
 _CLAUSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "STAGE": frozenset({"key", "partition", "scopes", "retention"}),
-        "EXTERNAL": frozenset({"columns", "key", "partition", "scopes", "table"}),
+        "EXTERNAL": frozenset({"columns", "key", "partition", "scopes", "table", "unique"}),
     }
 )
 _IN_PARENTHESES: Final = frozenset({"key", "partition", "columns"})
@@ -185,9 +185,19 @@ def _clauses(sort: Sort, tokens: Sequence[Token], text: str) -> dict[str, Clause
             _refuse(f"{part.tokens[0].text!r} is no clause of {sort}; known: {known}", line)
         if word in found:
             _refuse(f"clause {word} is there twice; write it once", line)
+        if word == "key" and sort == "EXTERNAL" and _is_unique(part):
+            part = _Part(part.tokens[:-1], part.text)
+            found["unique"] = Clause("", line)
         found[word] = _clause(word, part, text)
         last, begins = word, part.tokens[min(1, len(part.tokens) - 1)].start
     return found
+
+
+def _is_unique(part: _Part) -> bool:
+    """Return whether a key is followed by the word ``unique``, as in ``key (id) unique``."""
+    *_, before, last = (None, *part.tokens)
+    is_after = before is not None and before.token_type is TokenType.R_PAREN
+    return is_after and last is not None and last.text.lower() == "unique"
 
 
 def _clause(word: str, part: _Part, text: str) -> Clause:
@@ -200,6 +210,10 @@ def _clause(word: str, part: _Part, text: str) -> Clause:
             after = inner[closing + 1]
             _refuse(f"write a comma between {word} (…) and {after.text!r}", after.line)
         inner = inner[1:closing]
+    if word == "unique":
+        if inner:
+            _refuse(f"write a comma after unique, before {inner[0].text!r}", inner[0].line)
+        return Clause("", part.tokens[0].line)
     if not inner:
         _refuse(f"clause {word} says nothing", part.tokens[0].line)
     if word == "table":

@@ -176,8 +176,18 @@ class SqlFile:
             self._check_scopes()
         partition, scopes, table = said.text("partition"), self.scopes, self._table()
         if table is None:
-            pipeline.source(said.name, key=ddl[0], value=ddl[1], partition=partition, scopes=scopes)
+            pipeline.source(
+                said.name,
+                key=ddl[0],
+                value=ddl[1],
+                partition=partition,
+                scopes=scopes,
+                unique="unique" in said.clauses,
+            )
             return
+        if "unique" in said.clauses:
+            message = f"{said.name} is a table that others write, so its key cannot be unique here"
+            raise DefinitionError(f"{message}; drop unique", line=said.clauses["unique"].line)
         pipeline.delta_source(
             said.name,
             table=str(self.folder / table) if is_relative(table) else table,

@@ -225,8 +225,9 @@ def _kept(source: Source, head: Version, policy: Policy) -> str:
     Raises:
         DefinitionError: its rows do not fit the columns, or the policy is strict.
     """
-    name, was = source.name, stage_at(head, source).schema
-    found = faults(was, source.schema)
+    name, stored = source.name, stage_at(head, source)
+    was = stored.schema
+    found = ["which ones is not recorded"] if stored is source else faults(was, source.schema)
     if found:
         raise DefinitionError(
             f"source {name!r} has other columns than its tables of version {head.number}: "

@@ -28,6 +28,7 @@ from deltaproduce.stages.given.contents import (
 )
 from deltaproduce.stages.given.on_driver import batch_of_table
 from deltaproduce.stages.given.required import required, unchecked
+from deltaproduce.stages.given.unique import check_in_spark
 from deltaproduce.types.columns import (
     CHANGE_TYPE,
     CHANGE_TYPE_COLUMN,
@@ -68,6 +69,9 @@ def batch_of_frame(
         if nulls:
             wrong = rows.where(one.condition).where(f.col(CHANGE_TYPE).isin(*one.types))
             one.refuse(nulls, source, some_keys(wrong, source, engines))
+    if source.kind.unique:
+        upserts = rows.where(f.col(CHANGE_TYPE).isin(*UPSERTS))
+        check_in_spark(upserts, rows, source, engines)
     final = _final(rows, source, ordered=ORDINAL in controls)
     batch = Batch(source, final, counts["rows"], engines, is_snapshot)
     if counts["upserts"] and counts["deletes"]:

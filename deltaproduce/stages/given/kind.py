@@ -30,11 +30,18 @@ class Given(SourceKind):
         partition: the columns by which tasks read it.
         expecting: finds its expected partitions at a date; None if it is expected to have those it
             has.
+        has_unique_key: whether a batch may have a key once only.
     """
 
     retention: Retention | None = None
     partition: tuple[str, ...] = ()
     expecting: Callable[[datetime], pa.Table] | None = None
+    has_unique_key: bool = False
+
+    @property
+    def unique(self) -> bool:
+        """See `Kind.unique`."""
+        return self.has_unique_key
 
     @property
     def word(self) -> str:

@@ -29,6 +29,7 @@ from deltaproduce.stages.given.contents import (
     refuse_types,
 )
 from deltaproduce.stages.given.required import checked, required
+from deltaproduce.stages.given.unique import check_in_table
 from deltaproduce.types.columns import CHANGE_TYPE, CHANGE_TYPE_COLUMN, ORDINAL, ORDINAL_COLUMN
 from deltaproduce.types.pandas_on_demand import in_numpy
 
@@ -45,7 +46,10 @@ def batch_of_table(
     Raises:
         InvalidChangesError: see `batches`.
     """
+    places = np.arange(len(given))
     if CHANGE_TYPE in given.column_names:
+        if source.kind.unique:
+            places = np.flatnonzero(~_is_in(given.column(CHANGE_TYPE), IGNORED))
         given = engines.by_slices(given, _counting)
     else:
         given = engines.of(given).with_all(given, CHANGE_TYPE_COLUMN, "upsert")
@@ -58,6 +62,8 @@ def batch_of_table(
         if wrong.any():
             keys = some_keys(given.filter(pa.array(wrong)), source, engines)
             one.refuse(int(wrong.sum()), source, keys)
+    if source.kind.unique:
+        check_in_table(given, source, engines, upserts, places)
     given = checked(given, source.schema.value.columns, upserts)
     given = given.append_column(IS_DELETE.name, pa.array(deletes))
     rows = _numbered(given, source, engines)
