@@ -123,18 +123,16 @@ class Comparison:
         *,
         complete: bool = False,
         sought: bool = True,
-        all_differ: bool = False,
     ) -> Comparison:
         """Compare ``before`` with the rows after ``new`` replaces the changed keys' rows.
 
         Args:
             complete: see `of_all`.
             sought: whether the rows before were looked up by their keys.
-            all_differ: see `of_all`.
         """
         engines = changed.engines
         engine = engines.of(before, changed.keys, new)
-        found = engine.compare(before, changed.keys, new, layout, all_differ=all_differ)
+        found = engine.compare(before, changed.keys, new, layout)
         is_sought = sought or is_local(found.rows)
         return Comparison(engines, layout, found.rows, found.counts, complete, is_sought)
 

@@ -64,6 +64,9 @@ MOVED_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_MOVED: True}
 ROWS_OF_CHANGED_KEYS: Final[Which] = {SIDE: AFTER, KEY_DIFFERS: True}
 ROWS_OF_CHANGED_PAIRS: Final[Which] = {SIDE: AFTER, PAIR_DIFFERS: True}
 
+DIFFERENCES: Final = (ROW_DIFFERS, PAIR_DIFFERS, KEY_DIFFERS)
+"""The marks of what differs between the two sides."""
+
 COUNTED: Final[Mapping[str, Which]] = {
     "keys": {IS_KEY: True},
     "keys_changed": CHANGED_KEYS,

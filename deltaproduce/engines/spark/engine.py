@@ -16,7 +16,7 @@ from pyspark.sql.types import IntegerType
 
 from deltaproduce.engines.change_feed import COMMIT_VERSION, TIMES, FeedMode, feed_columns
 from deltaproduce.engines.engine import Compared, Engine, Filling, Part, Rows
-from deltaproduce.engines.marks import AFTER, BEFORE, COUNTED, SIDE, Counts, Which
+from deltaproduce.engines.marks import AFTER, BEFORE, COUNTED, DIFFERENCES, SIDE, Counts, Which
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.columns import col, cols, of, order, same, typed
 from deltaproduce.engines.spark.frames import frame, row_bytes
@@ -199,7 +199,10 @@ class SparkEngine(Engine[DataFrame]):
             few = not isinstance(gone, DataFrame)
             sides = _both_sides(old, f.broadcast(keys) if few else keys, by)
         together = sides.union(come.withColumn(SIDE, f.lit(AFTER)))
-        counted = {name: f.count_if(_condition(which)) for name, which in COUNTED.items()}
+        counted = {
+            name: f.count_if(_condition(_settled(which) if all_differ else which))
+            for name, which in COUNTED.items()
+        }
         counted["bytes"] = _size(f.when(f.col(SIDE).isNotNull(), row_bytes(layout.content)))
         is_left = f.count_if(f.expr(in_tasks.IS_LEFT))
         found, counts = checkpoint(
@@ -326,6 +329,11 @@ def _both_sides(rows: DataFrame, gone: DataFrame, by: Sequence[Column]) -> DataF
 
 def _size(rows: Expression) -> Expression:
     return f.coalesce(f.sum(rows), f.lit(0))
+
+
+def _settled(which: Which) -> Which:
+    """Return what remains to be known of rows of which all differ."""
+    return {name: value for name, value in which.items() if name not in DIFFERENCES}
 
 
 def _condition(which: Which) -> Expression:

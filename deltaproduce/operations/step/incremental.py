@@ -68,9 +68,8 @@ def source_comparison(
             the batch.
     """
     layout, engines, upserts = Layout.of(source), batch.engines, batch.upserts()
-    before = None if redefined is None else _conformed(redefined, content)
-    if redefined is not None and (before is None or batch.is_snapshot):
-        return _made_anew(redefined, before, upserts, batch.count, engines)
+    if redefined is not None:
+        return _widened(redefined, batch, content, expired)
     if content is None:
         return Comparison.first(upserts, batch.count, layout, engines, clustering)
     if batch.is_snapshot:
@@ -80,16 +79,29 @@ def source_comparison(
         gone = engines.of(expired).here(expired, layout.key)
         keys = keys.union(Selection.of(gone, layout.key, engines))
     here = keys.is_here
-    if redefined is not None and before is not None:
-        differ = redefined.all_differ
-        return Comparison.of_some(
-            before, keys, upserts, layout, complete=True, sought=here, all_differ=differ
-        )
     whole = content.small and here
     rows = content.fetched() if whole else content.of(given)
     if expired is not None and not whole:
         rows = engines.united(given.exactly(rows), expired, layout.content)
     return Comparison.of_some(rows, keys, upserts, layout, complete=whole, sought=here)
+
+
+def _widened(
+    redefined: Redefinition, batch: Batch, content: Stored | None, expired: Rows | None
+) -> Comparison:
+    """Compare the rows that a source has, in its new columns, with those after a batch."""
+    before = _conformed(redefined, content)
+    new, count, engines = batch.upserts(), batch.count, batch.engines
+    if before is not None and not batch.is_snapshot:
+        layout = Layout.of(redefined.new)
+        gone = batch.keys()
+        if expired is not None:
+            expiring = engines.of(expired).here(expired, layout.key)
+            gone = gone.union(Selection.of(expiring, layout.key, engines))
+        engine = engines.of(before, gone.keys, new)
+        kept = engine.without(before, layout.content, gone.keys, layout.key)
+        new, count = engine.computed(engine.united([kept, new], layout.content))
+    return _made_anew(redefined, before, new, count, engines)
 
 
 def full_step(

@@ -33,6 +33,7 @@ from deltaproduce.engines.marks import (
     AFTER,
     BEFORE,
     DELETE,
+    DIFFERENCES,
     IS_KEY,
     IS_PAIR,
     KEY_AFTER,
@@ -110,7 +111,7 @@ def placed(rows: pa.Table, layout: Layout) -> pa.Table:
 
 def all_different(compared: pa.Table) -> pa.Table:
     """Return the result of `compare` where no row before can equal one after: all differ."""
-    for name in (ROW_DIFFERS, PAIR_DIFFERS, KEY_DIFFERS):
+    for name in DIFFERENCES:
         place = compared.schema.get_field_index(name)
         compared = compared.set_column(place, name, pa.array(np.ones(len(compared), bool)))
     return compared

@@ -18,6 +18,7 @@ from deltaproduce.engines.marks import (
     ADD,
     AFTER,
     DELETE,
+    DIFFERENCES,
     IS_KEY,
     IS_PAIR,
     KEY_AFTER,
@@ -106,9 +107,7 @@ def all_new(numbered: DataFrame) -> DataFrame:
 
 def all_different(compared: DataFrame) -> DataFrame:
     """Return the result of `compare` where no row before can equal one after: all differ."""
-    return compared.withColumns(
-        dict.fromkeys((ROW_DIFFERS, PAIR_DIFFERS, KEY_DIFFERS), f.lit(True))
-    )
+    return compared.withColumns(dict.fromkeys(DIFFERENCES, f.lit(True)))
 
 
 def number(rows: DataFrame, layout: Layout, apart: Sequence[str] = ()) -> DataFrame:
