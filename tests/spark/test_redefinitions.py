@@ -328,7 +328,7 @@ def test_rows_stay_in_columns_that_hold_them(spark: SparkSession, location: str,
             each = zip(*(values[name] for name in names), strict=True)
             rows = [(id + 3 * number, *row) for id, row in enumerate(each)]
             store.update({} if number == 1 else {"rows": spark.createDataFrame(rows, columns)})
-            assert store.verify(recompute=True) == ()
+        assert store.verify(recompute=True) == ()
     found = plain_rows(store.content("rows", ordered=True).drop("_ordinal").collect())
     assert found[:2] == [(0, 0, "x", None, None), (1, 1, "y", None, None)]
     assert len(found) == 15

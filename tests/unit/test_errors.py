@@ -37,6 +37,7 @@ CASES = [
             "columns": ("n", "t"),
             "keys": (1, ("a", None)),
             "row": 4,
+            "rows": (1, 3),
             "file": "a.csv",
             "line": 7,
         },
@@ -60,7 +61,7 @@ CASES = [
     (ViewError, {"view": "`a`.`b`", "version": 3}),
     (SessionError, {}),
 ]
-DEFAULTS = {"keys": (), "columns": (), "partitions": (), "differences": {}}
+DEFAULTS = {"keys": (), "columns": (), "rows": (), "partitions": (), "differences": {}}
 
 
 def test_every_error_is_in_the_tree_and_in_these_tests():
