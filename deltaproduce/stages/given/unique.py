@@ -112,7 +112,7 @@ def _refuse(repeated: pa.Table, source: Source, engines: Engines) -> NoReturn:
         repeated: rows of such keys with their positions; the first two are of one key.
     """
     keys = some_keys(repeated, source, engines)
-    rows = tuple(repeated.column(_PLACE.name).slice(0, 2).to_pylist())
+    rows = tuple(in_numpy(repeated.column(_PLACE.name).slice(0, 2), np.int64).tolist())
     others = f"; so are {shown(keys[1:])}" if len(keys) > 1 else ""
     raise InvalidChangesError(
         f"changes of source {source.name!r}: key {shown(keys[0]) if keys else '(unreadable)'} is "
