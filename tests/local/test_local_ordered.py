@@ -168,9 +168,9 @@ def test_a_change_of_a_large_group_reads_few_row_groups(
         alive, read = dict.fromkeys(range(size)), list[int]()
         whole = ParquetFiles._read
 
-        def counting(files: ParquetFiles, *given: Any) -> pa.Table:
+        def counting(files: ParquetFiles, *given: Any, **named: Any) -> pa.Table:
             read.append(len(given[1]))
-            return whole(files, *given)
+            return whole(files, *given, **named)
 
         monkeypatch.setattr(ParquetFiles, "_read", counting)
         for gone in ([0], [size - 1], [size // 2], range(1, 40), range(size - 40, size - 1)):

@@ -330,10 +330,10 @@ def test_a_move_reads_the_row_groups_of_what_leaves_and_enters(
     read: list[int] = []
     reads = ParquetFiles._read
 
-    def counted(files: ParquetFiles, footers: Any, groups: Any, *names: Any) -> Any:
+    def counted(files: ParquetFiles, footers: Any, groups: Any, *names: Any, **named: Any) -> Any:
         if "events" in str(files._table):
             read.extend(group.number for group in groups)
-        return reads(files, footers, groups, *names)
+        return reads(files, footers, groups, *names, **named)
 
     pipeline = views(dp.window("day", last=15))
     store = dp.Store(None, location, pipeline, limits=replace(RUNS, partition_rows=100))

@@ -35,7 +35,7 @@ from deltaproduce.testing.strategies.names import column_name
 from deltaproduce.testing.strategies.windows import may_have_window, windows
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import RowSchema
-from deltaproduce.types.ddl import identifier, name_from, quoted
+from deltaproduce.types.ddl import identifier, quoted
 
 Takes: TypeAlias = Callable[[DataType], bool]
 Argument: TypeAlias = tuple[str, DataType]
@@ -207,11 +207,10 @@ def _any_of(draw: st.DrawFn, schema: RowSchema, adds_up: Sequence[str], number: 
     key = ", ".join(f"{text} AS {quoted(n)}" for text, n in zip(chosen, names, strict=True))
     values: dict[str, AggregateCall] = {}
     states = []
-    named = [one for one in adds_up if name_from(one) == one and one not in ("null", "true")]
     plain = [f"v{number}_{place}" for place in range(draw(st.integers(1, 4)))]
     for name in _names(draw, plain, names):
-        if bool(named) and draw(st.booleans()):
-            values[name], is_state = agg.merge(draw(st.sampled_from(named))), True
+        if bool(adds_up) and draw(st.booleans()):
+            values[name], is_state = agg.merge(draw(st.sampled_from(adds_up))), True
         else:
             values[name], is_state = _call(draw, [*bare, *bare, *computed])
         states += [name] * is_state
