@@ -59,7 +59,7 @@ CASES = [
     (StorageError, {"table": "totals/content"}),
     (SyncError, {"stage": "totals", "column": "name", "keys": ((1, "a"),)}),
     (ViewError, {"view": "`a`.`b`", "version": 3}),
-    (SessionError, {}),
+    (SessionError, {"stage": "a"}),
 ]
 DEFAULTS = {"keys": (), "columns": (), "rows": (), "partitions": (), "differences": {}}
 
