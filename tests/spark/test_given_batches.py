@@ -324,3 +324,30 @@ def test_a_struct_may_be_null_whose_fields_may_not(
     assert store.verify() == ()
     assert store.changes("copied", 0).count() >= 2
     store.close()
+
+
+@pytest.mark.parametrize("local_rows", [0, 1000], ids=["in Spark", "here"])
+def test_a_key_twice_in_a_unique_source_is_refused_with_both_positions(
+    spark: SparkSession, location: str, local_rows: int
+) -> None:
+    """Positions are those in the DataFrame, over all of its partitions, or in the table."""
+    pipeline = Pipeline("unique")
+    pipeline.source("orders", key="id bigint", value="n int", unique=True)
+    store = Store(spark, location, pipeline, limits=Limits(local_rows=local_rows))
+    id = "CASE id WHEN 4 THEN 3 WHEN 17 THEN 9 ELSE id END AS id"
+    kind = "IF(id = 4, 'update_preimage', 'upsert') AS _change_type"
+    frame = spark.range(20, numPartitions=3).selectExpr(id, "CAST(id AS int) AS n", kind)
+    given = pa.Table.from_pylist([row.asDict() for row in frame.collect()])
+    for one in (frame.coalesce(1), given) if local_rows else (frame, given):
+        with pytest.raises(InvalidChangesError) as caught:
+            store.update({"orders": one})
+        assert caught.value.keys == (9,)
+        numbers = [n for n, id in enumerate(given.column("id").to_pylist()) if id == 9]
+        wanted = numbers
+        if local_rows and one is not given:  # rows that are ignored were left out in Spark
+            types = given.column("_change_type").to_pylist()
+            wanted = [n - types[:n].count("update_preimage") for n in numbers]
+        assert list(caught.value.rows) == wanted
+    assert store.head.number == 0
+    once = frame.where("_change_type = 'upsert'").dropDuplicates(["id"])
+    assert store.update({"orders": once}).stages["orders"].rows == 18
