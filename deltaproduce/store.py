@@ -470,7 +470,7 @@ class Store(Tabular):
         Raises:
             SessionError: the store has no session, and only Spark sees the files of a table.
         """
-        return repair.verify(self._opened, recompute)
+        return repair.verify(self._writer, recompute)
 
     def repair(self, *, recompute: bool | int = False) -> Version:
         """Publish a version that fixes what `verify` finds wrong with the head.
@@ -514,7 +514,7 @@ class Store(Tabular):
 
         Call it before you stop Spark, so that a running compaction is not interrupted.
         """
-        self._writer.wait()
+        self._writer.computing.wait()
 
     def close(self) -> None:
         """Wait until background work has ended, and end its thread.
@@ -523,7 +523,7 @@ class Store(Tabular):
         vacuums is refused from now on. You may call it again. ``with Store(…) as store:`` calls it
         at the end.
         """
-        self._writer.close()
+        self._writer.computing.close()
 
     def __enter__(self) -> Store:
         """Return the store, which is open already; see `close`."""

@@ -24,12 +24,12 @@ from deltaproduce.errors import (
     ConflictError,
     DefinitionError,
     InvalidArgumentError,
-    SessionError,
 )
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.limits import Limits
 from deltaproduce.operations.analysis import analysed
+from deltaproduce.operations.computing import Computing
 from deltaproduce.operations.executor import Executor
 from deltaproduce.operations.step.plan import Policy, TableType
 from deltaproduce.operations.views import Views
@@ -58,10 +58,11 @@ _Outcome = TypeVar("_Outcome")
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """An opened store, with the executor of its operations.
+    """An opened store, with the executors of its operations.
 
     Attributes:
-        maker: the executor; or why there is none: stages that only Spark can analyse.
+        opened: the store in the user's session.
+        computing: the store in the session that has its time zone.
         on_conflict: what happens if another writer publishes first.
         clock: gives the time of a version.
         listeners: receive the progress of an operation.
@@ -69,32 +70,11 @@ class Writer:
     """
 
     opened: Opened
-    maker: Executor | SessionError
+    computing: Computing
     on_conflict: OnConflict
     clock: Callable[[], datetime]
     listeners: tuple[Listener, ...] = ()
     views: Views | None = None
-
-    @property
-    def executor(self) -> Executor:
-        """The executor.
-
-        Raises:
-            SessionError: a stage needs Spark, and the store was opened without a session.
-        """
-        if isinstance(self.maker, SessionError):
-            raise self.maker
-        return self.maker
-
-    def wait(self) -> None:
-        """Wait for the compactions that are under way."""
-        if isinstance(self.maker, Executor):
-            self.maker.wait()
-
-    def close(self) -> None:
-        """Wait for the compactions that are under way, and publish nothing more."""
-        if isinstance(self.maker, Executor):
-            self.maker.close()
 
     def published(
         self,
@@ -113,14 +93,20 @@ class Writer:
         """
         wanted = self.on_conflict if on_conflict is None else on_conflict
         arguments.choice(wanted, "on_conflict", get_args(OnConflict))
-        self.executor.check_open()
+        self.computing.check_open()
         session = self.opened.engines.session
         described = None if session is None else partial(describing, session)
-        with watching(Watch(operation, self.listeners, described)), self.opened.noticing():
+        watch = Watch(operation, self.listeners, described)
+        with watching(watch), self.opened.noticing(), self.computing.keeping_active():
             found = attempt() if wanted == "raise" else _RETRYING.copy()(attempt)
         if self.views is not None:
             self.views.follow()
         return found
+
+    @property
+    def executor(self) -> Executor:
+        """The executor in the session that has the store's time zone, as of the last read head."""
+        return self.computing.now()[1]
 
     def view(self, stage: str | Stage, version: int) -> str:
         """Create a view of a stage at a version; see `Store.create_view`."""
@@ -130,13 +116,13 @@ class Writer:
                 "Store(…, views='analytics')",
                 argument="views",
             )
-        self.executor.check_open()
+        self.computing.check_open()
         with self.opened.noticing():
             return self.views.create(stage, version)
 
     def compact(self) -> None:
         """Compact all tables now; see `Store.compact`."""
-        self.executor.check_open()
+        self.computing.check_open()
         with self.opened.noticing():
             self.executor.compact(self.opened.log.head())
 
@@ -199,14 +185,21 @@ def opened(
     analysis = analysed(pipeline.graph(), tables, log.head)
     zone = StoreZone(log, named, engines.zone_of_session)
     engines = replace(engines, zone=zone)
-    maker: Executor | SessionError
-    if analysis.unknown:
-        maker = analysis.needing[analysis.unknown[0]]
-    else:
-        written = Reader(tables, from_files=True)
-        maker = Executor(
-            engines, analysis.graph, tables, written, log, clock, table_type, policy, zone
+
+    def executor_of(opened: Opened) -> Executor:
+        written = Reader(opened.tables, from_files=True)
+        return Executor(
+            opened.engines,
+            opened.graph,
+            opened.tables,
+            written,
+            log,
+            clock,
+            table_type,
+            policy,
+            zone,
         )
+
     reader = Reader(tables, from_files=spark is None)
     found = Opened(
         engines,
@@ -221,4 +214,6 @@ def opened(
     listener = progress or live()
     listeners = () if listener is None else (listener,)
     shows = None if views is None else Views.opened(found, views)
-    return Writer(found, maker, on_conflict, clock, listeners, shows)
+    needing = analysis.needing[analysis.unknown[0]] if analysis.unknown else None
+    computing = Computing(found, executor_of, needing)
+    return Writer(found, computing, on_conflict, clock, listeners, shows)

@@ -74,6 +74,12 @@ class Tables:
         self._is_checked = False
         self.readings = Readings()
 
+    def in_session(self, session: SparkSession) -> Tables:
+        """Return the same tables in another session of the same Spark; names mean the same."""
+        found = Tables(replace(self.engines, session=session), self.location)
+        found._current = self._current
+        return found
+
     @property
     def spark(self) -> SparkSession:
         """The user's session; see `Engines.spark`."""

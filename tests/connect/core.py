@@ -197,3 +197,26 @@ def test_what_cannot_work_is_refused_by_name(spark: SparkSession, tmp_path: Path
     """A client does not know the server's directory."""
     with pytest.raises(DefinitionError, match="relative path"):
         Store(spark, "lake/orders", orders())
+
+
+def test_a_store_computes_in_its_own_time_zone(spark: SparkSession, location: str) -> None:
+    """In a session of the library, as this one has another; its settings stay as they are."""
+    pipeline, key = Pipeline("zones"), "spark.sql.session.timeZone"
+    given = pipeline.source("orders", key="id bigint", value="at timestamp")
+    pipeline.aggregate(
+        "by_day", given, key="date(date_trunc('day', at)) AS day", values={"n": agg.count()}
+    )
+    before = spark.conf.get(key)
+    spark.conf.set(key, "Asia/Tokyo")
+    try:
+        limits = Limits(small_table_rows=0, local_rows=0)
+        store = Store(spark, location, pipeline, time_zone="America/New_York", limits=limits)
+        rows = spark.range(4).selectExpr("id", "timestamp_seconds(id * 21600) AS at")
+        store.update({"orders": rows})
+        assert spark.conf.get(key) == "Asia/Tokyo"
+        assert store.head.time_zone == "America/New_York"
+        found = store.content("by_day").select("day", "n").collect()
+        assert {str(row.day): row.n for row in found} == {"1969-12-31": 1, "1970-01-01": 3}
+        assert store.verify() == ()
+    finally:
+        spark.conf.set(key, str(before))

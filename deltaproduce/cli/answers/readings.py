@@ -21,6 +21,7 @@ from deltaproduce.shown.table import Table
 from deltaproduce.shown.tasks import Task
 from deltaproduce.storage.versions import stage_at
 from deltaproduce.store import Store, opened_by
+from deltaproduce.times.zones import on_clock, zone_of
 from deltaproduce.types.columns import Columns
 from deltaproduce.types.ddl import quoted
 from deltaproduce.types.json.plain import plain
@@ -51,12 +52,16 @@ def key_columns(stage: Stage) -> Columns:
     return Columns(tuple(column for column in stage.schema.key if not column.is_hidden))
 
 
-def where(rows: DataFrame | pa.Table, filters: Mapping[str, Any]) -> DataFrame | pa.Table:
+def where(
+    rows: DataFrame | pa.Table, filters: Mapping[str, Any], zone: str
+) -> DataFrame | pa.Table:
     """Keep the rows with these values in these columns; null is a value."""
     for name, value in filters.items():
         if isinstance(rows, pa.Table):
             column = rows.column(name)
-            same = pc.is_null(column) if value is None else pc.equal(column, _of(value, column))
+            same = (
+                pc.is_null(column) if value is None else pc.equal(column, _of(value, column, zone))
+            )
             rows = rows.filter(same)
         else:
             from pyspark.sql import functions as f
@@ -138,30 +143,31 @@ def _taken(
     return tuple(rows.column_names), python_tuples(kept), len(kept) < len(rows)
 
 
-def _of(value: object, column: pa.ChunkedArray) -> pa.Scalar:
-    """Return a value in a column's type; a time without a zone is the machine's, as in inputs."""
-    if isinstance(value, datetime) and value.tzinfo is None and column.type.tz is not None:
-        value = value.astimezone()
+def _of(value: object, column: pa.ChunkedArray, zone: str) -> pa.Scalar:
+    """Return a value in a column's type; a time without a zone is on the store's clock."""
+    if isinstance(value, datetime) and column.type.tz is not None:
+        value = _as_instant(value, zone)
     return pa.scalar(value).cast(column.type)
 
 
-def _in_utc(value: object) -> object:
-    """Return a time without a zone as one in UTC, as all times of tasks are."""
+def _as_instant(value: object, zone: str) -> object:
+    """Return a time without a zone as one on a zone's clock."""
     match value:
         case datetime(tzinfo=None):
-            return value.replace(tzinfo=UTC)
+            return on_clock(value, zone_of(zone)).astimezone(UTC)
     return value
 
 
-def of_task(tasks: Iterable[Task], stage: str, partition: Mapping[str, Any]) -> Answer:
+def of_task(tasks: Iterable[Task], stage: str, partition: Mapping[str, Any], zone: str) -> Answer:
     """Return the scope, partition columns and dependencies of the task that computes a partition.
 
     Raises:
         NotFoundError: no task computes it.
     """
-    wanted = {name: _in_utc(value) for name, value in partition.items()}
+    wanted = {name: _as_instant(value, zone) for name, value in partition.items()}
     for task in tasks:
-        if task.stage == stage and {n: _in_utc(v) for n, v in task.partition.items()} == wanted:
+        has = {name: _as_instant(value, zone) for name, value in task.partition.items()}
+        if task.stage == stage and has == wanted:
             data = {
                 "task": str(task),
                 "state": task.state,

@@ -36,11 +36,12 @@ def show(
         columns, parted = readings.key_columns(found), found.kind
         filters = filters_of(key or (), columns, found.schema.value.names)
         if parted.scheduled and set(filters) == set(parted.partitioned_by) and not rows:
-            return readings.of_task(store.tasks(as_of=as_of), stage, filters)
+            return readings.of_task(store.tasks(as_of=as_of), stage, filters, store.time_zone)
         if filters and len(filters) == len(columns):
             taken = store.lookup(stage, [filters], version=version, ordered=True).rows
         else:
-            taken = readings.where(store.content(stage, version, ordered=True), filters)
+            content = store.content(stage, version, ordered=True)
+            taken = readings.where(content, filters, store.time_zone)
         return readings.printed(taken, limit)
 
 

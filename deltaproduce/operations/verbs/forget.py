@@ -25,7 +25,9 @@ def forget(writer: Writer, source: str | Source, key: object) -> Forgotten:
             "and update",
             argument="source",
         )
-    keys = Selection.one(key, found.schema.key, store.engines)
+    store.log.versions()
+    there, _ = writer.computing.now()
+    keys = Selection.one(key, found.schema.key, there.engines)
     known = remembered(keys.keys, found, store.log.head().windows, store.engines.time_zone)
     if isinstance(known, pa.Table) and not len(known):
         raise InvalidArgumentError(

@@ -20,8 +20,8 @@ def refresh(writer: Writer, stage: str | Stage | None) -> Version:
 
 
 def _refreshed(writer: Writer, found: Stage | None) -> Version:
-    store, executor = writer.opened, writer.executor
-    head = store.log.head()
+    head = writer.opened.log.head()
+    store, executor = writer.computing.now()
     if found is None or found.kind.scheduled:
         return _with_tasks(writer, head, found)
     if found.kind.place is None:
@@ -41,7 +41,7 @@ def _with_tasks(writer: Writer, head: Version, found: Stage | None) -> Version:
     Raises:
         NotFoundError: a stage is named, and none of its tasks was ever made.
     """
-    store, executor = writer.opened, writer.executor
+    store, executor = writer.computing.now()
     reached = None if found is None else {found.name, *store.graph.downstream_of([found.name])}
     by_tasks = {stage.name for stage in scheduled(store)}
     marked = marked_of(store, head, by_tasks if reached is None else by_tasks & reached)

@@ -10,13 +10,13 @@ from deltaproduce.model.layouts import CONTENT
 from deltaproduce.operations.verifying.findings import Finding
 from deltaproduce.operations.verifying.verification import Verifier
 from deltaproduce.operations.writer import Writer
-from deltaproduce.reading.opened import Opened
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.versions import Version
 
 
-def verify(store: Opened, recompute: bool | int = False) -> tuple[Finding, ...]:
-    """See `Store.verify`."""
+def verify(writer: Writer, recompute: bool | int = False) -> tuple[Finding, ...]:
+    """See `Store.verify`; in the time zone of the head."""
+    store = writer.opened
     calls = arguments.flag_or_count(recompute, "recompute")
     try:
         versions = store.log.versions()
@@ -24,10 +24,12 @@ def verify(store: Opened, recompute: bool | int = False) -> tuple[Finding, ...]:
         return (Finding("", "_versions", "versions", str(error)),)
     if not versions:
         return ()
-    reader = store.reader.anew()  # check the files, not cached rows
     zone = store.zone.recorded(versions[-1])
+    store = writer.computing.store(zone)
+    reader = store.reader.anew()  # check the files, not cached rows
     found = Verifier(store.graph, store.tables, reader, versions, zone, recompute=calls)
-    return tuple(found.findings())
+    with writer.computing.keeping_active():
+        return tuple(found.findings())
 
 
 def repair(writer: Writer, recompute: bool | int) -> Version:
@@ -39,7 +41,7 @@ def repair(writer: Writer, recompute: bool | int) -> Version:
 def _repaired(writer: Writer, recompute: bool | int) -> Version:
     store = writer.opened
     store.log.repair(Attempt.after(store.log.last_read, writer.clock()))
-    found = verify(store, recompute)
+    found = verify(writer, recompute)
     for finding in found:
         in_place = store.graph.stage(finding.stage).kind.place if finding.stage else None
         if finding.table == CONTENT and in_place is not None:

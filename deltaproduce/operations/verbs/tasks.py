@@ -155,15 +155,15 @@ def _made(
     Args:
         known: the state that agendas of the run share.
     """
-    store = writer.opened
-    store.log.versions()
+    writer.opened.log.versions()
+    store, executor = writer.computing.now()
     head = store.log.last_read
     there = present_at(store, head)
     agenda = Agenda(moment, limit=limit, passed=failed, present=there, known=known)
     sources = store.graph.sources
     news = arrivals(sources, head, store.tables)
     batches = presence_batches(sources, {}, news, {}, store.engines)
-    writer.executor.update("run", head, batches=batches, arrivals=news, agenda=agenda)
+    executor.update("run", head, batches=batches, arrivals=news, agenda=agenda)
     return agenda
 
 
@@ -182,12 +182,13 @@ def backfill(
     chosen = _chosen(found, wanted)
 
     def attempt() -> Backfill:
-        store.log.versions()
+        writer.opened.log.versions()
+        store, executor = writer.computing.now()
         head = store.log.last_read
         marked, result = _marked(store, head, found, chosen, named)
         if not dry_run:
             agenda = agenda_of_marked(store, head, marked)
-            result.number = writer.executor.update("backfill", head, agenda=agenda).number
+            result.number = executor.update("backfill", head, agenda=agenda).number
         return result
 
     return attempt() if dry_run else writer.published("backfill", attempt)

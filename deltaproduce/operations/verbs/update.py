@@ -54,7 +54,7 @@ def update(
     as_of: AsOf,
 ) -> Version:
     """See `Store.update` and `Store.load`."""
-    store, executor = writer.opened, writer.executor
+    store = writer.opened
     sources = [*_sources(store, changes), *_sources(store, snapshots)]
     if twice := sorted({*changes} & {*snapshots}):
         raise InvalidChangesError(
@@ -70,6 +70,7 @@ def update(
         versions, known = store.log.versions(), store.log.with_ids()
         if name is not None and name in known:
             return known[name]
+        there, executor = writer.computing.now()
         if not batches:
             _expect_calls(store, sources)
             with phase("checking"):
@@ -77,20 +78,20 @@ def update(
                     (
                         source.name,
                         source_kind(source).taken(
-                            rows, source, store.engines, is_snapshot=source.name in snapshots
+                            rows, source, there.engines, is_snapshot=source.name in snapshots
                         ),
                     )
                     for source, rows in sources
                 )
         head, sources_of = store.log.last_read, store.graph.sources
-        news = arrivals(sources_of, head, store.tables)
+        news = arrivals(sources_of, head, there.tables)
         try:
             with store.noticing():
-                there = presence_batches(sources_of, batches, news, named_of, store.engines)
+                beside = presence_batches(sources_of, batches, news, named_of, there.engines)
                 return executor.update(
                     operation,
                     head,
-                    batches={**batches, **there},
+                    batches={**batches, **beside},
                     arrivals=news,
                     asked=asked,
                     agenda=_agenda(store, asked, head, named_of),
@@ -100,10 +101,10 @@ def update(
             lost = [store.tables.location.table(source, CONTENT).name for source in batches]
             if operation != "load" or error.table not in lost:
                 raise
-            found = verify(store)
-            there = presence_batches(sources_of, batches, {}, named_of, store.engines)
+            found = verify(writer)
+            beside = presence_batches(sources_of, batches, {}, named_of, there.engines)
             return executor.repair(
-                versions, found, operation, batches={**batches, **there}, update_id=name
+                versions, found, operation, batches={**batches, **beside}, update_id=name
             )
 
     def advance() -> Version:
@@ -111,10 +112,10 @@ def update(
         if name is not None and name in known:
             return known[name]
         with store.noticing():
-            return executor.update(operation, head, advances=True, update_id=name)
+            return writer.executor.update(operation, head, advances=True, update_id=name)
 
     version = writer.published(operation, attempt, on_conflict)
-    while executor.windows.behind(version):
+    while writer.executor.windows.behind(version):
         version = writer.published(operation, advance, on_conflict)
     return version
 
@@ -140,16 +141,17 @@ def plan(
     named_of = _named_partitions(writer, partitions)
     asked = _asked(writer, _of_windows(partitions, named_of), as_of)
     head = store.log.head()
-    news = arrivals(store.graph.sources, head, store.tables)
+    there, executor = writer.computing.now()
+    news = arrivals(store.graph.sources, head, there.tables)
     compared: Counted = {}
     if isinstance(snapshots, Mapping):
         batches = {
-            source.name: source_kind(source).taken(rows, source, store.engines, is_snapshot=True)
+            source.name: source_kind(source).taken(rows, source, there.engines, is_snapshot=True)
             for source, rows in _sources(store, dict(zip(full, snapshots.values(), strict=True)))
         }
-        with store.noticing():
-            compared = writer.executor.compared(head, batches, asked)
-    return writer.executor.plan(
+        with store.noticing(), writer.computing.keeping_active():
+            compared = executor.compared(head, batches, asked)
+    return executor.plan(
         head, given=keys, snapshots=full, compared=compared, arrivals=news, asked=asked
     )
 

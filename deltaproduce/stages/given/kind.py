@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.spark.sessions.zoned import in_session
 from deltaproduce.model.graph import Source
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.model.retention import Retention
@@ -74,7 +75,8 @@ class Given(SourceKind):
         if isinstance(given, DataFrame):
             with computing(source):
                 _check_frame(given, source, is_snapshot=is_snapshot)
-            return batch_of_frame(given, source, engines, is_snapshot=is_snapshot)
+            with in_session(given, engines.spark) as rows:
+                return batch_of_frame(rows, source, engines, is_snapshot=is_snapshot)
         with computing(source):
             clock = zone_of(engines.time_zone)
             table = table_of(given, source, clock, is_snapshot=is_snapshot)

@@ -15,13 +15,13 @@ from typing import Final
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import DataType, StructField, StructType, TimestampType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.columns import col as column_of
 from deltaproduce.engines.spark.columns import cols, comparable, same, struct_of, typed
-from deltaproduce.errors import DefinitionError, SessionError
+from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
 from deltaproduce.shown.tasks import Values
@@ -75,7 +75,6 @@ def queried(
         feeders: each with all its rows.
     """
     spark = engines.spark
-    _check_zone(query, entry.scope, engines)
     frames = {}
     for name, (fed, stage, rows) in feeders.items():
         wanted = [values for of, values in entry.dependencies if of == name]
@@ -123,19 +122,6 @@ def _dependency(
 
 def _visible(stage: Stage) -> tuple[Column, ...]:
     return (*stage.schema.key, *stage.schema.value)
-
-
-def _check_zone(query: TaskQuery, scope: Scope, engines: Engines) -> None:
-    """Refuse a session in another time zone than the store's if the query uses times."""
-    zone = engines.zone_of_session()
-    named = [(slot.name, scope[slot.name].data_type) for slot in query.slots]
-    named += [column for read in query.reads for column in read.columns]
-    times = [name for name, kind in named if isinstance(kind, TimestampType)]
-    if times and zone != engines.time_zone:
-        raise SessionError(
-            f"the session's time zone is {zone!r}, and a query uses the time {times[0]!r}; set "
-            f"spark.sql.session.timeZone to that of the store, {engines.time_zone!r}"
-        )
 
 
 @contextmanager

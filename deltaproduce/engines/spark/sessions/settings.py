@@ -8,7 +8,7 @@ commits; work in other sessions uses the user's settings.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import Lock
 from types import MappingProxyType
@@ -78,8 +78,8 @@ class Sessions:
         except IndexError:
             session, has = self._new()
         try:
-            _follow(session, has, wanted)
-            with self._active_as_before():
+            follow(session, has, wanted)
+            with active_as_before(self._followed, lambda: self._made):
                 yield session
         except BaseException:
             release(session)
@@ -94,28 +94,6 @@ class Sessions:
             yield
         finally:
             self._count(-1)
-
-    @contextmanager
-    def _active_as_before(self) -> Iterator[None]:
-        """Keep this thread's active session: pyspark activates whichever session creates a frame.
-
-        A remote session becomes active only when a builder creates it.
-        """
-        if is_remote(self._followed):
-            yield
-            return
-        sessions = SparkSession._get_j_spark_session_class(self._followed._jvm)
-        of_thread, of_pyspark = sessions.getActiveSession(), SparkSession._activeSession
-        try:
-            yield
-        finally:
-            # PySpark remembers one session for all threads, so it may have been one of ours.
-            is_ours = of_pyspark in self._made
-            SparkSession._activeSession = self._followed if is_ours else of_pyspark
-            if of_thread.isDefined():
-                sessions.setActiveSession(of_thread.get())
-            else:
-                sessions.clearActiveSession()
 
     def _new(self) -> tuple[SparkSession, Mapping[str, str]]:
         """Return a new session, and its initial settings."""
@@ -137,7 +115,36 @@ class Sessions:
             return found
 
 
-def _follow(session: SparkSession, has: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+@contextmanager
+def active_as_before(
+    followed: SparkSession, made: Callable[[], Collection[object]]
+) -> Iterator[None]:
+    """Keep this thread's active session: pyspark activates whichever session creates a frame.
+
+    A remote session becomes active only when a builder creates it.
+
+    Args:
+        followed: the user's.
+        made: returns the library's own sessions.
+    """
+    if is_remote(followed):
+        yield
+        return
+    sessions = SparkSession._get_j_spark_session_class(followed._jvm)
+    of_thread, of_pyspark = sessions.getActiveSession(), SparkSession._activeSession
+    try:
+        yield
+    finally:
+        # PySpark remembers one session for all threads, so it may have been one of ours.
+        is_ours = of_pyspark in made()
+        SparkSession._activeSession = followed if is_ours else of_pyspark
+        if of_thread.isDefined():
+            sessions.setActiveSession(of_thread.get())
+        else:
+            sessions.clearActiveSession()
+
+
+def follow(session: SparkSession, has: Mapping[str, str], wanted: Mapping[str, str]) -> None:
     """Give a session other settings, including Hadoop's and those of new tables.
 
     Some cannot be set; a stream's session has settings that others do not have.
