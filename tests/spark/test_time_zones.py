@@ -90,7 +90,13 @@ def found(store: dp.Store) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("limits", [dp.Limits(), IN_SPARK], ids=["on the driver", "in Spark"])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param(dp.Limits(), id="on the driver"),
+        pytest.param(IN_SPARK, id="in Spark", marks=pytest.mark.long),
+    ],
+)
 def test_sessions_of_other_zones_compute_in_the_stores(
     spark: SparkSession, tmp_path: Path, limits: dp.Limits
 ) -> None:
