@@ -147,7 +147,7 @@ def test_what_cannot_be_set_is_left(spark: SparkSession) -> None:
     static = "spark.sql.warehouse.dir"
     before = spark.newSession().conf.get(static)
     wanted = {static: "elsewhere", OWN: "1"}
-    settings._follow(session := spark.newSession(), session.conf.getAll, wanted)
+    settings.follow(session := spark.newSession(), session.conf.getAll, wanted)
     assert session.conf.get(static) == before
     assert session.conf.get(OWN) == "1"
 
