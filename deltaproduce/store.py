@@ -29,7 +29,16 @@ from deltaproduce.operations.step.plan import Policy, TableType
 from deltaproduce.operations.streams import StreamWriter
 from deltaproduce.operations.told.plans import Plan
 from deltaproduce.operations.vacuum import Vacuumed
-from deltaproduce.operations.verbs import forget, refresh, repair, rollback, tasks, update, vacuum
+from deltaproduce.operations.verbs import (
+    backfill,
+    forget,
+    refresh,
+    repair,
+    rollback,
+    tasks,
+    update,
+    vacuum,
+)
 from deltaproduce.operations.verifying.findings import Finding
 from deltaproduce.operations.writer import OnConflict, defining, opened
 from deltaproduce.pipeline import Pipeline
@@ -361,31 +370,40 @@ class Store(Tabular):
     def backfill(
         self,
         stage: str | Stage,
-        where: Mapping[str, object],
+        where: Mapping[str, object] | str,
         downstream: Literal["all", "none"] | Collection[str] = "all",
         *,
+        atomic: bool = False,
         dry_run: bool = False,
     ) -> Backfill:
-        """Run tasks again, and those that depend on them, whatever their state; in one version.
+        """Run tasks again, and those that depend on them, whatever their state.
 
-        Tasks that do not run stay clean, even if rows that they read change.
+        Tasks that do not run stay clean, even if rows that they read change. Many tasks run in
+        several versions, one after the other. The first one marks the tasks that are left: they
+        are dirty, and if the backfill stops, or a task fails, the next `run` goes on with them.
 
         Args:
-            where: partition columns -> a value, or a list of values; selects all tasks that match.
+            where: partition columns -> a value, a list of values, or a tuple of the first and the
+                last value; selects all tasks that match. Or a condition over the partition columns,
+                in SQL.
             downstream: the downstream stages whose tasks run again too, if they depend on a task
                 that runs again, through these stages only.
+            atomic: make all tasks in one version, or none.
             dry_run: run and write nothing, and return what would run.
 
         Returns:
             The marked tasks as they were before, how many rows they had, and the number of the
-            published version.
+            last published version.
 
         Raises:
             InvalidArgumentError: another column is named, or a stage that is not downstream, or no
                 task matches.
-            ProducerError: a task failed; nothing is written.
+            TasksFailedError: at the end, if tasks failed; with `run`. They stay marked.
+            ProducerError: a task failed, and ``atomic`` is set; nothing is written.
         """
-        return tasks.backfill(self._writer, stage, where, downstream, dry_run=dry_run)
+        return backfill.backfill(
+            self._writer, stage, where, downstream, dry_run=dry_run, atomic=atomic
+        )
 
     def refresh(self, stage: str | Stage | None = None) -> Version:
         """Recompute a stage in full, and update what depends on it.

@@ -42,6 +42,7 @@ class Listed(Protocol):
         partitions: the partitions that they make, in the partition columns.
         present: which tasks are made and clean.
         missing: which were never made.
+        marked: which a backfill has marked, and nobody has made since.
         waits: which have a dependency that is not present.
         stuck: which of them wait for a dependency that no remaining task can make.
         inputs: for each task a hash of the rows that it reads.
@@ -59,6 +60,9 @@ class Listed(Protocol):
 
     @property
     def missing(self) -> Marks: ...  # noqa: D102 see the class
+
+    @property
+    def marked(self) -> Marks: ...  # noqa: D102 see the class
 
     @property
     def waits(self) -> Marks: ...  # noqa: D102 see the class
@@ -96,11 +100,13 @@ class Chosen:
 
     Attributes:
         rows: their positions, in order.
+        due: which of all tasks are due, now or later.
         waiting: which of all tasks are not present until these have run.
         stuck: those of ``waiting`` that no task left for later can make.
     """
 
     rows: Numbers
+    due: Marks
     waiting: Marks
     stuck: Marks
 
@@ -122,7 +128,10 @@ class Agenda:
         rehearses: whether to make nothing, but to count due tasks as made, with the rows that they
             have.
         marked: stage -> partitions whose tasks are made whatever their state; no other tasks are.
+            Those that are due and not made stay marked.
+        resumes: whether those that a version has marked are made, too, and no other tasks.
         changed_only: whether to make only tasks whose inputs this version changes.
+        finished: marked tasks that are made already.
         passed: tasks that failed before, and are not retried.
         raises: whether the first failing task ends the run.
         present: source -> its present partitions, with or without rows.
@@ -137,7 +146,9 @@ class Agenda:
     makes: bool = True
     rehearses: bool = False
     marked: Mapping[str, pa.Table] | None = None
+    resumes: bool = False
     changed_only: bool = False
+    finished: Collection[Partition] = ()
     passed: Collection[Partition] = ()
     raises: bool = False
     present: Mapping[str, pa.Table] = field(default_factory=dict)
@@ -196,17 +207,17 @@ class Agenda:
         if self.marked is not None:
             wanted = self.marked.get(listed.stage)
             due = np.zeros(len(listed), bool) if wanted is None else listed.among(wanted)
+            if self.resumes:
+                due |= listed.marked
         else:
             due = ~listed.present
             if self.changed_only:
                 due &= listed.inputs_before != listed.inputs
         if not self.makes:
-            return Chosen(np.flatnonzero(due & ~due), waiting, waiting)
-        waiting = waiting | due
-        if self.passed:
-            mine = np.flatnonzero(due)
-            tried = [of in self.passed for of in listed.named(mine)]
-            due[mine[np.array(tried, bool)]] = False
+            return Chosen(np.flatnonzero(due & ~due), due & ~due, waiting, waiting)
+        due &= ~self._among(listed, due, self.finished)
+        waiting, wanted_now = waiting | due, due.copy()
+        due &= ~self._among(listed, due, self.passed)
         blocked = due & listed.stuck
         rows = np.flatnonzero(due & ~listed.waits)
         most = len(rows) if self.limit is None else max(self.limit - self._taken, 0)
@@ -215,7 +226,13 @@ class Agenda:
         self._blocked[listed.stage] = np.flatnonzero(blocked)
         self._left[listed.stage] = np.flatnonzero(left)
         self._taken += len(rows[:most])
-        return Chosen(rows[:most], waiting, waiting & ~left)
+        return Chosen(rows[:most], wanted_now, waiting, waiting & ~left)
+
+    def _among(self, listed: Listed, due: Marks, some: Collection[Partition]) -> Marks:
+        """Return which of the due tasks are some of those that are named."""
+        found, mine = np.zeros(len(listed), bool), np.flatnonzero(due if some else due & ~due)
+        found[mine] = [of in some for of in listed.named(mine)]
+        return found
 
     def has_failed(self, of: Partition, error: Exception) -> None:
         """Record that a task failed; its partition stays unchanged.

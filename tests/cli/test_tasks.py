@@ -66,6 +66,10 @@ def test_a_day_is_run_shown_and_made_again(
     assert made["tasks"] == ["days/day=2022-03-31"]
     both = ("day=2022-03-31", "day=2022-03-30")
     assert len(asked("backfill", "days", *both, "--dry-run")["tasks"]) == 2
+    since = ("--where", "day >= '2022-03-31' OR day IS NULL", "--atomic")
+    assert asked("backfill", "days", *since)["tasks"] == ["days/day=2022-03-31"]
+    call("backfill", "days", "day=2022-03-31", *since, code=2)
+    call("backfill", "days", "--where", "nope = 1", code=2)
     call("backfill", "days", "nope=1", code=2)
     call("backfill", "days", "day", code=2)
     call("show", "days", "day=1999-01-01", code=2)

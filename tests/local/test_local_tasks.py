@@ -351,7 +351,7 @@ def attempt(store: Store, change: dict[str, Any], as_of: date) -> tuple[str, ...
 def backfilled(store: Store, day: date) -> None:
     try:
         store.backfill("stores", {"day": day.isoformat()})
-    except (InvalidArgumentError, ProducerError):
+    except (InvalidArgumentError, TasksFailedError):
         return
 
 
@@ -507,6 +507,161 @@ def test_two_runs_at_once_publish_no_task_twice(tmp_path: Path) -> None:
         runs = list(threads.map(ran_by_one, range(2)))
     done = [of for run in runs for of in run.done]
     assert len(done) == len(set(done)) == 9
+
+
+def days_shop() -> Pipeline:
+    """Ten days, the day before each of which is read, too; a day whose n is 0 fails."""
+    pipeline = Pipeline("shop")
+    pipeline.source("sales", key="day date, n int", value="sold int", partition="day")
+    scopes = "FOR t IN timeseries('1 day', 10), LET at = CAST(t AS date)"
+    of_day = "SELECT n, sold DIV n AS each FROM sales WHERE sales.day = at"
+    pipeline.partitioned("days", of_day, key="n", partition="day = at", scopes=scopes)
+    pairs = "SELECT n, day AS made_on, each FROM days WHERE days.day BETWEEN date_sub(at, 1) AND at"
+    given: dict[str, Any] = {"partition": "day = at", "scopes": scopes}
+    pipeline.partitioned("pairs", pairs, key="n, made_on", **given)
+    more = "SELECT n, made_on, each + 1 AS more FROM pairs WHERE pairs.day = at"
+    pipeline.partitioned("more", more, key="n, made_on", **given)
+    return pipeline
+
+
+TEN = [date(2022, 3, n) for n in range(22, 32)]
+
+
+def sold(day: date, sold: int = 4, n: int = 1) -> dict[str, Any]:
+    return {"day": day, "n": n, "sold": sold}
+
+
+def loaded(location: Path) -> Store:
+    store = Store(None, location, days_shop())
+    store.update({"sales": [sold(day) for day in TEN]})
+    store.run(as_of=TEN[-1])
+    return store
+
+
+WHERE: dict[str, tuple[Any, list[int]]] = {
+    "a value": ({"day": "2022-03-24"}, [24]),
+    "values": ({"day": [date(2022, 3, 24), "2022-03-26"]}, [24, 26]),
+    "a range": ({"day": ("2022-03-24", date(2022, 3, 26))}, [24, 25, 26]),
+    "from": ({"day": (date(2022, 3, 30), None)}, [30, 31]),
+    "until": ({"day": (None, "2022-03-23")}, [22, 23]),
+    "a condition": ("day BETWEEN '2022-03-24' AND '2022-03-26' AND day <> '2022-03-25'", [24, 26]),
+    "in": ("`DAY` IN (DATE'2022-03-24', DATE'2022-03-31') OR day IS NULL", [24, 31]),
+    "a function": ("dayofmonth(day) % 10 = 5", [25]),
+}
+
+
+@pytest.mark.parametrize("case", WHERE)
+def test_what_a_backfill_marks(case: str, tmp_path: Path) -> None:
+    where, days = WHERE[case]
+    with loaded(tmp_path / "shop") as store:
+        found = store.backfill("days", where, "none", dry_run=True)
+        assert sorted(task.partition["day"].day for task in found) == days
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        *({"day": ("2022-03-24",)}, {"day": ("x", None)}, {"n": 1}, {"day": (1, 2)}, None, 3),
+        *("n = 1", "day = ", "day", "rand() < 1", "", "day = (SELECT 1)", "day > '2023-01-01'"),
+    ],
+)
+def test_what_no_backfill_marks(where: Any, tmp_path: Path) -> None:
+    with loaded(tmp_path / "shop") as store:
+        head = store.head.number
+        with pytest.raises(InvalidArgumentError) as caught:
+            store.backfill("days", where)
+        assert caught.value.argument == "where"
+        assert store.head.number == head
+
+
+@pytest.mark.parametrize("downstream", ["all", "none", ["pairs"]])
+def test_a_backfill_of_many_tasks_is_several_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, downstream: Any
+) -> None:
+    """Each task is made once, feeders first, and what is not marked stays clean in each of them."""
+    with loaded(tmp_path / "shop") as store:
+        store.update({"sales": [sold(day, 9) for day in TEN]})
+        monkeypatch.setattr("deltaproduce.operations.verbs.tasks.PER_VERSION", 4)
+        head, others = store.head.number, {"none": {"pairs", "more"}, "all": set()}
+        untouched = {"more"} if isinstance(downstream, list) else others[downstream]
+        found = store.backfill("days", "true", downstream)
+        versions = [version for version in store.versions() if version.number > head]
+        assert [len(version.tasks) for version in versions[:-1]] == [4] * (len(versions) - 1)
+        assert [name for version in versions for name in version.tasks] == list(found.tasks)
+        assert {version.operation for version in versions} == {"backfill"}
+        assert found.number == store.head.number
+        assert set(states(store, TEN[-1]).values()) == {"present"}
+        assert all(
+            not version.stages[name].changed_keys for version in versions for name in untouched
+        )
+        assert store.run(as_of=TEN[-1]) == dp.Run()
+        assert not store.verify()
+
+
+def test_a_backfill_goes_on_after_a_failure_which_stays_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what needs the failed task, too; the next run makes these, and what reads them stays."""
+    with loaded(tmp_path / "shop") as store:
+        store.update({"sales": [sold(day, 9, n=int(day.day != 25)) for day in TEN]})
+        monkeypatch.setattr("deltaproduce.operations.verbs.tasks.PER_VERSION", 4)
+        head = store.head.number
+        with pytest.raises(ProducerError):
+            store.backfill("days", "true", ["pairs"], atomic=True)
+        assert store.head.number == head
+        with pytest.raises(TasksFailedError) as caught:
+            store.backfill("days", "true", ["pairs"])
+        run = caught.value.run
+        assert isinstance(run, dp.Run)
+        assert list(map(str, run.failed)) == ["days/day=2022-03-25"]
+        assert sorted(map(str, run.blocked)) == ["pairs/day=2022-03-25", "pairs/day=2022-03-26"]
+        assert len(run.done) == 17
+        marked = {"days/day=2022-03-25", "pairs/day=2022-03-25", "pairs/day=2022-03-26"}
+        assert {
+            name for name, state in states(store, TEN[-1]).items() if state == "dirty"
+        } == marked
+        gone = {**sold(date(2022, 3, 25), n=0), "_change_type": "delete"}
+        store.update({"sales": [gone]})
+    with Store(None, tmp_path / "shop", days_shop()) as store:
+        assert set(map(str, store.run(as_of=TEN[-1]).done)) == marked
+        assert set(states(store, TEN[-1]).values()) == {"present"}  # `more` is not made again
+        assert {row["more"] for row in dp_rows(store.content("more"))} == {5}
+        assert not store.verify()
+
+
+@pytest.mark.parametrize("downstream", ["none", "all"])
+@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.long), 37])
+def test_after_a_crash_a_run_goes_on_with_a_backfill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, downstream: str, step: int
+) -> None:
+    """With what it had marked and not made, once each; and what it had not marked stays clean."""
+    monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
+    monkeypatch.setattr("deltaproduce.operations.verbs.tasks.PER_VERSION", 4)
+    loaded(tmp_path / "first").close()
+    where = {"day": (TEN[2], TEN[7])}
+    size = 6 if downstream == "none" else 6 + 7 + 7
+    for point in count(0, step):
+        location = tmp_path / f"{point}"
+        shutil.copytree(tmp_path / "first", location)
+        with Store(None, location, days_shop()) as store:
+            store.update({"sales": [sold(day, 9) for day in TEN[2:8]]})
+            head = store.head.number
+        store, finished = Store(None, location, days_shop()), False
+        with failpoints.armed(CrashAt(point, fail)), suppress(CrashError):
+            store.backfill("days", where, downstream)  # type: ignore[arg-type]
+            finished = True
+        with Store(None, location, days_shop()) as again:
+            begun = again.head.number > head
+            if begun:
+                again.run(as_of=TEN[-1])
+                made = [n for v in again.versions() if v.number > head for n in v.tasks]
+                assert len(made) == len(set(made)) == size
+                assert set(states(again, TEN[-1]).values()) == {"present"}
+            assert not again.verify()
+        shutil.rmtree(location)
+        if begun and finished:
+            break
+    assert point > 3 or step > 1
 
 
 def test_a_backfill_that_is_rehearsed_says_what_it_is_and_writes_nothing(store: Store) -> None:

@@ -12,7 +12,9 @@ from deltaproduce.cli.answers import summaries
 from deltaproduce.cli.answers.answer import Answer
 from deltaproduce.cli.commands.invocation import Invocation
 from deltaproduce.cli.commands.options import AsOf, DryRun, ExitCode, Select, Stage
+from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.shown.table import Table
+from deltaproduce.types.excerpts import shown
 
 if TYPE_CHECKING:
     from deltaproduce.store import Store
@@ -139,22 +141,42 @@ def backfill(
             help="column=value for its partition columns; several values of one are all made.",
         ),
     ] = None,
+    condition: Annotated[
+        str | None,
+        typer.Option(
+            "--where", help="A condition over its partition columns, in SQL, instead of PARTITION."
+        ),
+    ] = None,
     downstream: Annotated[
         list[str] | None,
         typer.Option(
             "--downstream", help="Downstream stages to run too: names, or none; default: all."
         ),
     ] = None,
+    atomic: Annotated[
+        bool, typer.Option("--atomic", help="Make all tasks in one version, or none.")
+    ] = False,
     dry_run: DryRun = False,
 ) -> Answer:
     """Run tasks of a stage again, and those that depend on them."""
     from deltaproduce.cli.answers.values import partitions_of
 
+    if condition is not None and where:
+        raise InvalidArgumentError(
+            f"{shown(where[0])} and --where are given: give one of the two", argument="where"
+        )
+
     names = downstream or ["all"]
     with call.store() as store:
         before = store.head
         wanted = names[0] if names in (["all"], ["none"]) else names
-        found = store.backfill(stage, partitions_of(where or ()), wanted, dry_run=dry_run)
+        found = store.backfill(
+            stage,
+            partitions_of(where or ()) if condition is None else condition,
+            wanted,
+            atomic=atomic,
+            dry_run=dry_run,
+        )
         version = store.head
     told = Table("", ("task",), tuple((name,) for name in found.tasks))
     data = {"tasks": list(found.tasks), "sizes": [asdict(one) for one in found.sizes]}

@@ -32,6 +32,8 @@ from deltaproduce.types.json.fields import parsed
 
 STATES: Final[tuple[State, ...]] = ("present", "missing", "dirty")
 _PRESENT, _MISSING, _DIRTY = range(3)
+MARK: Final = np.uint64(0)
+"""In place of the definition that made a task: a backfill has marked it."""
 _AT_ONCE: Final = 1000
 """How many tasks become objects at a time."""
 
@@ -220,6 +222,12 @@ class Entries:
         return np.asarray(self.states == _MISSING)
 
     @property
+    def marked(self) -> Marks:
+        """Whether a backfill has marked each, and nobody has made it since."""
+        found = np.append(self.kept.definitions == MARK, False)
+        return np.asarray(found[self.places])
+
+    @property
     def turned_dirty(self) -> Marks:
         """Whether each was clean before this version, and is not after it."""
         return np.asarray((self.states == _DIRTY) & (self.states_before == _PRESENT))
@@ -366,13 +374,18 @@ def definitions_of(planned: Planned, text: str, names: Sequence[str]) -> Hashes:
     base = np.uint64(int.from_bytes(sha256(text.encode()).digest()[:8], "big"))
     scopes = planned.scopes
     if not scopes.size or not names:
-        return np.full(len(planned), base, np.uint64)
+        return _unmarked(np.full(len(planned), base, np.uint64))
     found = np.full(len(planned), base, np.uint64)
     for place, name in enumerate(names):
         column = scopes.names[name]
         told = row_hashes(pa.table({"place": [place] * len(column.values), "x": _literals(column)}))
         found = found + told[column.codes]
-    return mixed(found)
+    return _unmarked(mixed(found))
+
+
+def _unmarked(definitions: Hashes) -> Hashes:
+    """Return definitions of which none is the mark."""
+    return np.where(definitions == MARK, np.uint64(1), definitions)
 
 
 def _literals(column: Coded) -> pa.Array:

@@ -28,7 +28,14 @@ from deltaproduce.shown.tasks import Partition
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.partitioned.digests import COUNT, DIGEST, digests
-from deltaproduce.stages.partitioned.entries import Entries, Entry, Fed, Kept, definitions_of
+from deltaproduce.stages.partitioned.entries import (
+    MARK,
+    Entries,
+    Entry,
+    Fed,
+    Kept,
+    definitions_of,
+)
 from deltaproduce.stages.partitioned.in_spark import numbered, queried
 from deltaproduce.stages.partitioned.links import Links
 from deltaproduce.stages.partitioned.on_driver import called, conforming, plainly_made
@@ -196,7 +203,7 @@ def tasked(
     scheduled = found.scheduled(made, agenda.scheduled)
     told = [_records(found, made, sums, counts, scheduled)]
     if agenda.marked is not None:
-        told.append(_accepted(found, made))
+        told += [_accepted(found, chosen), _marks(found, chosen, made)]
     cleared = pa.concat_tables([found.partitions.take(pa.array(made)), dropped])
     is_change = bool(len(cleared)) or anew
     return Tasked(
@@ -265,15 +272,35 @@ def _records(
     )
 
 
-def _accepted(found: Entries, made: Numbers) -> pa.Table:
+def _accepted(found: Entries, chosen: Chosen) -> pa.Table:
     """Return new records of unmarked clean tasks that would turn dirty."""
-    marks = found.turned_dirty
-    marks[made] = False
-    rows = np.flatnonzero(marks)
+    rows = np.flatnonzero(found.turned_dirty & ~chosen.due)
     places = found.places[rows]
     scheduled = found.kept.scheduled.take(pa.array(places)).combine_chunks()
     kept = found.kept
     return _records(found, rows, kept.made[places], kept.rows[places], scheduled)
+
+
+def _marks(found: Entries, chosen: Chosen, made: Numbers) -> pa.Table:
+    """Return new records of due tasks that are not made: as they were, but marked.
+
+    A task that was never made has no record: it is missing, and so is due anyway.
+    """
+    marks = chosen.due & (found.places >= 0) & ~found.marked
+    marks[made] = False
+    rows, kept = np.flatnonzero(marks), found.kept
+    places = found.places[rows]
+    hashes = (np.full(len(rows), MARK), kept.inputs[places], kept.made[places])
+    table = found.partitions.take(pa.array(rows))
+    for name, column in zip(("task_definition", "task_inputs", "task_made"), hashes, strict=True):
+        table = table.append_column(name, pa.array(column.view(np.int64)))
+    nothing = pa.array(["{}"] * len(rows), pa.string())
+    droppable = nothing if kept.droppable is None else kept.droppable.take(pa.array(places))
+    return (
+        table.append_column("task_made_rows", pa.array(kept.rows[places]))
+        .append_column("task_droppable", droppable)
+        .append_column("task_scheduled", kept.scheduled.take(pa.array(places)))
+    )
 
 
 def _drops(stage: Stage) -> bool:

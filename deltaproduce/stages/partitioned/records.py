@@ -21,7 +21,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.model.graph import Producer, Stage, records_name
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
 from deltaproduce.stages.batches import Batch
-from deltaproduce.stages.partitioned.entries import Kept
+from deltaproduce.stages.partitioned.entries import MARK, Kept
 from deltaproduce.stages.scheduled import MadeByTasks
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL, row_schema
@@ -93,6 +93,13 @@ def read_records(stored: Stored | None, stage: Stage, *, droppable: bool) -> Kep
 def newest(stored: Stored, stage: Stage) -> str:
     """Return the newest date, or time, that a task was made for, in ISO 8601."""
     return str(pc.max(read_records(stored, stage, droppable=False).scheduled).as_py() or "")
+
+
+def has_marks(stored: Stored, stage: Stage) -> bool:
+    """Return whether a backfill has marked tasks that nobody has made since."""
+    (column,) = (c for c in Layout.of(stage).content if c.name == "task_definition")
+    found = replace(stored, columns=(column,)).fetched().column(column.name)
+    return bool((in_numpy(found, np.int64).view(np.uint64) == MARK).any())
 
 
 def records_batch(
