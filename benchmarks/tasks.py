@@ -117,7 +117,7 @@ def measured(partitions: int, place: Path, profile: str | None) -> dict[str, flo
     days = partitions // STORES
     with dp.Store(None, place / str(partitions), pipeline(days)) as store:
         store.load({"sales": sales(LAST - timedelta(days=days - 1), days)})
-        with patch.object(making, "_made", planted), patch.object(verb, "_PER_VERSION", 1 << 40):
+        with patch.object(making, "_made", planted), patch.object(verb, "PER_VERSION", 1 << 40):
             run = store.run(as_of=LAST)
         assert len(run.done) == days * STORES + days
     found = dict[str, float]()

@@ -73,7 +73,7 @@ class Until:
 
 
 def _ran(location: str) -> dp.Run:
-    tasks._PER_VERSION = 2  # type: ignore[misc]  # several versions a run
+    tasks.PER_VERSION = 2  # type: ignore[misc]  # several versions a run
     with Store(None, location, shop()) as store:
         return store.run(as_of=AS_OF)
 
