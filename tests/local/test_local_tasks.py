@@ -898,7 +898,7 @@ def test_a_run_that_is_killed_goes_on_and_makes_no_task_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
 ) -> None:
     """Between two versions, or at any other fail point of the five that it makes."""
-    monkeypatch.setattr("deltaproduce.operations.verbs.tasks._PER_VERSION", 2)
+    monkeypatch.setattr("deltaproduce.operations.verbs.tasks.PER_VERSION", 2)
     with Store(None, tmp_path / "new", shop()) as store:
         store.update({"sales": [row("31"), row("30", "Detroit")]})
     shutil.copytree(tmp_path / "new", tmp_path / "whole")
