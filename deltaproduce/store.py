@@ -112,7 +112,8 @@ class Store(Tabular):
             version recomputes the stages that depend on it.
 
     Raises:
-        SessionError: the session cannot work with Delta tables.
+        SessionError: the session cannot work with Delta tables; or there is none, and a stage needs
+            one; with `stage`. To read such a store without a session, use `open`.
         DefinitionError: the location is not valid, or cannot hold a stage of that name, or is a
             schema that does not exist or would not last; or Spark refuses a query; or a stage
             cannot have a view, because its name is taken by a table or view that is not the
@@ -151,6 +152,7 @@ class Store(Tabular):
             time_zone=time_zone,
         )
         self._opened = self._writer.opened
+        self._check_makes_all()
         self._pipeline = defined.name
         self._in_session = partial(
             Store,
@@ -165,6 +167,15 @@ class Store(Tabular):
             views=views,
             time_zone=time_zone,
         )
+
+    def _check_makes_all(self) -> None:
+        """Refuse stages that need a session to be made, if there is none.
+
+        Raises:
+            SessionError: with `stage`.
+        """
+        for error in self._opened.needing.values():
+            raise error
 
     def __repr__(self) -> str:
         place = self._opened.tables.location.address

@@ -278,6 +278,11 @@ class Kind(ABC):
         return False
 
     @property
+    def depends_on_all_columns(self) -> bool:
+        """Whether a column that a feeder gets, without values, changes what is made of its rows."""
+        return False
+
+    @property
     def reads_states(self) -> bool:
         """Whether it works on the states of its feeders, which may change where no value does."""
         return False

@@ -13,6 +13,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+class ProjectStore(Store):
+    """The store of a project. Without a session it opens whatever its stages need, to be read.
+
+    Stages that need a session are read with the columns that versions have recorded. Methods that
+    make them raise a SessionError, with `stage`.
+    """
+
+    def _check_makes_all(self) -> None:
+        """Leave it to the methods that make stages."""
+
+
 def opened(file: ProjectFile, pipeline: Pipeline, progress: Listener | None = None) -> Store:
     """Open the store, with a local session if the engine is Spark.
 
@@ -37,7 +48,7 @@ def opened_with(
     Raises:
         DefinitionError: as for `Store`.
     """
-    return Store(
+    return ProjectStore(
         spark,
         file.location,
         pipeline,

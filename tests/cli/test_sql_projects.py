@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import deltaproduce as dp
+from deltaproduce.projects.stores import ProjectStore
 from deltaproduce.storage.version_log import VersionLog
 
 Call = Callable[..., Any]
@@ -115,11 +116,11 @@ def test_stages_that_read_a_refused_one_are_said_to_be_unchecked(
     assert [one["file"] for one in found["problems"]] == ["stages/more.py"]
 
 
-def test_a_store_without_a_session_names_the_stage(tmp_path: Path) -> None:
+def test_the_store_of_a_project_without_a_session_names_the_stage(tmp_path: Path) -> None:
     pipeline = dp.Pipeline("shop")
     pipeline.source("orders", key="id bigint", value="n bigint")
     pipeline.sql("double", "SELECT id, n * 2 AS n FROM orders", key="id")
-    with dp.Store(None, tmp_path / "lake", pipeline) as store:
+    with ProjectStore(None, tmp_path / "lake", pipeline) as store:
         assert store.content("orders").num_rows == store.content("double").num_rows == 0
         for write in (lambda: store.update({"orders": [{"id": 1, "n": 1}]}), store.refresh):
             with pytest.raises(dp.SessionError) as caught:

@@ -48,6 +48,7 @@ def calls():
                 "partition": "id",
                 "scopes": None,
                 "stored": {"compression": "zstd"},
+                "unique": False,
             },
         ),
         "delta_source": (
@@ -154,6 +155,7 @@ TAKEN = {
     *(("aggregate", "key", ""), ("aggregate", "where", None)),
     *(("aggregate", "window", None), ("source", "retain", None)),
     ("index", "include", None),
+    ("source", "unique", True),
     *(("source", "partition", None), ("source", "scopes", None), ("partitioned", "key", None)),
     *(("delta_source", "partition", None), ("delta_source", "scopes", None)),
     *(("foreign", "key", None), ("foreign", "name", None), ("foreign", "revision", None)),

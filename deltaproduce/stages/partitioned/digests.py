@@ -79,6 +79,11 @@ class Digests(DerivedKind):
         """See `Kind.subtracts`."""
         return True
 
+    @property
+    def depends_on_all_columns(self) -> bool:
+        """See `Kind.depends_on_all_columns`: a digest is of whole rows."""
+        return True
+
     def reads_again(self, feeders: int, column: str) -> bool:
         """See `Kind.reads_again`: it needs only the rows that changed."""
         del feeders, column

@@ -172,7 +172,7 @@ def naming(stage: str) -> Iterator[None]:
     except DefinitionError as error:
         raise DefinitionError(f"stage {stage!r}: {error}", stage=stage) from error.__cause__
     except SessionError as error:
-        raise SessionError(f"stage {stage!r}: {error}") from None
+        raise SessionError(f"stage {stage!r}: {error}", stage=stage) from None
 
 
 def _failed(text: str | None, said: str, stage: str) -> ProducerError:
