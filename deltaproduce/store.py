@@ -858,14 +858,19 @@ class Store(Tabular):
         Returns:
             Stage names -> DataFrames of keys, computed when you use them: keys of adjacent stages
             by a look-up, those further away by a join with key mappings. They are empty if there is
-            no such key. Without a session they are pyarrow Tables, computed at once.
+            no such key. Without a session they are pyarrow Tables, computed at once. If the
+            session's time zone is not the store's, the DataFrames are in the session in which the
+            store computes.
 
         Raises:
             NotFoundError: there is no such stage or version; or a stage on the way was defined
                 otherwise in it.
             InvalidArgumentError: the key does not fit the stage's key columns.
         """
-        return lineages.lineage(self._opened, stage, key, version)
+        computing = self._writer.computing
+        zone = self._opened.zone.recorded(self._opened.version(version))
+        with computing.keeping_active():
+            return lineages.lineage(computing.store(zone), stage, key, version)
 
     def report(
         self, path: str | os.PathLike[str], version: int | None = None, *, samples: int = 5
