@@ -51,6 +51,8 @@ class Input:
         timestamp_format: how timestamps are written, likewise.
         timezone: the time zone of timestamps without one; the session's or machine's if None.
         options: options for Spark's reader.
+        optional: the columns that its files may lack; they are null then.
+        allow_empty: whether a snapshot may have no rows, which deletes all that there are.
     """
 
     source: str
@@ -65,6 +67,8 @@ class Input:
     timestamp_format: str | None = None
     timezone: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    optional: tuple[str, ...] = ()
+    allow_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +222,8 @@ def _input(source: str, section: Section) -> Input:
         timestamp_format=section.optional_text("timestamp_format"),
         timezone=section.optional_text("timezone"),
         options=options,
+        optional=section.texts("optional"),
+        allow_empty=section.flag("allow_empty"),
     )
     section.close()
     if len(found.delimiter) != 1 or not found.delimiter.isascii() or found.delimiter in '"\r\n':
@@ -237,6 +243,7 @@ _SETTINGS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
         "date_format": ("csv", "json"),
         "timestamp_format": ("csv", "json"),
         "timezone": FILE_FORMATS,
+        "optional": FILE_FORMATS,
     }
 )
 """The formats that a setting of a source is for."""
@@ -274,6 +281,8 @@ def _check_input(found: Input, *, local: bool) -> None:
         section.refuse("format", f'"csv", "json" or "parquet" for changes; {advice}')
     if found.mode == "changes" and has_scheme(found.path):
         section.refuse("path", 'a path of this machine for mode "changes"')
+    if found.allow_empty and found.mode == "changes":
+        section.refuse("allow_empty", 'it for mode "snapshot" only: changes may be none')
     if local and found.format not in (*FILE_FORMATS, "delta"):
         section.refuse("format", '"csv", "json", "parquet" or "delta"; others need engine "spark"')
     if local and has_scheme(found.path):
@@ -289,4 +298,9 @@ def _check_input(found: Input, *, local: bool) -> None:
 
 
 def _said(found: Input) -> dict[str, Any]:
-    return {"format": found.format, "path": found.path, "options": dict(found.options)}
+    return {
+        "format": found.format,
+        "path": found.path,
+        "options": dict(found.options),
+        "allow_empty": found.allow_empty,
+    }

@@ -95,6 +95,22 @@ class Section:
             self.refuse(key, "a number of days, 0 or more")
         return float(found)
 
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return a list of texts, which is empty by default."""
+        self._read.append(key)
+        found = self.values.get(key, [])
+        if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
+            self.refuse(key, "a list of texts")
+        return tuple(found)
+
+    def flag(self, key: str) -> bool:
+        """Return true or false, which is the default."""
+        self._read.append(key)
+        found = self.values.get(key, False)
+        if not isinstance(found, bool):
+            self.refuse(key, "true or false")
+        return found
+
     def settings(self) -> dict[str, str]:
         """Return the whole table as Spark settings: texts, with dotted keys for nested tables."""
         found: dict[str, str] = {}

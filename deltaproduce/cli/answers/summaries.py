@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from deltaproduce.cli.answers.answer import DONE, FAILED, NOTHING_TO_DO, Answer
+from deltaproduce.cli.inputs.positions import Again
 from deltaproduce.shown.table import UNKNOWN, Cell, Table
 from deltaproduce.shown.update_ids import Digests, told
 
@@ -35,21 +36,27 @@ def version_line(version: Version) -> str:
     return f"version {version.number}, {version.operation}, {when}"
 
 
-def version_made(before: Version, *versions: Version, exit_code: bool = False) -> Answer:
+def version_made(
+    before: Version, *versions: Version, again: Sequence[Again] = (), exit_code: bool = False
+) -> Answer:
     """Return what an operation did: the versions that it published, or that it had nothing to do.
 
     Args:
         before: the head before the operation.
         versions: the versions after it, oldest first; the head alone if it published none.
+        again: the files that were sent again.
         exit_code: as for `nothing_is_3`.
     """
     last = versions[-1]
     made = last.number > before.number
-    data = {"made": made, "version": _version(last, last.stages)}
+    data: dict[str, Any] = {"made": made, "version": _version(last, last.stages)}
+    if again:
+        data["sent_again"] = [one.as_dict() for one in again]
+    noticed = [one.sentence for one in again]
     if not made:
-        answer = Answer(data, (f"nothing to do: {version_line(last)}",))
+        answer = Answer(data, (*noticed, f"nothing to do: {version_line(last)}"))
         return nothing_is_3(answer, made, exit_code=exit_code)
-    return Answer(data, tuple(part for version in versions for part in _made(version)))
+    return Answer(data, (*noticed, *(part for version in versions for part in _made(version))))
 
 
 def _made(version: Version) -> Iterator[Table | str]:
@@ -119,15 +126,17 @@ def planned(
     stages: Collection[str],
     files: Digests,
     tasks: Run | None,
+    again: Sequence[Again] = (),
 ) -> Answer:
     """Return what a run would do.
 
     Args:
         files: source -> its new change files.
         tasks: what it would do to the tasks of a day, as far as the existing rows tell.
+        again: those of the new files that were sent again.
     """
     chosen = [step for step in plan if step.stage.name in stages]
-    data = {
+    data: dict[str, Any] = {
         "head": head.number,
         "new_files": {source: list(names) for source, names in files.items()},
         "snapshots": list(plan.compared),
@@ -137,12 +146,16 @@ def planned(
     foreseen = _foreseen(tasks) if tasks is not None else {}
     if tasks is not None:
         data["tasks"] = foreseen
+    if again:
+        data["sent_again"] = [one.as_dict() for one in again]
+    noticed = [one.sentence for one in again]
     rows = _task_rows(foreseen)
     if not chosen and not rows:
         said = "only the day of the store moves" if plan.moves else "nothing to do"
-        return Answer(data, (f"{said}: {version_line(head)}",))
+        return Answer(data, (*noticed, f"{said}: {version_line(head)}"))
     parts = [*_planned(head, plan, chosen, files)] if chosen else []
     parts += [Table("", ("task", ""), rows)] if rows else []
+    parts += noticed
     parts.append(f"nothing was written; the newest is {version_line(head)}")
     return Answer(data, tuple(parts))
 

@@ -5,11 +5,12 @@ The invariant: nothing is written, and an input is read only as far as its colum
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from deltaproduce.cli.inputs.files import files_of
 from deltaproduce.cli.inputs.forms import reader
-from deltaproduce.cli.inputs.given import check_sources
+from deltaproduce.cli.inputs.given import begun_in, check_sources
+from deltaproduce.cli.inputs.headers import headers
 from deltaproduce.cli.inputs.reading.reader import fault_in
 from deltaproduce.errors import DeltaProduceError, SessionError
 from deltaproduce.model.graph import Source
@@ -31,20 +32,23 @@ def check(file: ProjectFile) -> tuple[Pipeline | None, Checked]:
     """
     found = examined(file)
     if found.errors and file.engine == "spark":
-        return None, _with_inputs(file, found, checked(found, None))
+        every = [source.name for source in found.pipeline.graph().sources]  # as far as is known
+        return None, _with_inputs(file, found, checked(found, None), every)
     with opened(file, Pipeline(file.name)) as store:  # of no stage, since some may be refused
-        outcome = checked(found, store)
+        outcome, begun = checked(found, store), begun_in(store)
     if found.errors or outcome.has_errors:
         pipeline = None if found.errors else found.pipeline
-        return pipeline, _with_inputs(file, found, outcome)
+        return pipeline, _with_inputs(file, found, outcome, begun)
     with placed(file), opened(file, found.pipeline) as store:
         more = problems(file, found.pipeline, store)
     return found.pipeline, Checked([*more, *outcome.problems], outcome.unchecked)
 
 
-def _with_inputs(file: ProjectFile, found: Examined, outcome: Checked) -> Checked:
+def _with_inputs(
+    file: ProjectFile, found: Examined, outcome: Checked, begun: Collection[str]
+) -> Checked:
     """Add what is wrong with the inputs of the sources that are defined."""
-    wrong = _of_inputs(file, found.pipeline)
+    wrong = _of_inputs(file, found.pipeline, begun)
     return Checked([*outcome.problems, *wrong], outcome.unchecked)
 
 
@@ -61,7 +65,7 @@ def problems(file: ProjectFile, pipeline: Pipeline, store: Store) -> list[Proble
             store.plan(snapshots=[x.source for x in file.inputs.values() if x.mode == "snapshot"])
     except DeltaProduceError as error:
         found.append(_problem(getattr(error, "stage", None) or "", str(error)))
-    return [*found, *_of_inputs(file, pipeline)]
+    return [*found, *_of_inputs(file, pipeline, begun_in(store))]
 
 
 def _needing(error: SessionError, stage: str, file: SqlFile | None) -> Problem:
@@ -69,12 +73,13 @@ def _needing(error: SessionError, stage: str, file: SqlFile | None) -> Problem:
     return Problem(stage, None, place[0], place[1], str(error))
 
 
-def _of_inputs(file: ProjectFile, pipeline: Pipeline) -> list[Problem]:
+def _of_inputs(file: ProjectFile, pipeline: Pipeline, begun: Collection[str]) -> list[Problem]:
     found: list[Problem] = []
     sources = {source.name: source for source in pipeline.graph().sources}
     for name, one in file.inputs.items():
         if name in sources and one.format in FILE_FORMATS and not has_scheme(one.path):
-            found += [_problem(name, text) for text in _of_input(file, one, sources[name])]
+            told = _of_input(file, one, sources[name], begun)
+            found += [_problem(name, text) for text in told]
     return found
 
 
@@ -82,15 +87,18 @@ def _problem(stage: str, message: str) -> Problem:
     return Problem(stage, None, None, None, message)
 
 
-def _of_input(file: ProjectFile, one: Input, source: Source) -> Iterator[str]:
+def _of_input(
+    file: ProjectFile, one: Input, source: Source, begun: Collection[str]
+) -> Iterator[str]:
     try:
         files, read = files_of(file, one), reader(one, source, "UTC")
-        for path in files.values():
-            there = read.names(path)
+        known = headers(files, files, read, begun)
+        for name, path in files.items():
+            there = known.names[name]
             if there is None:
                 continue
             deletes = CHANGE_TYPE in map(str.lower, there)
-            fault = fault_in(there, source, deletes=deletes)
+            fault = fault_in(there, source, known.absence(name), deletes=deletes)
             if fault is not None:
                 yield str(fault.error(str(path), source.name))
     except DeltaProduceError as error:

@@ -24,13 +24,18 @@ def reader(found: Input, source: Source, zone: str) -> Reader:
         zone: the store's, for timestamps without one if the input names none.
 
     Raises:
-        ProjectFileError: a form, an encoding or a time zone is unknown.
+        ProjectFileError: a form, an encoding, a time zone or an optional column is unknown.
     """
     try:
         if not codecs.lookup(found.encoding)._is_text_encoding:
             raise LookupError
     except LookupError:
         _refuse(found, "encoding", found.encoding, 'one that Python knows, such as "latin-1"')
+    values = {column.name.lower() for column in source.schema.value if column.nullable}
+    for name in found.optional:
+        if name.lower() not in values:
+            wanted = "columns of the source that take nulls and are no key"
+            _refuse(found, "optional", name, wanted)
     forms = Forms(
         zone=_zone(found, zone),
         decimal=found.decimal,

@@ -7,14 +7,20 @@ that only it knows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from deltaproduce.cli.inputs import remote, tables
 from deltaproduce.cli.inputs.files import digests, files_of
 from deltaproduce.cli.inputs.forms import reader
-from deltaproduce.cli.inputs.positions import Position
+from deltaproduce.cli.inputs.headers import absences
+from deltaproduce.cli.inputs.positions import Again, Position
+from deltaproduce.cli.inputs.reading.reader import Reader
+from deltaproduce.cli.inputs.repeats import located
 from deltaproduce.cli.inputs.rollbacks import Undone, held, retaken
 from deltaproduce.errors import InvalidArgumentError, InvalidChangesError
 from deltaproduce.model.graph import Source
@@ -39,11 +45,15 @@ class Given:
         files: source -> its new change files.
         snapshots: the sources that get all of their rows.
         update_id: the update id of the changes; None if there are none.
+        begun: the sources that have rows, or had some.
+        again: change files that the store has taken under another name.
     """
 
     files: Digests
     snapshots: tuple[str, ...]
     update_id: str | None
+    begun: frozenset[str] = frozenset()
+    again: tuple[Again, ...] = ()
 
 
 def found(file: ProjectFile, pipeline: Pipeline, store: Store) -> Given:
@@ -68,7 +78,13 @@ def found(file: ProjectFile, pipeline: Pipeline, store: Store) -> Given:
         and (name not in holding or digests(files_of(file, one)) != holding[name])
     )
     released = [name for name in snapshots if name in holding]
-    return Given(new, snapshots, position.update_id(new, released))
+    update_id = position.update_id(new, released)
+    return Given(new, snapshots, update_id, begun_in(store), position.again(new))
+
+
+def begun_in(store: Store) -> frozenset[str]:
+    """Return the stages that have rows, or had some."""
+    return frozenset(name for name, found in store.head.stages.items() if found.delta_versions)
 
 
 def undone(
@@ -130,23 +146,51 @@ def rows(
     sources = {source.name: source for source in pipeline.graph().sources}
     spark = session(file)
     changes: dict[str, object] = {
-        name: _changes(file, file.inputs[name], sources[name], files, zone)
+        name: _changes(file, reader(file.inputs[name], sources[name], zone), files, given.begun)
         for name, files in given.files.items()
     }
     snapshots = {
-        name: _snapshot(file, file.inputs[name], sources[name], spark, zone)
+        name: _snapshot(file, reader(file.inputs[name], sources[name], zone), spark, given.begun)
         for name in given.snapshots
     }
     return changes, snapshots
 
 
+@contextmanager
+def by_lines(
+    file: ProjectFile, pipeline: Pipeline, given: Given, taken: Mapping[str, object], zone: str
+) -> Iterator[None]:
+    """Name files and lines in errors about rows that the store refuses by their numbers.
+
+    Args:
+        taken: the rows that the store is given, by source.
+        zone: see `rows`.
+
+    Raises:
+        InvalidChangesError: the error, with `file` and `line` if they are found.
+    """
+    try:
+        yield
+    except InvalidChangesError as error:
+        one, rows = file.inputs.get(error.source or ""), taken.get(error.source or "")
+        is_read = one is not None and one.format in FILE_FORMATS and not has_scheme(one.path)
+        if one is None or not is_read or not error.rows or not isinstance(rows, pa.Table):
+            raise
+        files = files_of(file, one)
+        if one.mode == "changes":
+            files = {name: files[name] for name in given.files[one.source] if name in files}
+        (source,) = (known for known in pipeline.graph().sources if known.name == one.source)
+        raise located(error, rows, files, reader(one, source, zone)) from error
+
+
 def _changes(
-    file: ProjectFile, one: Input, source: Source, files: Mapping[str, str], zone: str
+    file: ProjectFile, read: Reader, files: Mapping[str, str], begun: Collection[str]
 ) -> object:
-    there = files_of(file, one)
+    source, there = read.source, files_of(file, read.found)
     paths = {name: there[name] for name in files if name in there}
-    read = reader(one, source, zone)
-    taken = tables.changes(paths.values(), read) if len(paths) == len(files) else None
+    taken = None
+    if len(paths) == len(files):
+        taken = tables.changes(paths.values(), read, absences(there, paths, read, begun))
     if digests(paths) != files:
         raise InvalidChangesError(
             f"files of source {source.name!r} were changed while they were read; run again when "
@@ -157,13 +201,31 @@ def _changes(
 
 
 def _snapshot(
-    file: ProjectFile, one: Input, source: Source, spark: SparkSession | None, zone: str
+    file: ProjectFile, read: Reader, spark: SparkSession | None, begun: Collection[str]
 ) -> object:
+    place, source = file.place(read.found.path), read.source
+    taken = _all_rows(file, read, spark, begun)
+    is_empty = not len(taken) if isinstance(taken, pa.Table) else remote.is_empty(taken)
+    if is_empty and not read.found.allow_empty:
+        raise InvalidChangesError(
+            f"{place!r} of source {source.name!r} has no rows, and a snapshot without rows deletes "
+            "all that there are; if that is right, write allow_empty = true under "
+            f"[sources.{source.name}]",
+            source=source.name,
+            file=place,
+        )
+    return taken
+
+
+def _all_rows(
+    file: ProjectFile, read: Reader, spark: SparkSession | None, begun: Collection[str]
+) -> DataFrame | pa.Table:
+    one, source = read.found, read.source
     if one.format in FILE_FORMATS:
-        read = reader(one, source, zone)
         if spark is not None and has_scheme(one.path):
-            return remote.snapshot(spark, one.path, read)
-        return tables.snapshot(files_of(file, one).values(), read)
+            return remote.snapshot(spark, one.path, read, is_begun=source.name in begun)
+        files = files_of(file, one)
+        return tables.snapshot(files.values(), read, absences(files, files, read, begun))
     if spark is not None:
         return _frame(spark, file.place(one.path), one, source)
     return tables.delta(file.place(one.path), source)

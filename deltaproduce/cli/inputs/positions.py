@@ -17,21 +17,49 @@ from deltaproduce.shown.update_ids import Digests, run_id, run_of
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """A new file whose content was taken under another name.
+
+    Attributes:
+        file: its path, relative to the input.
+        before: the path of the file that had the content first.
+    """
+
+    source: str
+    file: str
+    before: str
+
+    @property
+    def sentence(self) -> str:
+        """What is noticed, in words."""
+        return (
+            f"{self.source}/{self.file} has the content of {self.before!r}: if it was sent again "
+            "by mistake, its rows replace newer ones"
+        )
+
+    def as_dict(self) -> dict[str, str]:
+        """Return it as JSON has it."""
+        return {"source": self.source, "file": self.file, "before": self.before}
+
+
+@dataclass(frozen=True, slots=True)
 class Position:
     """The change files that a store has taken.
 
     Attributes:
         runs: the number of runs that took files.
         taken: the digest of each file when it was last taken.
+        contents: source -> digest -> the first file that had this content.
     """
 
     runs: int = 0
     taken: Digests = field(default_factory=dict)
+    contents: Digests = field(default_factory=dict)
 
     @staticmethod
     def of(update_ids: Iterable[str]) -> Position:
         """Return the position after a store's updates, given by their ids, oldest first."""
-        runs, taken = 0, dict[str, dict[str, str]]()
+        runs, taken, contents = 0, dict[str, dict[str, str]](), dict[str, dict[str, str]]()
         for text in update_ids:
             found = run_of(text)
             if found is None:
@@ -39,7 +67,9 @@ class Position:
             runs = max(runs, found[0])
             for source, files in found[1].items():
                 taken.setdefault(source, {}).update(files)
-        return Position(runs, taken)
+                for name, digest in files.items():
+                    contents.setdefault(source, {}).setdefault(digest, name)
+        return Position(runs, taken, contents)
 
     def new(self, there: Digests) -> Digests:
         """Return the files that were not taken yet, in their order."""
@@ -52,6 +82,17 @@ class Position:
             for source, files in there.items()
         }
         return {source: files for source, files in found.items() if files}
+
+    def again(self, new: Digests) -> tuple[Again, ...]:
+        """Return the new files whose content was taken, or is new, under another name."""
+        found = list[Again]()
+        for source, files in new.items():
+            known = dict(self.contents.get(source, {}))
+            for name, digest in files.items():
+                before = known.setdefault(digest, name)
+                if before != name:
+                    found.append(Again(source, name, before))
+        return tuple(found)
 
     def update_id(self, files: Digests, released: Iterable[str] = ()) -> str | None:
         """Return the id of the update that takes files; None if it needs none.

@@ -6,7 +6,8 @@ them with it. The invariant: rows of a key keep the order of files by name, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from deltaproduce.cli.inputs.columns import Headers
 from deltaproduce.cli.inputs.files import missing
+from deltaproduce.cli.inputs.reading.found import NO_ABSENCE, Absence
 from deltaproduce.cli.inputs.reading.reader import Reader
 from deltaproduce.stages.given.kind import Given
 from deltaproduce.stages.given.required import unchecked
@@ -27,13 +30,20 @@ _MOST_ROWS: Final = 1 << 40
 """More than the rows of a file of 2 GiB, the largest that Spark fetches."""
 
 
-def snapshot(spark: SparkSession, path: str, reader: Reader) -> DataFrame:
+def snapshot(
+    spark: SparkSession, path: str, reader: Reader, *, is_begun: bool = False
+) -> DataFrame:
     """Return all rows of files.
 
-    They are read when the rows are computed, which raises the errors of `Reader.parts`.
+    They are read when the rows are computed, which raises the errors of `Reader.parts`. If files
+    may lack columns, their columns are read before: one job more.
+
+    Args:
+        is_begun: whether the source has rows, or had some.
 
     Raises:
         ProjectFileError: there is no file.
+        InvalidChangesError: the columns of a file are read, and it does not have its format.
     """
     from deltaproduce.engines.failures import in_worker
     from deltaproduce.engines.spark.columns import struct_of
@@ -45,10 +55,67 @@ def snapshot(spark: SparkSession, path: str, reader: Reader) -> DataFrame:
     columns = _columns(reader)
     sent = replace(reader, source=replace(reader.source, kind=Given()))
     firsts = {name: number * _MOST_ROWS for number, name in enumerate(names)}
-    read = in_worker(partial(_rows, reader=sent, firsts=firsts))
+    absences = _absences(files, names, sent, is_begun=is_begun)
+    read = in_worker(partial(_rows, reader=sent, firsts=firsts, absences=absences))
     numbered = struct_of(replace(c, name=str(n)) for n, c in enumerate(columns))
     rows = files.select("path", "content").mapInArrow(read, numbered)
     return rows.toDF(*(column.name for column in columns))
+
+
+def is_empty(rows: DataFrame) -> bool:
+    """Return whether there are no rows; one job, which reads as far as the first row.
+
+    Raises:
+        InvalidChangesError: see `Reader.parts`.
+    """
+    with _refused():
+        return rows.isEmpty()
+
+
+def _absences(
+    files: DataFrame, names: Sequence[str], reader: Reader, *, is_begun: bool
+) -> dict[str, Absence]:
+    """Return what is known of the columns that each file lacks."""
+    from deltaproduce.engines.failures import in_worker
+
+    if not any(column.nullable for column in reader.source.schema.value):
+        return {}  # no file may lack any
+    read = in_worker(partial(_headers, reader=reader))
+    with _refused():
+        rows = files.select("path", "content").mapInArrow(read, "path string, names array<string>")
+        there = {row[0]: row[1] for row in rows.collect()}
+    known = {name: there[name] for name in names}
+    found = Headers(known, reader.source, reader.found.optional, is_begun)
+    return {name: found.absence(name) for name in names}
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Raise what a task refuses as the error that it is.
+
+    Raises:
+        InvalidChangesError: a file cannot be read.
+    """
+    from deltaproduce.engines.spark.failures import raised_by_producer
+    from deltaproduce.engines.spark.sessions.error_texts import raise_interrupt
+
+    try:
+        yield
+    except Exception as error:
+        raise_interrupt(error)
+        failure = raised_by_producer(error)
+        if failure is None:
+            raise
+        raise failure from failure.__cause__
+
+
+def _headers(files: Iterator[pa.RecordBatch], reader: Reader) -> Iterator[pa.RecordBatch]:
+    """Yield the path and the columns of each file."""
+    for batch in files:
+        for path, content in zip(*batch.columns, strict=True):
+            names = reader.names_of(content.as_buffer(), path.as_py())
+            columns = [pa.array([path.as_py()]), pa.array([names], pa.list_(pa.string()))]
+            yield pa.RecordBatch.from_arrays(columns, names=["path", "names"])
 
 
 def _columns(reader: Reader) -> tuple[Column, ...]:
@@ -57,19 +124,24 @@ def _columns(reader: Reader) -> tuple[Column, ...]:
 
 
 def _rows(
-    files: Iterator[pa.RecordBatch], reader: Reader, firsts: Mapping[str, int]
+    files: Iterator[pa.RecordBatch],
+    reader: Reader,
+    firsts: Mapping[str, int],
+    absences: Mapping[str, Absence],
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files.
 
     Args:
         files: the path and the content of each.
         firsts: the number of the first row of each.
+        absences: what is known of the columns that each lacks.
     """
     columns = _columns(reader)
     for batch in files:
         for path, content in zip(*batch.columns, strict=True):
-            first = firsts[path.as_py()]
-            for part in reader.parts_of(content.as_buffer(), path.as_py()):
+            name = path.as_py()
+            first, absence = firsts[name], absences.get(name, NO_ABSENCE)
+            for part in reader.parts_of(content.as_buffer(), name, absence):
                 numbers = {ORDINAL: pa.array(np.arange(first, first + part.rows))}
                 made = {**numbers, **part.columns}
                 yield pa.RecordBatch.from_arrays(

@@ -6,13 +6,15 @@ each file had been a version. Rows that do not fit in memory are in a temporary 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.cli.inputs.reading.found import Part
+from deltaproduce.cli.inputs.reading.found import NO_ABSENCE, Absence, Part
 from deltaproduce.cli.inputs.reading.reader import CONTROLS, Reader, fault_in
 from deltaproduce.engines.local.arrays import factorize
 from deltaproduce.engines.local.large.spilling import LARGE_BYTES, Spill
@@ -22,24 +24,36 @@ from deltaproduce.stages.given.required import unchecked
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL, Column
 
+NO_ABSENCES: Final[Mapping[Path, Absence]] = MappingProxyType({})
 
-def snapshot(paths: Iterable[Path], reader: Reader) -> pa.Table:
+
+def snapshot(
+    paths: Iterable[Path], reader: Reader, absences: Mapping[Path, Absence] = NO_ABSENCES
+) -> pa.Table:
     """Return all rows of files, one file after the other.
+
+    Args:
+        absences: what is known of the columns that files lack.
 
     Raises:
         InvalidChangesError: see `Reader.parts`.
     """
-    rows, _ = _gathered(paths, reader)
+    rows, _ = _gathered(paths, reader, absences)
     return rows
 
 
-def changes(paths: Iterable[Path], reader: Reader) -> pa.Table:
+def changes(
+    paths: Iterable[Path], reader: Reader, absences: Mapping[Path, Absence] = NO_ABSENCES
+) -> pa.Table:
     """Return the net changes of files, one file after the other.
+
+    Args:
+        absences: what is known of the columns that files lack.
 
     Raises:
         InvalidChangesError: see `Reader.parts`. A file of deletes needs key columns only.
     """
-    rows, sizes = _gathered(paths, reader)
+    rows, sizes = _gathered(paths, reader, absences)
     return newest_of_keys(rows, sizes, reader.source.schema.key.names)
 
 
@@ -86,14 +100,16 @@ def delta(path: str, source: Source) -> pa.Table:
     return rows.select([name for name in rows.column_names if name.lower() in declared])
 
 
-def _gathered(paths: Iterable[Path], reader: Reader) -> tuple[pa.Table, list[int]]:
+def _gathered(
+    paths: Iterable[Path], reader: Reader, absences: Mapping[Path, Absence]
+) -> tuple[pa.Table, list[int]]:
     """Return the rows of files, and how many each has; control columns only if a file has them."""
     spill, sizes, said = Spill(LARGE_BYTES), list[int](), set[str]()
     schema = arrow_schema(_columns(reader.source))
     spill.add(schema.empty_table())
     for path in paths:
         size = 0
-        for part in reader.parts(path):
+        for part in reader.parts(path, absences.get(path, NO_ABSENCE)):
             spill.add(pa.table(_with_controls(part, size), schema=schema))
             size += part.rows
             said |= {name.lower() for name in part.names}

@@ -24,7 +24,7 @@ def plan(
     call: Invocation, select: Select = None, as_of: AsOf = None, exit_code: ExitCode = False
 ) -> Answer:
     """Show what a run would do to each stage, and why; writes nothing."""
-    from deltaproduce.cli.inputs.given import found, rows
+    from deltaproduce.cli.inputs.given import by_lines, found, rows
     from deltaproduce.cli.selection import feeders_of, selected
 
     file, pipeline = call.file(), call.pipeline()
@@ -32,11 +32,12 @@ def plan(
     with call.store() as store:
         given = found(file, pipeline, store)
         changes, snapshots = rows(file, pipeline, given, store.time_zone)
-        steps = store.plan(changes, snapshots=snapshots, as_of=... if as_of is None else as_of)
+        with by_lines(file, pipeline, given, changes | snapshots, store.time_zone):
+            steps = store.plan(changes, snapshots=snapshots, as_of=... if as_of is None else as_of)
         tasks = None
         if as_of is not None and any(stage.kind.scheduled for stage in pipeline.stages):
             tasks = store.run(as_of=as_of, dry_run=True)
-        answer = summaries.planned(store.head, steps, stages, given.files, tasks)
+        answer = summaries.planned(store.head, steps, stages, given.files, tasks, given.again)
     done = bool(steps or steps.moves or (tasks is not None and (tasks.done or tasks.dropped)))
     return summaries.nothing_is_3(answer, done, exit_code=exit_code)
 
@@ -52,7 +53,7 @@ def run(
     ] = False,
 ) -> Answer:
     """Read the inputs, publish a version of their changes, and run the tasks of a day."""
-    from deltaproduce.cli.inputs.given import found, rows
+    from deltaproduce.cli.inputs.given import by_lines, found, rows
 
     file, pipeline = call.file(), call.pipeline()
     if dry_run:
@@ -67,20 +68,23 @@ def run(
         given = found(file, pipeline, store)
         changes, snapshots = rows(file, pipeline, given, store.time_zone)
         before = store.head
-        store.update(
-            changes,
-            given.update_id,
-            snapshots=snapshots,
-            as_of=... if as_of is None else as_of,
-            on_conflict="retry",  # a concurrent run may have made the same version
-        )
+        with by_lines(file, pipeline, given, changes | snapshots, store.time_zone):
+            store.update(
+                changes,
+                given.update_id,
+                snapshots=snapshots,
+                as_of=... if as_of is None else as_of,
+                on_conflict="retry",  # a concurrent run may have made the same version
+            )
         has_tasks = any(stage.kind.scheduled for stage in pipeline.stages)
         if as_of is not None and has_tasks:
             store.run(as_of=as_of)
         made = [version for version in store.versions() if version.number > before.number]
         for version in made if openlineage else ():
             store.emit_openlineage(version.number)
-        answer = summaries.version_made(before, *(made or [before]), exit_code=exit_code)
+        answer = summaries.version_made(
+            before, *(made or [before]), again=given.again, exit_code=exit_code
+        )
         return _with_dirty(answer, store) if as_of is None and has_tasks else answer
 
 

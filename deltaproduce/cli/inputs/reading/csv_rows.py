@@ -55,6 +55,20 @@ def csv_names(file: BinaryIO, found: Input) -> tuple[str, ...]:
     return names
 
 
+def csv_lines(file: BinaryIO, found: Input) -> Iterator[int]:
+    """Yield the line at which each row of a file begins, from 1.
+
+    Raises:
+        FileFault: it has no header, or a row is wrong.
+    """
+    text = _blocks(file, found)
+    _, rest = _header(text, found.delimiter)
+    for block in chain([rest], text):
+        written = block.data.decode("utf-8", "surrogateescape")
+        for record in records(written, found.delimiter, block.first_line):
+            yield record.line
+
+
 def _blocks(file: BinaryIO, found: Input) -> Iterator[Block]:
     return blocks(utf8(file, found.encoding), partial(end_of_rows, delimiter=found.delimiter))
 

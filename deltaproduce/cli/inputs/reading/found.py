@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
+from deltaproduce.cli.inputs.reading.faults import FileFault
 from deltaproduce.types.columns import Column
 
 Declared = Mapping[str, Column]
@@ -28,3 +30,19 @@ class Part:
     rows: int
     columns: Mapping[str, pa.Array]
     is_whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """What is known of the columns that a file lacks.
+
+    Attributes:
+        columns: declared columns that are null in its rows.
+        fault: what is wrong with the others; None if nothing more is known than that they lack.
+    """
+
+    columns: frozenset[str] = frozenset()
+    fault: FileFault | None = None
+
+
+NO_ABSENCE: Final = Absence()

@@ -71,6 +71,16 @@ def json_names(file: BinaryIO, found: Input, wanted: Sequence[str]) -> tuple[str
     return tuple(names) or None
 
 
+def json_lines(file: BinaryIO, found: Input) -> Iterator[int]:
+    """Yield the line of each row of a file, from 1.
+
+    Raises:
+        FileFault: a line is no object.
+    """
+    for block in blocks(utf8(file, found.encoding), last_line_end):
+        yield from _objects(block)[1]
+
+
 _ABSENT: Final = object()
 
 

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from deltaproduce.cli.inputs.reading.csv_rows import csv_names, csv_parts
+from deltaproduce.cli.inputs.reading.csv_rows import csv_lines, csv_names, csv_parts
 from deltaproduce.cli.inputs.reading.faults import FileFault
-from deltaproduce.cli.inputs.reading.found import Declared, Part
-from deltaproduce.cli.inputs.reading.json_rows import json_names, json_parts
+from deltaproduce.cli.inputs.reading.found import NO_ABSENCE, Absence, Declared, Part
+from deltaproduce.cli.inputs.reading.json_rows import json_lines, json_names, json_parts
 from deltaproduce.cli.inputs.reading.parquet_rows import parquet_parts
 from deltaproduce.cli.inputs.reading.texts import Forms
 from deltaproduce.errors import InvalidChangesError
@@ -49,20 +49,45 @@ class Reader:
     source: Source
     forms: Forms
 
-    def parts(self, path: Path) -> Iterator[Part]:
+    def parts(self, path: Path, absence: Absence = NO_ABSENCE) -> Iterator[Part]:
         """Yield the rows of a file, with all columns that the source declares.
+
+        Args:
+            absence: what is known of the columns that it lacks.
 
         Raises:
             InvalidChangesError: it does not have its format, lacks columns, or a value does not
                 fit; with the file and, of CSV and JSON, the line.
         """
         with self._faults_of(str(path)), pa.OSFile(str(path)) as file:
-            yield from self._complete(self._found(file, str(path)))
+            yield from self._complete(self._found(file, str(path)), absence)
 
-    def parts_of(self, content: pa.Buffer, name: str) -> Iterator[Part]:
+    def parts_of(
+        self, content: pa.Buffer, name: str, absence: Absence = NO_ABSENCE
+    ) -> Iterator[Part]:
         """Yield the rows of a file whose content is in memory; see `parts`."""
         with self._faults_of(name), pa.BufferReader(content) as file:
-            yield from self._complete(self._found(file, name))
+            yield from self._complete(self._found(file, name), absence)
+
+    def rows(self, path: Path) -> Iterator[Part]:
+        """Yield the rows of a file, with the columns that it has.
+
+        Raises:
+            InvalidChangesError: it does not have its format, or a value does not fit.
+        """
+        with self._faults_of(str(path)), pa.OSFile(str(path)) as file:
+            yield from self._found(file, str(path))
+
+    def lines(self, path: Path) -> Iterator[int] | None:
+        """Return the line at which each row of a file begins, from 1; None if it has no lines."""
+        if self.found.format not in ("csv", "json"):
+            return None
+        return self._lines(path)
+
+    def _lines(self, path: Path) -> Iterator[int]:
+        lines = csv_lines if self.found.format == "csv" else json_lines
+        with self._faults_of(str(path)), pa.OSFile(str(path)) as file:
+            yield from lines(_unpacked(file, str(path)), self.found)
 
     def names(self, path: Path) -> tuple[str, ...] | None:
         """Return the columns of a file, read as far as that takes; None if it has no rows.
@@ -71,13 +96,21 @@ class Reader:
             InvalidChangesError: it does not have its format.
         """
         with self._faults_of(str(path)), pa.OSFile(str(path)) as file:
-            match self.found.format:
-                case "csv":
-                    return csv_names(_unpacked(file, str(path)), self.found)
-                case "json":
-                    wanted = self.source.schema.names
-                    return json_names(_unpacked(file, str(path)), self.found, wanted)
-            return tuple(parquet.read_schema(file).names)
+            return self._names(file, str(path))
+
+    def names_of(self, content: pa.Buffer, name: str) -> tuple[str, ...] | None:
+        """Return the columns of a file whose content is in memory; see `names`."""
+        with self._faults_of(name), pa.BufferReader(content) as file:
+            return self._names(file, name)
+
+    def _names(self, file: pa.NativeFile, name: str) -> tuple[str, ...] | None:
+        match self.found.format:
+            case "csv":
+                return csv_names(_unpacked(file, name), self.found)
+            case "json":
+                wanted = self.source.schema.names
+                return json_names(_unpacked(file, name), self.found, wanted)
+        return tuple(parquet.read_schema(file).names)
 
     def _found(self, file: pa.NativeFile, name: str) -> Iterator[Part]:
         declared, keys = _declared(self.source), self.source.schema.key.names
@@ -88,7 +121,7 @@ class Reader:
                 return json_parts(_unpacked(file, name), self.found, keys, declared, self.forms)
         return parquet_parts(file, declared, self.forms)
 
-    def _complete(self, parts: Iterator[Part]) -> Iterator[Part]:
+    def _complete(self, parts: Iterator[Part], absence: Absence) -> Iterator[Part]:
         """Yield parts with all declared columns: rows of deletes may have only those of the key."""
         names, rows, only_deletes, is_whole = dict[str, str](), 0, True, False
         for part in parts:
@@ -97,17 +130,17 @@ class Reader:
             only_deletes = only_deletes and _deletes(part)
             is_whole = part.is_whole
             if is_whole:
-                self._check(part.names, only_deletes=only_deletes)
+                self._check(part.names, absence, only_deletes=only_deletes)
             yield replace(part, columns=_filled(part, self.source))
         if rows and not is_whole:
-            self._check([*names.values()], only_deletes=only_deletes)
+            self._check([*names.values()], absence, only_deletes=only_deletes)
 
-    def _check(self, names: Sequence[str], *, only_deletes: bool) -> None:
+    def _check(self, names: Sequence[str], absence: Absence, *, only_deletes: bool) -> None:
         if self.found.mode == "snapshot" and CHANGE_TYPE in map(str.lower, names):
             finding = f"it has column {CHANGE_TYPE}, and a snapshot is all rows, without changes: "
             mend = 'drop the column, or say mode = "changes"'
             raise FileFault(finding + mend, columns=[CHANGE_TYPE])
-        fault = fault_in(names, self.source, deletes=only_deletes)
+        fault = fault_in(names, self.source, absence, deletes=only_deletes)
         if fault is not None:
             raise fault
 
@@ -143,16 +176,23 @@ _COMPRESSED: Final = MappingProxyType(
 )
 
 
-def fault_in(names: Sequence[str], source: Source, *, deletes: bool) -> FileFault | None:
+def fault_in(
+    names: Sequence[str], source: Source, absence: Absence = NO_ABSENCE, *, deletes: bool
+) -> FileFault | None:
     """Return what is wrong with the columns of rows for a source; None if nothing is.
 
     Args:
         names: the columns that the rows have.
+        absence: what is known of those that they lack.
         deletes: whether the rows need only keys.
     """
     schema, lower = source.schema, [name.lower() for name in names]
     needed = schema.key.names if deletes else schema.names
-    if missing := [name for name in needed if name.lower() not in lower]:
+    missing = [name for name in needed if name.lower() not in lower]
+    missing = [name for name in missing if name not in absence.columns]
+    if absence.fault is not None and missing and {*absence.fault.columns} >= {*missing}:
+        return absence.fault
+    if missing:
         finding = f"it has no column {', '.join(missing)}; it has {', '.join(names)}"
         return FileFault(finding, columns=missing)
     twice = [c.name for low, c in _declared(source).items() if lower.count(low) > 1]

@@ -1,0 +1,103 @@
+"""Columns that a file lacks: which of them are null in its rows, and which are a fault.
+
+Pure. A source may get a column that takes nulls, and files from before do not have it. A column
+that files have lost, or have under another name, must not become null unnoticed. So the invariant:
+a file may lack a column only if no file before it has the column, and nothing in it looks like
+another name for it; or if the project says that files may lack it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from deltaproduce.cli.inputs.reading.faults import FileFault
+from deltaproduce.cli.inputs.reading.found import Absence
+from deltaproduce.model.graph import Source
+from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL
+
+Names: TypeAlias = Sequence[str] | None
+"""The columns of a file; None if it has no rows, and so none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """The columns of the files of a source.
+
+    Attributes:
+        names: file -> its columns, in the order in which files are taken.
+        optional: the columns that any file may lack, as the project says.
+        is_begun: whether the source has rows, or had some: they are older than all new files.
+    """
+
+    names: Mapping[str, Names]
+    source: Source
+    optional: Collection[str] = ()
+    is_begun: bool = False
+
+    def absence(self, file: str) -> Absence:
+        """Return which columns are null in a file's rows because it does not have them."""
+        own, allowed = _lower(self.names[file]), _lower(self.optional)
+        values = (column for column in self.source.schema.value if column.nullable)
+        lacking = [column.name for column in values if column.name.lower() not in own]
+        found = [name for name in lacking if name.lower() in allowed]
+        unsure = [name for name in lacking if name not in found]
+        fault = self._fault(file, unsure)
+        if fault is None and self._is_older(file, unsure):
+            found += unsure
+        return Absence(frozenset(found), fault)
+
+    def is_whole(self, file: str) -> bool:
+        """Return whether a file has all columns, or has no rows."""
+        names = self.names[file]
+        return names is None or _lower(self.source.schema.names) <= _lower(names)
+
+    def _is_older(self, file: str, lacking: Sequence[str]) -> bool:
+        """Return whether columns may be newer than a file: something else says what it should have.
+
+        Without rows or other files, a wrong declaration is likelier.
+        """
+        there = frozenset[str]().union(*map(_lower, self.names.values()))
+        is_first = next(iter(self.names)) == file
+        return self.is_begun or not is_first or _lower(lacking) <= there
+
+    def _fault(self, file: str, lacking: Sequence[str]) -> FileFault | None:
+        """Return why columns that a file lacks cannot be newer than it; None if they can be."""
+        had = {name: self._last_before(file, name) for name in lacking}
+        lost = {name: other for name, other in had.items() if other is not None}
+        others = self._come_with(file)
+        if not lost and not (lacking and others):
+            return None
+        names = [*lost] or [*lacking]
+        before = "".join(f", which {other!r} has" for other in dict.fromkeys(lost.values()))
+        renamed = f". If it is {' or '.join(others)} now, rename it in the file" if others else ""
+        listed = ", ".join(f'"{name}"' for name in names)
+        return FileFault(
+            f"it has no column {', '.join(names)}{before}; it has "
+            f"{', '.join(self.names[file] or ())}{renamed}. If files may lack it, write "
+            f"optional = [{listed}] under [sources.{self.source.name}]: then it is null",
+            columns=names,
+        )
+
+    def _before(self, file: str) -> list[Names]:
+        files = list(self.names)
+        return [self.names[other] for other in files[: files.index(file)]]
+
+    def _last_before(self, file: str, name: str) -> str | None:
+        """Return the last file before another one that has a column."""
+        files = list(self.names)
+        before = reversed(files[: files.index(file)])
+        return next((one for one in before if name.lower() in _lower(self.names[one])), None)
+
+    def _come_with(self, file: str) -> list[str]:
+        """Return the columns of a file that nobody declares, and that the file before it lacks."""
+        known = _lower(self.source.schema.names) | {CHANGE_TYPE, ORDINAL}
+        before = next((names for names in reversed(self._before(file)) if names is not None), ())
+        return [
+            name for name in self.names[file] or () if name.lower() not in known | _lower(before)
+        ]
+
+
+def _lower(names: Collection[str] | None) -> frozenset[str]:
+    return frozenset(name.lower() for name in names or ())

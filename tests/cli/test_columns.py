@@ -1,0 +1,191 @@
+"""Columns that files lack: which are null in their rows, and which are refused by name."""
+
+import random
+
+import pytest
+
+import deltaproduce as dp
+from deltaproduce.cli.inputs.columns import Headers
+
+SHOP = dp.Pipeline("shop")
+SOURCE = SHOP.source("orders", key="id bigint", value="amount int NOT NULL, n int, coupon string")
+OLD, NEW = ["id", "amount", "n"], ["id", "amount", "n", "coupon"]
+
+
+def headers(*names, begun=False, optional=()):
+    files = {f"{place}.csv": one for place, one in enumerate(names)}
+    return Headers(files, SOURCE, optional, begun)
+
+
+def absent(found, file="0.csv"):
+    absence = found.absence(file)
+    assert absence.fault is None
+    return sorted(absence.columns)
+
+
+def test_a_column_that_came_later_is_null_in_files_from_before():
+    found = headers(OLD, ["ID", "Amount", "N"], NEW)
+    assert [absent(found, file) for file in found.names] == [["coupon"], ["coupon"], []]
+    assert absent(headers(OLD, begun=True)) == ["coupon"]  # no file has it yet
+    assert absent(headers([*OLD, "note"], [*OLD, "note"], begun=True), "1.csv") == ["coupon"]
+    assert absent(headers(OLD, None, OLD), "2.csv") == ["coupon"]
+
+
+def test_nothing_is_null_where_nothing_says_that_a_column_is_new():
+    """The only files of a source without rows: its declaration is wrong, or the file."""
+    assert absent(headers(OLD)) == []
+    assert absent(headers(["id", "n", "coupon"], begun=True)) == []  # amount takes no null
+    assert absent(headers(["amount", "n", "coupon"], begun=True)) == []  # nor does a key
+
+
+@pytest.mark.parametrize(
+    ("names", "file", "told"),
+    [
+        ([NEW, OLD], "1.csv", ["coupon", "0.csv"]),
+        ([OLD, ["id", "amount", "coupon"], NEW], "1.csv", ["column n,", "0.csv"]),
+        ([OLD, ["id", "amount", "total"]], "1.csv", ["column n,", "0.csv", "total"]),
+        ([OLD, [*OLD, "voucher"]], "1.csv", ["coupon", "voucher"]),
+        ([[*OLD, "voucher"]], "0.csv", ["coupon", "voucher"]),
+    ],
+)
+def test_a_column_that_is_gone_or_has_another_name_is_refused(names, file, told):
+    found = headers(*names, begun=True)
+    absence = found.absence(file)
+    assert absence.fault is not None
+    assert all(part in absence.fault.finding for part in told)
+    assert not absence.columns
+    optional = headers(*names, begun=True, optional=["N", "Coupon"]).absence(file)
+    assert optional.fault is None
+    assert optional.columns == {*SOURCE.schema.value.names} - {*names[int(file[0])]}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_value_that_a_file_before_had_is_lost(seed):
+    """Whatever files have: null stands only for columns that no file before has."""
+    drawn = random.Random(seed)
+    columns = ["id", "amount", "n", "coupon", "note"]
+    names = [
+        None if drawn.random() < 0.1 else drawn.sample(columns, drawn.randrange(1, 6))
+        for _ in range(4)
+    ]
+    found = headers(*names, begun=drawn.random() < 0.5)
+    for place, file in enumerate(found.names):
+        before = {name for one in names[:place] for name in one or ()}
+        absence = found.absence(file)
+        assert not absence.columns & (before | {"id", "amount"} | {*(names[place] or ())})
+        if absence.fault is not None:
+            assert not absence.columns
+
+
+ORDERS = """EXTERNAL orders (
+  columns (order_id bigint, amount int{more}),
+  key (order_id){unique}
+);"""
+STAGE = "STAGE totals (key (amount));\nSELECT amount, order_id FROM orders"
+FILE = """[project]
+name = "shop"
+location = "lake/shop"
+
+[sources.orders]
+format = "csv"
+path = "data"
+mode = "{mode}"
+"""
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    """Write a project of one source; returns a function that does."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "stages").mkdir()
+    (tmp_path / "data").mkdir()
+
+    def written(mode="changes", more="", unique="", settings="", **files):
+        (tmp_path / "deltaproduce.toml").write_text(FILE.format(mode=mode) + settings)
+        text = ORDERS.format(more=more, unique=unique)
+        (tmp_path / "stages" / "orders.sql").write_text(text)
+        for name, rows in files.items():
+            (tmp_path / "data" / f"{name}.csv").write_text(rows)
+        return tmp_path
+
+    return written
+
+
+def coupons(folder):
+    with dp.Project(folder).store(None) as store:
+        return store.content("orders", ordered=True).column("coupon").to_pylist()
+
+
+def test_a_source_gets_a_new_column_while_its_files_come(shop, call, asked):
+    """Files of before need not be given again, and a late one may still lack it."""
+    folder = shop(a="order_id,amount\n1,5\n")
+    call("run")
+    shop(more=", coupon string", b="order_id,amount\n2,6\n")
+    assert asked("check")["problems"] == []
+    call("run")
+    assert coupons(folder) == [None, None]
+    shop(more=", coupon string", d="order_id,amount,coupon\n4,7,SPRING\n")
+    call("run")
+    shop(more=", coupon string", c="order_id,amount\n3,7\n")
+    call("run")
+    assert coupons(folder) == [None, None, None, "SPRING"]
+    shop(more=", coupon string", e="order_id,amount,voucher\n5,7,SPRING\n")
+    said = call("run", code=1).stderr
+    assert "e.csv" in said
+    assert "coupon" in said
+    assert "d.csv" in said
+    assert "voucher" in said
+    assert "coupon" in asked("check", code=1)["problems"][0]["message"]
+    shop(more=", coupon string", settings='optional = ["coupon"]\n')
+    call("run")
+    assert coupons(folder)[-1] is None
+
+
+def test_columns_that_are_gone_are_named(shop, call):
+    shop(more=", coupon string", a="order_id,amount,coupon\n1,5,x\n")
+    call("run")
+    shop(b="order_id,amount\n2,5\n")
+    assert "coupon is gone" in call("run", code=2).stderr
+
+
+@pytest.mark.parametrize("unique", [" unique", ", unique"])
+def test_a_key_twice_in_a_file_is_refused_with_both_lines(shop, call, unique):
+    shop(unique=unique, a='order_id,amount\n1,5\n2,"6"\n\n3,1\n2,7\n')
+    said = call("run", code=1).stderr
+    assert "a.csv" in said
+    assert "lines 3 and 6" in said
+    shop(unique=" unique", a="order_id,amount\n1,5\n2,6\n", b="order_id,amount\n2,7\n")
+    call("run")  # the last file counts
+
+
+def test_a_key_twice_in_a_snapshot_is_refused_with_both_files(shop, call):
+    shop("snapshot", unique=" unique", a="order_id,amount\n1,5\n2,6\n", b="order_id,amount\n2,7\n")
+    said = call("run", code=1).stderr
+    assert "a.csv', line 3, and " in said
+    assert "b.csv', line 2, of source 'orders'" in said
+
+
+def test_a_snapshot_without_rows_is_refused_unless_it_is_allowed(shop, call):
+    folder = shop("snapshot", a="order_id,amount\n1,5\n")
+    call("run")
+    shop("snapshot", a="order_id,amount\n")
+    assert "allow_empty" in call("run", code=1).stderr
+    with dp.Project(folder).store(None) as store:
+        assert store.content("orders").num_rows == 1
+    shop("snapshot", settings="allow_empty = true\n")
+    call("run")
+    with dp.Project(folder).store(None) as store:
+        assert store.content("orders").num_rows == 0
+    shop(settings="allow_empty = true\n")
+    assert "snapshot" in call("run", code=2).stderr
+
+
+def test_a_file_that_was_sent_again_is_said(shop, call, asked):
+    shop(a="order_id,amount\n1,5\n")
+    call("run")
+    shop(b="order_id,amount\n1,6\n", c="order_id,amount\n1,5\n")
+    again = [{"source": "orders", "file": "c.csv", "before": "a.csv"}]
+    assert asked("plan")["sent_again"] == again
+    assert "a.csv" in call("plan").stdout
+    assert asked("run")["sent_again"] == again
+    assert "sent_again" not in asked("run")
