@@ -158,11 +158,18 @@ def test_a_key_twice_in_a_file_is_refused_with_both_lines(shop, call, unique):
     call("run")  # the last file counts
 
 
+def test_deletes_of_a_key_are_no_repeats(shop, call):
+    rows = "2,6,delete\n2,6,upsert\n2,6,delete\n2,7,update_postimage\n"
+    shop(unique=" unique", a="order_id,amount,_change_type\n" + rows)
+    assert "lines 3 and 5" in call("run", code=1).stderr
+
+
 def test_a_key_twice_in_a_snapshot_is_refused_with_both_files(shop, call):
     shop("snapshot", unique=" unique", a="order_id,amount\n1,5\n2,6\n", b="order_id,amount\n2,7\n")
-    said = call("run", code=1).stderr
-    assert "a.csv', line 3, and " in said
-    assert "b.csv', line 2, of source 'orders'" in said
+    for verb in ("plan", "run"):
+        said = call(verb, code=1).stderr
+        assert "a.csv', line 3, and " in said
+        assert "b.csv', line 2, of source 'orders'" in said
 
 
 def test_a_snapshot_without_rows_is_refused_unless_it_is_allowed(shop, call):
@@ -189,3 +196,9 @@ def test_a_file_that_was_sent_again_is_said(shop, call, asked):
     assert "a.csv" in call("plan").stdout
     assert asked("run")["sent_again"] == again
     assert "sent_again" not in asked("run")
+
+
+@pytest.mark.parametrize("name", ["order_id", "cupon"])
+def test_optional_names_columns_that_take_nulls(shop, call, name):
+    shop(more=", coupon string", settings=f'optional = ["{name}"]\n', a="order_id,amount\n1,5\n")
+    assert f'optional is "{name}"' in call("run", code=2).stderr.replace("'", '"')

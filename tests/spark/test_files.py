@@ -62,6 +62,27 @@ def test_files_are_fetched_by_spark_and_read_by_the_same_reader(
         remote.snapshot(spark, f"file://{tmp_path}/wrong/in", reader("csv"))
 
 
+def test_files_that_spark_fetches_may_lack_what_those_of_this_machine_may(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A column that came later is null; one that a file has lost is refused by names of files."""
+    (tmp_path / "a.csv").write_text("k,t\nx,a\n")
+    (tmp_path / "b.csv").write_text("k,t,n\ny,b,1\n")
+    found = remote.snapshot(spark, f"file://{tmp_path}", reader("csv"))
+    assert found.orderBy("k").select("n").collect() == [(None,), (1,)]
+    assert not remote.is_empty(found)
+    (tmp_path / "c.csv").write_text("k,t\nz,c\n")
+    (tmp_path / "b.csv").write_text("k,t,n\n")
+    with pytest.raises(dp.InvalidChangesError, match=r"no column n, which '.*b\.csv' has") as error:
+        remote.is_empty(remote.snapshot(spark, f"file://{tmp_path}/[bc].csv", reader("csv")))
+    assert str(error.value.file).endswith("c.csv")
+    (tmp_path / "c.csv").write_text('k,"t')
+    with pytest.raises(dp.InvalidChangesError, match=r"c\.csv"):
+        remote.snapshot(spark, f"file://{tmp_path}", reader("csv"))
+    (tmp_path / "c.csv").unlink()
+    assert remote.is_empty(remote.snapshot(spark, f"file://{tmp_path}/b.csv", reader("csv")))
+
+
 def test_local_times_are_the_moments_that_spark_takes_them_for(spark: SparkSession) -> None:
     """Around each change of a clock, also where it is not by hours, and before there were zones."""
     clock = [datetime(1800, 1, 1), datetime(9999, 12, 31, 23)]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltaproduce.cli.inputs.reading.reader import Reader
 from deltaproduce.engines.local.arrays import isin_rows
@@ -72,7 +73,8 @@ def _rows_of(key: pa.Table, path: Path, read: Reader) -> list[int]:
             marks = isin_rows(pa.table(columns).cast(key.schema), key)
             types = part.columns.get(CHANGE_TYPE)
             if types is not None:
-                marks &= np.isin(types.to_pylist(), UPSERTS)
+                upserts = pc.is_in(types, value_set=pa.array(UPSERTS, types.type))
+                marks &= upserts.to_numpy(zero_copy_only=False)
             found += (first + np.flatnonzero(marks)).tolist()
         first += part.rows
         if len(found) > 1:
