@@ -249,7 +249,7 @@ def _obstacle(view: View, groups: Iterable[int]) -> str | None:
         return view.snapshot.obstacle
     for group in groups:
         file = view.snapshot.files[view.groups[group]]
-        if file.alive is not None:
+        if file.marked is not None:
             return f"rows of its file {file.path!r} are marked as deleted"
         if not is_logged_alike(file.path):
             return f"its log writes the path {file.path!r} in another way"

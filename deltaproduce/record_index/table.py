@@ -26,7 +26,8 @@ from pyspark.sql.types import BinaryType, StructType
 from deltaproduce.engines.delta_log import commit_file, folder_of, is_committed, next_commit
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
-from deltaproduce.engines.local.arrays import Marks
+from deltaproduce.engines.local.arrays import Numbers
+from deltaproduce.engines.local.delta import marked_rows
 from deltaproduce.engines.local.handles import opened_at
 from deltaproduce.engines.local.log_actions import between
 from deltaproduce.errors import ConflictError, CorruptStoreError, DefinitionError, NotFoundError
@@ -61,14 +62,14 @@ class TableFile:
         size: its size in bytes.
         rows: the number of rows, including deleted ones; None if the log does not have it.
         partition: the values of its partition columns.
-        alive: which of its rows are not deleted; None if none is deleted.
+        marked: the numbers of its rows that are deleted; None if none is.
     """
 
     path: str
     size: int
     rows: int | None
     partition: Mapping[str, object]
-    alive: Marks | None
+    marked: Numbers | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class Snapshot:
             CorruptStoreError: a file is gone or broken.
         """
         some = [self.files[path] for path in paths]
-        dead = sum(int((~file.alive).sum()) for file in some if file.alive is not None)
+        dead = sum(len(file.marked) for file in some if file.marked is not None)
         return sum(self._count(file) for file in some) - dead
 
     def _count(self, file: TableFile) -> int:
@@ -150,10 +151,10 @@ class Snapshot:
             for c in columns
         }
         rows = in_arrow_types(pa.table(made), columns)
-        if of.alive is None:
+        if of.marked is None:
             return rows
         alive = np.ones(count, bool)
-        alive[: len(of.alive)] = of.alive
+        alive[of.marked] = False
         return rows.filter(pa.array(alive))
 
     def written(self, new: NewFile) -> AddAction:
@@ -330,26 +331,12 @@ def _files(handle: DeltaTable, directory: Directory) -> Mapping[str, TableFile]:
     counts = told.column("num_records").to_pylist() if "num_records" in told.column_names else ()
     counts = counts or [None] * len(paths)
     partitions = python_values(told.column("partition")) if "partition" in told.column_names else ()
-    alive = _alive(handle, paths)
+    marked = marked_rows(handle)
     return {
-        path: TableFile(path, size, rows, partition or none, alive.get(path))
+        path: TableFile(path, size, rows, partition or none, marked.get(unquote(path)))
         for path, size, rows, partition in zip(
             paths, sizes, counts, partitions or [none] * len(paths), strict=True
         )
-    }
-
-
-def _alive(handle: DeltaTable, paths: Sequence[str]) -> Mapping[str, Marks]:
-    """Return, for the files that have deleted rows, which rows are not deleted."""
-    marked = pa.table(handle.deletion_vectors())
-    if not len(marked):
-        return {}
-    named = {unquote(path): path for path in paths}
-    addresses = marked.column("filepath").to_pylist()  # the table's, then a path, all escaped
-    vectors = marked.column("selection_vector").to_pylist()
-    return {
-        named[unquote(address.removeprefix(handle.table_uri))]: np.array(vector, bool)
-        for address, vector in zip(addresses, vectors, strict=True)
     }
 
 
