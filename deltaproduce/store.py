@@ -60,6 +60,7 @@ from deltaproduce.storage.versions import Version
 
 if TYPE_CHECKING:
     from deltaproduce.datasets.staged import StageDataset
+    from deltaproduce.reading.recorded.reader import Reader
 
 _NOTHING_GIVEN: Final[Mapping[str, object]] = MappingProxyType({})
 
@@ -953,7 +954,7 @@ class Store(Tabular):
         return StreamWriter(self._in_session, found.name, name)
 
 
-def opened_by(store: Store) -> Opened:
+def opened_by(store: Store | Reader) -> Opened:
     """What a store has open, for what is built on stores, such as `deltaproduce.sync`."""
     return store._opened
 

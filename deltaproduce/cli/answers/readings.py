@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from deltaproduce.reading.lineages import Lineage
+    from deltaproduce.reading.recorded.reader import Reader
 
 
-def stage_of(store: Store, stage: str, version: int | None = None) -> Stage:
+def stage_of(store: Store | Reader, stage: str, version: int | None = None) -> Stage:
     """Return a stage with the columns that it has in a version; the head if None.
 
     Raises:

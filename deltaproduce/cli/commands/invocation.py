@@ -16,6 +16,7 @@ from deltaproduce.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from deltaproduce.pipeline import Pipeline
     from deltaproduce.projects.file import ProjectFile
+    from deltaproduce.reading.recorded.reader import Reader
     from deltaproduce.store import Store
 
 
@@ -80,3 +81,21 @@ class Invocation:
         file = self.file()
         with placed(file), opened(file, loaded(file), on_standard_error()) as store:
             yield store
+
+    @contextmanager
+    def reading(self, place: str | None) -> Iterator[Store | Reader]:
+        """Open a store to read for a ``with`` block: the project's, or the one at a place.
+
+        Args:
+            place: the location of a store, which is read without its pipeline.
+
+        Raises:
+            DeltaProduceError: as for `store` and `deltaproduce.open`.
+        """
+        if place is None:
+            with self.store() as store:
+                yield store
+            return
+        from deltaproduce.reading.recorded.reader import open
+
+        yield open(place)

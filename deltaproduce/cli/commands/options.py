@@ -32,6 +32,10 @@ Select: TypeAlias = Annotated[
 Version: TypeAlias = Annotated[
     int | None, typer.Option("--version", metavar="N", help="The version; default: the newest.")
 ]
+StoreAt: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--store", metavar="PLACE", help="Read the store here; needs no project."),
+]
 Limit: TypeAlias = Annotated[
     int, typer.Option("--limit", min=0, metavar="ROWS", help="The most rows to print; 0 for all.")
 ]

@@ -8,7 +8,7 @@ import typer
 
 from deltaproduce.cli.answers.answer import Answer
 from deltaproduce.cli.commands.invocation import Invocation
-from deltaproduce.cli.commands.options import AsOf, Key, Limit, Stage, Version
+from deltaproduce.cli.commands.options import AsOf, Key, Limit, Stage, StoreAt, Version
 
 
 def show(
@@ -26,16 +26,19 @@ def show(
         bool, typer.Option("--rows", help="Print the rows of a partition, not its task.")
     ] = False,
     as_of: AsOf = None,
+    place: StoreAt = None,
 ) -> Answer:
     """Print rows of a source or stage in order; for the partition of a task, the task."""
     from deltaproduce.cli.answers import readings
     from deltaproduce.cli.answers.values import filters_of
+    from deltaproduce.store import Store
 
-    with call.store() as store:
+    with call.reading(place) as store:
         found = readings.stage_of(store, stage, version)
         columns, parted = readings.key_columns(found), found.kind
         filters = filters_of(key or (), columns, found.schema.value.names)
-        if parted.scheduled and set(filters) == set(parted.partitioned_by) and not rows:
+        is_task = parted.scheduled and set(filters) == set(parted.partitioned_by) and not rows
+        if is_task and isinstance(store, Store):
             return readings.of_task(store.tasks(as_of=as_of), stage, filters, store.time_zone)
         if filters and len(filters) == len(columns):
             taken = store.lookup(stage, [filters], version=version, ordered=True).rows
@@ -45,11 +48,17 @@ def show(
         return readings.printed(taken, limit)
 
 
-def updates(call: Invocation, stage: Stage, version: Version = None, limit: Limit = 20) -> Answer:
+def updates(
+    call: Invocation,
+    stage: Stage,
+    version: Version = None,
+    limit: Limit = 20,
+    place: StoreAt = None,
+) -> Answer:
     """Print what one version changed in a stage: for each key all rows, or one delete row."""
     from deltaproduce.cli.answers import readings
 
-    with call.store() as store:
+    with call.reading(place) as store:
         return readings.printed(store.updates(stage, version, ordered=True), limit)
 
 
@@ -66,11 +75,12 @@ def changes(
         typer.Option("--mode", help="One difference in total, or one per version."),
     ] = "net",
     limit: Limit = 20,
+    place: StoreAt = None,
 ) -> Answer:
     """Print the rows of a stage that were inserted and deleted between two versions."""
     from deltaproduce.cli.answers import readings
 
-    with call.store() as store:
+    with call.reading(place) as store:
         return readings.printed(store.changes(stage, since, until, mode), limit)
 
 
@@ -84,9 +94,10 @@ def diff(
         int,
         typer.Option("--sample", min=0, metavar="KEYS", help="The most keys to show of each sort."),
     ] = 5,
+    place: StoreAt = None,
 ) -> Answer:
     """Compare two versions: keys added, removed and changed of each stage, and some rows."""
-    with call.store() as store:
+    with call.reading(place) as store:
         found = store.diff(before, after, sample=sample)
     return Answer(found.as_dict(), found.as_tables())
 

@@ -11,7 +11,7 @@ import typer
 from deltaproduce.cli.answers import summaries
 from deltaproduce.cli.answers.answer import Answer
 from deltaproduce.cli.commands.invocation import Invocation
-from deltaproduce.cli.commands.options import AsOf, DryRun, ExitCode, Select, Stage
+from deltaproduce.cli.commands.options import AsOf, DryRun, ExitCode, Select, Stage, StoreAt
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.shown.table import Table
 from deltaproduce.types.excerpts import shown
@@ -105,12 +105,14 @@ def _with_dirty(answer: Answer, store: Store) -> Answer:
     return summaries.with_dirty(answer, dirty, day.isoformat())
 
 
-def versions(call: Invocation, select: Select = None) -> Answer:
+def versions(call: Invocation, select: Select = None, place: StoreAt = None) -> Answer:
     """List the versions, oldest first."""
     from deltaproduce.cli.selection import feeders_of, selected
 
-    stages = selected(select or (), feeders_of(call.pipeline().graph()))
-    with call.store() as store:
+    if place is not None and select:
+        raise typer.BadParameter("--select goes by the stages of a project: leave out --store")
+    stages = () if place else selected(select or (), feeders_of(call.pipeline().graph()))
+    with call.reading(place) as store:
         found = store.versions()
     past = {name for version in found for name in version.stages} if not select else set()
     return summaries.versions(found, {*stages, *past})

@@ -66,17 +66,22 @@ class Reader(Tabular):
     @property
     def stages(self) -> Mapping[str, RecordedStage]:
         """The head's sources and stages by name, feeders first, each with its columns."""
-        head = self._opened().log.last_read
+        head = self._opened.log.last_read
         return {name: recorded(head, name) for name in newest_with([head])}
 
     @property
     def head(self) -> Version:
         """The newest version, read again at each access; its number is 0 if there is none."""
-        return self._opened().log.last_read.shown()
+        return self._opened.log.last_read.shown()
+
+    @property
+    def time_zone(self) -> str:
+        """The time zone in which the store computes."""
+        return self._opened.zone()
 
     def versions(self) -> list[Version]:
         """All published versions, oldest first."""
-        return [version.shown() for version in self._opened().log.versions()]
+        return [version.shown() for version in self._opened.log.versions()]
 
     def content(
         self,
@@ -124,7 +129,7 @@ class Reader(Tabular):
 
     def diff(self, before: int, after: int | None = None, *, sample: int = 5) -> Diff:
         """Compare two versions; see `Store.diff`. It has all stages of the kept versions."""
-        store = self._opened()
+        store = self._opened
         for stage in store.graph.stages:
             check_readable(store, stage)
         return diff(store, before, after, sample)
@@ -170,13 +175,14 @@ class Reader(Tabular):
         """Return a query that selects the rows of a table, for other engines; see `Store.sql`."""
         return selects.sql(self._of(stage), stage, version, dialect, table)
 
+    @property
     def _opened(self) -> Opened:
-        """Return the store with the stages of its versions of now."""
+        """The store with the stages of its versions of now."""
         return opened_recorded(self._store.tables, self._store.log, self._store.reader)
 
     def _of(self, stage: str) -> Opened:
         """Return the same, if a stage can be read here."""
-        store = self._opened()
+        store = self._opened
         check_readable(store, store.stage(stage))
         return store
 
