@@ -2,10 +2,16 @@
 
 import random
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import deltaproduce as dp
 from deltaproduce.cli.inputs.columns import Headers
+from deltaproduce.cli.inputs.headers import absences
+from deltaproduce.cli.inputs.reading.reader import Reader
+from deltaproduce.cli.inputs.reading.texts import Forms
+from deltaproduce.projects.file import Input
 
 SHOP = dp.Pipeline("shop")
 SOURCE = SHOP.source("orders", key="id bigint", value="amount int NOT NULL, n int, coupon string")
@@ -202,3 +208,81 @@ def test_a_file_that_was_sent_again_is_said(shop, call, asked):
 def test_optional_names_columns_that_take_nulls(shop, call, name):
     shop(more=", coupon string", settings=f'optional = ["{name}"]\n', a="order_id,amount\n1,5\n")
     assert f'optional is "{name}"' in call("run", code=2).stderr.replace("'", '"')
+
+
+DAYS = SHOP.source("days", key="day date, id int", value="shop string, n decimal(4, 1) NOT NULL")
+
+
+def in_folders(tmp_path, files, form="csv"):
+    """The rows of files as the command gives them to a store."""
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    paths = {name: tmp_path / name for name in files}
+    read = Reader(Input("days", form, "", "changes"), DAYS, Forms())
+    known = absences(paths, paths, read, [])
+    columns = ("day", "id", "shop", "n")
+    return [
+        tuple(row[name] for name in columns)
+        for path in paths.values()
+        for part in read.parts(path, known[path])
+        if part.rows
+        for row in pa.table(dict(part.columns)).to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_names_of_folders_are_values_of_columns(tmp_path, form):
+    """As Spark and Hive write them, in any case; a column of the file counts before its folder."""
+    folder = "Day=2026-01-01/n=1.50/shop=a%2Fb"
+    sink = pa.BufferOutputStream()
+    parquet.write_table(pa.table({"id": [1], "more": [2]}), sink)
+    content = {
+        "csv": b"id,more\n1,2\n",
+        "json": b'{"id": 1, "more": 2}\n',
+        "parquet": sink.getvalue().to_pybytes(),
+    }[form]
+    (row,) = in_folders(tmp_path, {f"{folder}/a.{form}": content}, form)
+    assert [str(value) for value in row] == ["2026-01-01", "1", "a/b", "1.5"]
+    null = f"day=2026-01-01/n=2/other=1/shop=__HIVE_DEFAULT_PARTITION__/a.{form}"
+    (row,) = in_folders(tmp_path, {null: content}, form)
+    assert row[2] is None
+    if form == "csv":
+        own = b"shop,id\nown,1\n"
+        (row,) = in_folders(tmp_path, {f"{folder}/b.csv": own})
+        assert row[2] == "own"
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("day=2026-13-01/n=1", "column 'day': '2026-13-01' is no date.*in the name of its folder"),
+        ("day=2026-01-01/n=1.25", "column 'n': '1.25' is no decimal"),
+        ("day=2026-01-01", "no column n"),
+        ("day=2026-01-01/n=1/N=2", "two of its folders have column n"),
+    ],
+)
+def test_names_of_folders_that_do_not_fit_are_refused(tmp_path, name, told):
+    with pytest.raises(dp.InvalidChangesError, match=told) as error:
+        in_folders(tmp_path, {f"{name}/a.csv": b"id,shop\n1,x\n"})
+    assert str(error.value.file).endswith(f"{name}/a.csv")
+
+
+def test_a_file_outside_of_the_folders_has_lost_their_column():
+    found = headers([*OLD], [*OLD], begun=True)
+    names = {"coupon=x/0.csv": OLD, "x.csv": OLD}
+    absence = Headers(names, SOURCE, (), found.is_begun).absence("x.csv")
+    assert absence.fault is not None
+    assert "'coupon=x/0.csv' has" in absence.fault.finding
+
+
+def test_a_project_reads_folders_by_day(shop, call, asked):
+    folder = shop(more=", coupon string", unique=" unique")
+    for day, rows in (("day=1", "1,5\n"), ("day=2", "2,6\n2,7\n")):
+        (folder / "data" / f"coupon={day}").mkdir()
+        (folder / "data" / f"coupon={day}" / "a.csv").write_text("order_id,amount\n" + rows)
+    assert asked("check")["problems"] == []
+    assert "coupon=day=2/a.csv' of source 'orders', lines 2 and 3" in call("run", code=1).stderr
+    (folder / "data" / "coupon=day=2" / "a.csv").write_text("order_id,amount\n2,6\n")
+    call("run")
+    assert coupons(folder) == ["day=1", "day=2"]

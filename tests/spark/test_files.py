@@ -29,6 +29,10 @@ def reader(form: str) -> Reader:
     return Reader(Input(source.name, form, "", "snapshot"), source, Forms())
 
 
+def in_folders(path: str) -> Reader:
+    return Reader(Input("flat", "csv", path, "snapshot", optional=("n",)), FLAT, Forms())
+
+
 def test_files_are_fetched_by_spark_and_read_by_the_same_reader(
     spark: SparkSession, tmp_path: Path, location: str
 ) -> None:
@@ -80,6 +84,11 @@ def test_files_that_spark_fetches_may_lack_what_those_of_this_machine_may(
     with pytest.raises(dp.InvalidChangesError, match=r"c\.csv"):
         remote.snapshot(spark, f"file://{tmp_path}", reader("csv"))
     (tmp_path / "c.csv").unlink()
+    (tmp_path / "t=0/n=7/t=%C3%A9").mkdir(parents=True)
+    (tmp_path / "t=0/n=7/t=%C3%A9/a.csv").write_text("k\nx\n")
+    for path in ("t=0", "t=0/n=7/[t]=*"):
+        found = remote.snapshot(spark, f"file://{tmp_path}/{path}", in_folders(path))
+        assert found.select("t", "n").collect() == [("é", 7 if path == "t=0" else None)]
     assert remote.is_empty(remote.snapshot(spark, f"file://{tmp_path}/b.csv", reader("csv")))
 
 

@@ -3,7 +3,8 @@
 Pure. A source may get a column that takes nulls, and files from before do not have it. A column
 that files have lost, or have under another name, must not become null unnoticed. So the invariant:
 a file may lack a column only if no file before it has the column, and nothing in it looks like
-another name for it; or if the project says that files may lack it.
+another name for it; or if the project says that files may lack it; or if the names of its folders
+have its value.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from deltaproduce.cli.inputs.reading.faults import FileFault
+from deltaproduce.cli.inputs.reading.folders import folders_of
 from deltaproduce.cli.inputs.reading.found import Absence
 from deltaproduce.model.graph import Source
 from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL
@@ -26,7 +28,8 @@ class Headers:
     """The columns of the files of a source.
 
     Attributes:
-        names: file -> its columns, in the order in which files are taken.
+        names: file -> its columns, in the order in which files are taken. A file is named by its
+            path in the folder of the input.
         optional: the columns that any file may lack, as the project says.
         is_begun: whether the source has rows, or had some: they are older than all new files.
     """
@@ -37,28 +40,40 @@ class Headers:
     is_begun: bool = False
 
     def absence(self, file: str) -> Absence:
-        """Return which columns are null in a file's rows because it does not have them."""
-        own, allowed = _lower(self.names[file]), _lower(self.optional)
+        """Return what the columns are in a file's rows that it does not have."""
+        in_folders = self._in_folders(file)
+        folders = {name: texts[0] for name, texts in in_folders.items() if len(texts) == 1}
+        own, allowed = self._own(file), _lower(self.optional)
         values = (column for column in self.source.schema.value if column.nullable)
         lacking = [column.name for column in values if column.name.lower() not in own]
         found = [name for name in lacking if name.lower() in allowed]
         unsure = [name for name in lacking if name not in found]
-        fault = self._fault(file, unsure)
+        fault = _twice(in_folders) or self._fault(file, unsure)
         if fault is None and self._is_older(file, unsure):
             found += unsure
-        return Absence(frozenset(found), fault)
+        return Absence(frozenset([*found, *folders]), folders, fault)
 
     def is_whole(self, file: str) -> bool:
         """Return whether a file has all columns, or has no rows."""
         names = self.names[file]
-        return names is None or _lower(self.source.schema.names) <= _lower(names)
+        return names is None or _lower(self.source.schema.names) <= self._own(file)
+
+    def _own(self, file: str) -> frozenset[str]:
+        """Return the columns that a file or its folders have, in lower case."""
+        return _lower(self.names[file]) | _lower(self._in_folders(file))
+
+    def _in_folders(self, file: str) -> dict[str, Sequence[str]]:
+        """Return the texts of the columns that a file's folders have, and it does not."""
+        own, texts = _lower(self.names[file]), folders_of(file)
+        names = [name for name in self.source.schema.names if name.lower() not in own]
+        return {name: texts[name.lower()] for name in names if name.lower() in texts}
 
     def _is_older(self, file: str, lacking: Sequence[str]) -> bool:
         """Return whether columns may be newer than a file: something else says what it should have.
 
         Without rows or other files, a wrong declaration is likelier.
         """
-        there = frozenset[str]().union(*map(_lower, self.names.values()))
+        there = frozenset[str]().union(*map(self._own, self.names))
         is_first = next(iter(self.names)) == file
         return self.is_begun or not is_first or _lower(lacking) <= there
 
@@ -88,7 +103,7 @@ class Headers:
         """Return the last file before another one that has a column."""
         files = list(self.names)
         before = reversed(files[: files.index(file)])
-        return next((one for one in before if name.lower() in _lower(self.names[one])), None)
+        return next((one for one in before if name.lower() in self._own(one)), None)
 
     def _come_with(self, file: str) -> list[str]:
         """Return the columns of a file that nobody declares, and that the file before it lacks."""
@@ -97,6 +112,14 @@ class Headers:
         return [
             name for name in self.names[file] or () if name.lower() not in known | _lower(before)
         ]
+
+
+def _twice(in_folders: Mapping[str, Sequence[str]]) -> FileFault | None:
+    twice = [name for name, texts in in_folders.items() if len(texts) > 1]
+    if not twice:
+        return None
+    finding = f"two of its folders have column {', '.join(twice)}; leave one out"
+    return FileFault(finding, columns=twice)
 
 
 def _lower(names: Collection[str] | None) -> frozenset[str]:

@@ -176,11 +176,13 @@ def by_lines(
         is_read = one is not None and one.format in FILE_FORMATS and not has_scheme(one.path)
         if one is None or not is_read or not error.rows or not isinstance(rows, pa.Table):
             raise
-        files = files_of(file, one)
+        files = every = files_of(file, one)
         if one.mode == "changes":
-            files = {name: files[name] for name in given.files[one.source] if name in files}
+            files = {name: every[name] for name in given.files[one.source] if name in every}
         (source,) = (known for known in pipeline.graph().sources if known.name == one.source)
-        raise located(error, rows, files, reader(one, source, zone)) from error
+        read = reader(one, source, zone)
+        known = absences(every, files, read, given.begun)
+        raise located(error, rows, files, known, read) from error
 
 
 def _changes(

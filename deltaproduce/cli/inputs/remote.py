@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from deltaproduce.cli.inputs.columns import Headers
 from deltaproduce.cli.inputs.files import missing
+from deltaproduce.cli.inputs.reading.folders import folders_of
 from deltaproduce.cli.inputs.reading.found import NO_ABSENCE, Absence
 from deltaproduce.cli.inputs.reading.reader import Reader
 from deltaproduce.stages.given.kind import Given
@@ -78,15 +80,28 @@ def _absences(
     """Return what is known of the columns that each file lacks."""
     from deltaproduce.engines.failures import in_worker
 
-    if not any(column.nullable for column in reader.source.schema.value):
-        return {}  # no file may lack any
+    below = {name: _below(name, reader.found.path) for name in names}
+    may_lack = any(column.nullable for column in reader.source.schema.value)
+    if not may_lack and not any(folders_of(name) for name in below.values()):
+        return {}
     read = in_worker(partial(_headers, reader=reader))
     with _refused():
         rows = files.select("path", "content").mapInArrow(read, "path string, names array<string>")
         there = {row[0]: row[1] for row in rows.collect()}
-    known = {name: there[name] for name in names}
+    known = {below[name]: there[name] for name in names}
     found = Headers(known, reader.source, reader.found.optional, is_begun)
-    return {name: found.absence(name) for name in names}
+    return {name: found.absence(below[name]) for name in names}
+
+
+def _below(name: str, path: str) -> str:
+    """Return a file's name without the folders with values that are in the input's path itself.
+
+    Spark spells a path in its own way, so they are counted.
+    """
+    plain = takewhile(lambda part: not any(sign in part for sign in "*?[{"), path.split("/"))
+    parts, own = name.split("/"), sum("=" in part for part in plain)
+    places = [place for place, part in enumerate(parts) if "=" in part]
+    return "/".join(parts[places[own - 1] + 1 :]) if own else name
 
 
 @contextmanager

@@ -7,7 +7,7 @@ as they are now.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaproduce.cli.inputs.reading.found import Absence, Part
 from deltaproduce.cli.inputs.reading.reader import Reader
 from deltaproduce.engines.local.arrays import isin_rows
 from deltaproduce.errors import InvalidChangesError
@@ -24,7 +25,11 @@ from deltaproduce.types.excerpts import shown
 
 
 def located(
-    error: InvalidChangesError, rows: pa.Table, files: Mapping[str, Path], read: Reader
+    error: InvalidChangesError,
+    rows: pa.Table,
+    files: Mapping[str, Path],
+    absences: Mapping[Path, Absence],
+    read: Reader,
 ) -> InvalidChangesError:
     """Return an error about a key that is there twice, with the files and lines of two rows.
 
@@ -32,12 +37,16 @@ def located(
         error: with the numbers of two rows.
         rows: the rows that the store was given.
         files: the files that they are from, in order.
+        absences: what is known of the columns that they lack.
 
     Returns:
         The error itself if the rows are not found.
     """
     key = rows.slice(error.rows[0], 1).select(read.source.schema.key.names)
-    found = [(name, path, _rows_of(key, path, read)) for name, path in files.items()]
+    found = [
+        (name, path, _rows_of(key, read.parts(path, absences[path])))
+        for name, path in files.items()
+    ]
     found = [one for one in found if one[2]]
     if read.found.mode == "changes":  # the rows of the last file count
         found = found[-1:]
@@ -64,12 +73,12 @@ def located(
     )
 
 
-def _rows_of(key: pa.Table, path: Path, read: Reader) -> list[int]:
+def _rows_of(key: pa.Table, parts: Iterable[Part]) -> list[int]:
     """Return the numbers of the first two rows of a key in a file that are no deletes."""
     found, first = list[int](), 0
-    for part in read.rows(path):
-        columns = {name: part.columns[name] for name in key.column_names if name in part.columns}
-        if part.rows and len(columns) == len(key.column_names):
+    for part in parts:
+        if part.rows:
+            columns = {name: part.columns[name] for name in key.column_names}
             marks = isin_rows(pa.table(columns).cast(key.schema), key)
             types = part.columns.get(CHANGE_TYPE)
             if types is not None:

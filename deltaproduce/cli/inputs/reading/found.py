@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
@@ -37,11 +37,14 @@ class Absence:
     """What is known of the columns that a file lacks.
 
     Attributes:
-        columns: declared columns that are null in its rows.
+        columns: declared columns that are the same in all its rows: null, unless a folder says
+            otherwise.
+        folders: the texts of those of them whose values are in the names of its folders.
         fault: what is wrong with the others; None if nothing more is known than that they lack.
     """
 
     columns: frozenset[str] = frozenset()
+    folders: Mapping[str, str] = field(default_factory=dict)
     fault: FileFault | None = None
 
 

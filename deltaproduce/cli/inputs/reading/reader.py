@@ -20,6 +20,7 @@ from pyarrow import parquet
 
 from deltaproduce.cli.inputs.reading.csv_rows import csv_lines, csv_names, csv_parts
 from deltaproduce.cli.inputs.reading.faults import FileFault
+from deltaproduce.cli.inputs.reading.folders import repeated
 from deltaproduce.cli.inputs.reading.found import NO_ABSENCE, Absence, Declared, Part
 from deltaproduce.cli.inputs.reading.json_rows import json_lines, json_names, json_parts
 from deltaproduce.cli.inputs.reading.parquet_rows import parquet_parts
@@ -60,23 +61,14 @@ class Reader:
                 fit; with the file and, of CSV and JSON, the line.
         """
         with self._faults_of(str(path)), pa.OSFile(str(path)) as file:
-            yield from self._complete(self._found(file, str(path)), absence)
+            yield from self._complete(self._found(file, str(path), absence), absence)
 
     def parts_of(
         self, content: pa.Buffer, name: str, absence: Absence = NO_ABSENCE
     ) -> Iterator[Part]:
         """Yield the rows of a file whose content is in memory; see `parts`."""
         with self._faults_of(name), pa.BufferReader(content) as file:
-            yield from self._complete(self._found(file, name), absence)
-
-    def rows(self, path: Path) -> Iterator[Part]:
-        """Yield the rows of a file, with the columns that it has.
-
-        Raises:
-            InvalidChangesError: it does not have its format, or a value does not fit.
-        """
-        with self._faults_of(str(path)), pa.OSFile(str(path)) as file:
-            yield from self._found(file, str(path))
+            yield from self._complete(self._found(file, name, absence), absence)
 
     def lines(self, path: Path) -> Iterator[int] | None:
         """Return the line at which each row of a file begins, from 1; None if it has no lines."""
@@ -112,8 +104,11 @@ class Reader:
                 return json_names(_unpacked(file, name), self.found, wanted)
         return tuple(parquet.read_schema(file).names)
 
-    def _found(self, file: pa.NativeFile, name: str) -> Iterator[Part]:
-        declared, keys = _declared(self.source), self.source.schema.key.names
+    def _found(self, file: pa.NativeFile, name: str, absence: Absence) -> Iterator[Part]:
+        folders = absence.folders
+        keys = [key for key in self.source.schema.key.names if key not in folders]
+        every = _declared(self.source)
+        declared = {low: column for low, column in every.items() if column.name not in folders}
         match self.found.format:
             case "csv":
                 return csv_parts(_unpacked(file, name), self.found, declared, self.forms)
@@ -131,7 +126,7 @@ class Reader:
             is_whole = part.is_whole
             if is_whole:
                 self._check(part.names, absence, only_deletes=only_deletes)
-            yield replace(part, columns=_filled(part, self.source))
+            yield replace(part, columns=self._filled(part, absence))
         if rows and not is_whole:
             self._check([*names.values()], absence, only_deletes=only_deletes)
 
@@ -143,6 +138,23 @@ class Reader:
         fault = fault_in(names, self.source, absence, deletes=only_deletes)
         if fault is not None:
             raise fault
+
+    def _filled(self, part: Part, absence: Absence) -> dict[str, pa.Array]:
+        """Return the columns of a part, with those of the source that it does not have.
+
+        They are null, or what the names of the file's folders say.
+        """
+        found, schema = dict(part.columns), self.source.schema
+        for column in unchecked((*schema.key, *schema.value)):
+            if column.name in found:
+                continue
+            text = absence.folders.get(column.name)
+            found[column.name] = (
+                pa.nulls(part.rows, arrow_type(column.data_type))
+                if text is None
+                else repeated(text, column, self.forms, part.rows)
+            )
+        return found
 
     @contextmanager
     def _faults_of(self, name: str) -> Iterator[None]:
@@ -214,12 +226,3 @@ def _deletes(part: Part) -> bool:
     if types is None:
         return not part.rows and CHANGE_TYPE in map(str.lower, part.names)
     return bool(pc.all(pc.is_in(types, value_set=pa.array(DELETES))).as_py() is not False)
-
-
-def _filled(part: Part, source: Source) -> dict[str, pa.Array]:
-    """Return the columns of a part, with nulls in those of the source that it does not have."""
-    found = dict(part.columns)
-    for column in unchecked((*source.schema.key, *source.schema.value)):
-        if column.name not in found:
-            found[column.name] = pa.nulls(part.rows, arrow_type(column.data_type))
-    return found
