@@ -147,11 +147,25 @@ def test_a_source_gets_a_new_column_while_its_files_come(shop, call, asked):
     assert coupons(folder)[-1] is None
 
 
-def test_columns_that_are_gone_are_named(shop, call):
+def test_columns_that_are_gone_are_named_with_the_files_that_have_them(shop, call, asked):
     shop(more=", coupon string", a="order_id,amount,coupon\n1,5,x\n")
     call("run")
     shop(b="order_id,amount\n2,5\n")
-    assert "coupon is gone" in call("run", code=2).stderr
+    for verb in ("plan", "run"):
+        said = call(verb, code=2).stderr
+        assert "coupon is gone" in said
+        assert "Files that have coupon: 'a.csv'" in said
+    (problem,) = asked("check", code=1)["problems"]
+    assert "Files that have coupon: 'a.csv'" in problem["message"]
+    shop(more=", voucher string", b="order_id,amount\n2,5\n")
+    said = call("run", code=2).stderr
+    assert "voucher is new" in said
+    assert "Files that have coupon: 'a.csv'" in said
+    shop(more=", voucher string", c="order_id,coupon,amount\n3,,1\n")
+    said = call("run", code=1).stderr
+    assert "c.csv" in said
+    assert "voucher" in said
+    assert "If it is coupon now" in said
 
 
 @pytest.mark.parametrize("unique", [" unique", ", unique"])

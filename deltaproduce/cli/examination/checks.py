@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from deltaproduce.cli.inputs.dropped import by_files
 from deltaproduce.cli.inputs.files import files_of
 from deltaproduce.cli.inputs.forms import reader
 from deltaproduce.cli.inputs.given import begun_in, check_sources
@@ -62,7 +63,9 @@ def problems(file: ProjectFile, pipeline: Pipeline, store: Store) -> list[Proble
     try:
         check_sources(file, pipeline)
         if not needing:
-            store.plan(snapshots=[x.source for x in file.inputs.values() if x.mode == "snapshot"])
+            all_of = [one.source for one in file.inputs.values() if one.mode == "snapshot"]
+            with by_files(file, pipeline, store):
+                store.plan(snapshots=all_of)
     except DeltaProduceError as error:
         found.append(_problem(getattr(error, "stage", None) or "", str(error)))
     return [*found, *_of_inputs(file, pipeline, begun_in(store))]

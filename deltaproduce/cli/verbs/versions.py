@@ -24,6 +24,7 @@ def plan(
     call: Invocation, select: Select = None, as_of: AsOf = None, exit_code: ExitCode = False
 ) -> Answer:
     """Show what a run would do to each stage, and why; writes nothing."""
+    from deltaproduce.cli.inputs.dropped import by_files
     from deltaproduce.cli.inputs.given import by_lines, found, rows
     from deltaproduce.cli.selection import feeders_of, selected
 
@@ -32,7 +33,8 @@ def plan(
     with call.store() as store:
         given = found(file, pipeline, store)
         changes, snapshots = rows(file, pipeline, given, store.time_zone)
-        with by_lines(file, pipeline, given, changes | snapshots, store.time_zone):
+        lines = by_lines(file, pipeline, given, changes | snapshots, store.time_zone)
+        with by_files(file, pipeline, store), lines:
             steps = store.plan(changes, snapshots=snapshots, as_of=... if as_of is None else as_of)
         tasks = None
         if as_of is not None and any(stage.kind.scheduled for stage in pipeline.stages):
@@ -53,6 +55,7 @@ def run(
     ] = False,
 ) -> Answer:
     """Read the inputs, publish a version of their changes, and run the tasks of a day."""
+    from deltaproduce.cli.inputs.dropped import by_files
     from deltaproduce.cli.inputs.given import by_lines, found, rows
 
     file, pipeline = call.file(), call.pipeline()
@@ -68,7 +71,8 @@ def run(
         given = found(file, pipeline, store)
         changes, snapshots = rows(file, pipeline, given, store.time_zone)
         before = store.head
-        with by_lines(file, pipeline, given, changes | snapshots, store.time_zone):
+        lines = by_lines(file, pipeline, given, changes | snapshots, store.time_zone)
+        with by_files(file, pipeline, store), lines:
             store.update(
                 changes,
                 given.update_id,
