@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import tzlocal
 
 from deltaproduce.errors import DefinitionError, InvalidArgumentError
+from deltaproduce.types.excerpts import shown
 
 OF_UTC: Final = "UTC"
 """The name of UTC, also where it has others."""
@@ -42,7 +43,7 @@ def time_zone(name: object, argument: str = "time_zone") -> str:
     found = known(name) if isinstance(name, str) else None
     if found is None:
         raise InvalidArgumentError(
-            f"{argument} is {name!r}, which is no time zone: give a region such as "
+            f"{argument} is {shown(name)}, which is no time zone: give a region such as "
             "'Europe/Paris', or an offset from UTC such as '+02:00'",
             argument=argument,
         )

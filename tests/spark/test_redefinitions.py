@@ -255,7 +255,7 @@ def test_a_source_with_other_columns_takes_a_load(spark: SparkSession, location:
 
     store = dp.Store(spark, location, pipeline("v int"))
     store.update({"a": spark.sql("SELECT id AS k, 1 AS v FROM range(3)")})
-    wide = dp.Store(spark, location, pipeline("v int, w string"))
+    wide = dp.Store(spark, location, pipeline("v int, w string NOT NULL"))
     rows = spark.sql("SELECT id AS k, 1 AS v, 'x' AS w FROM range(1, 4)")
     with pytest.raises(dp.DefinitionError) as caught:
         wide.update({"a": rows})

@@ -65,7 +65,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "load": {"rows": {}, "update_id": None, **WINDOWS, "on_conflict": None},
     "plan": {"given": ["orders"], "snapshots": [], **WINDOWS},
     "refresh": {"stage": "by_customer"},
-    "rollback": {"version": 1},
+    "rollback": {"version": 1, "update_id": None},
     "forget": {"source": "orders", "key": 77},
     "verify": {"recompute": False},
     "repair": {"recompute": False},
@@ -97,12 +97,18 @@ CALLS: dict[str, dict[str, Any]] = {
     "emit_openlineage": {"version": 1, "namespace": "shop", "emit": print},
     "tasks": {"as_of": "2026-01-01"},
     "run": {"as_of": "2026-01-01", "max_tasks": 1, "on_conflict": None, "dry_run": True},
-    "backfill": {"stage": "by_customer", "where": {}, "downstream": "all", "dry_run": True},
+    "backfill": {
+        "stage": "by_customer",
+        "where": {},
+        "downstream": "all",
+        "atomic": False,
+        "dry_run": True,
+    },
     "stream_writer": {"source": "orders", "stream": None},
 }
 """Each method that takes arguments -> good ones, of which one at a time is made wrong."""
 
-WITHOUT = {"as_tables", "head", "versions", "update_ids", "compact", "wait", "close"}
+WITHOUT = {"as_tables", "time_zone", "head", "versions", "update_ids", "compact", "wait", "close"}
 
 
 def is_int(value: Any) -> bool:
@@ -134,7 +140,7 @@ FITS: dict[str, Callable[[Any], bool]] = {
     "tasks as_of": lambda value: isinstance(value, datetime),
     "run as_of": lambda value: isinstance(value, datetime),
     "max_tasks": lambda value: value is None or (type(value) is int and value >= 0),
-    "where": lambda value: isinstance(value, dict),
+    "where": lambda value: isinstance(value, dict) or is_text(value),
     "downstream": lambda value: isinstance(value, list | dict | tuple | range),
     "namespace": is_text,
     "emit": lambda value: value is None or callable(value),
@@ -236,6 +242,7 @@ CONSTRUCTOR: dict[str, Any] = {
     "progress": print,
     "clock": datetime.now,
     "views": None,
+    "time_zone": "UTC",
 }
 
 
@@ -247,7 +254,11 @@ def test_a_store_is_opened_with_values_of_their_types(spark: SparkSession, path:
         for value in WRONG:
             named = argument in ("location", "views") and value in ("x", "1")
             callable_ = argument in ("progress", "clock") and callable(value)
-            if named or callable_ or (argument in ("spark", "progress", "views") and value is None):
+            if (
+                named
+                or callable_
+                or (argument in ("spark", "progress", "views", "time_zone") and value is None)
+            ):
                 continue
             error = refused(Store, good | {argument: value})
             assert isinstance(error, DefinitionError | InvalidArgumentError), (

@@ -18,7 +18,7 @@ import pyarrow as pa
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
-from deltaproduce.operations.verbs.selections import Selection, selection, spells_null
+from deltaproduce.operations.verbs.selections import Selection, selection, spells_null, told_where
 from deltaproduce.operations.verbs.tasks import (
     agenda_of_marked,
     in_waves,
@@ -55,13 +55,13 @@ def backfill(
     store, through = writer.opened, _stages(downstream)
     arguments.flag(dry_run, "dry_run")
     arguments.flag(atomic, "atomic")
-    found = store.stage(stage)
+    wanted, found = told_where(where), store.stage(stage)
     if not found.kind.scheduled:
         raise InvalidArgumentError(
             f"stage {found.name!r} has no tasks; store.refresh makes it again", argument="stage"
         )
     named = _downstream(store, found, through)
-    chosen = selection(where, found, store.engines)
+    chosen = selection(wanted, found, store.engines)
 
     def looked(store: Opened, head: Version) -> tuple[dict[str, pa.Table], Backfill]:
         marked, result = _marked(store, head, found, chosen, named)

@@ -17,10 +17,9 @@ from pyspark.sql.types import LongType
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.arrays import Marks
 from deltaproduce.errors import DefinitionError, InvalidArgumentError, ProducerError
+from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
 from deltaproduce.shown.tasks import told
-from deltaproduce.stages.sql.expressions.expression import Expression
-from deltaproduce.stages.sql.projection import Projection
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.pandas_on_demand import in_numpy
@@ -32,7 +31,23 @@ Selection: TypeAlias = Callable[[pa.Table], Marks]
 _PLACE: Final = Column("_place", LongType())
 
 
-def selection(where: object, stage: Stage, engines: Engines) -> Selection:
+def told_where(where: object) -> str | Mapping[str, object]:
+    """Return a ``where`` if it is a text or a mapping.
+
+    Raises:
+        InvalidArgumentError: it is neither.
+    """
+    if isinstance(where, str):
+        return arguments.text(where, "where")
+    if not isinstance(where, Mapping):
+        raise _refused(
+            f"where is {shown(where)}; give a condition in SQL, or a mapping of partition columns "
+            "to values, lists of them, or tuples of a first and a last one"
+        )
+    return where
+
+
+def selection(where: str | Mapping[str, object], stage: Stage, engines: Engines) -> Selection:
     """Return the selection that a ``where`` means.
 
     Args:
@@ -40,15 +55,10 @@ def selection(where: object, stage: Stage, engines: Engines) -> Selection:
             value; or a condition over partition columns, in SQL.
 
     Raises:
-        InvalidArgumentError: it is neither, or names another column.
+        InvalidArgumentError: it names another column, or is no condition.
     """
     if isinstance(where, str):
         return _by_condition(where, stage, engines)
-    if not isinstance(where, Mapping):
-        raise _refused(
-            f"where is {shown(where)}; give a condition in SQL, or a mapping of partition columns "
-            "to values, lists of them, or tuples of a first and a last one"
-        )
     names = stage.kind.partitioned_by
     for name in where:
         if name not in names:
@@ -116,6 +126,9 @@ def _of_type(bound: object, wanted: pa.DataType, name: str) -> pa.Scalar:
 
 
 def _by_condition(text: str, stage: Stage, engines: Engines) -> Selection:
+    from deltaproduce.stages.sql.expressions.expression import Expression
+    from deltaproduce.stages.sql.projection import Projection
+
     types = {c.name: c.data_type for c in (*stage.schema.key, *stage.schema.value)}
     columns = tuple(Column(name, types[name]) for name in stage.kind.partitioned_by)
     try:
