@@ -161,6 +161,7 @@ FITS: dict[str, Callable[[Any], bool]] = {
     "ordered": lambda value: isinstance(value, bool),
     "fetch": lambda value: value is False,
     "dry_run": lambda value: isinstance(value, bool),
+    "atomic": lambda value: isinstance(value, bool),
     "keep_versions": lambda value: type(value) is int and value >= 1,
     "keep_days": lambda value: value is None or is_number(value),
     "unfinished_hours": is_number,
