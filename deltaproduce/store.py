@@ -868,10 +868,10 @@ class Store(Tabular):
                 otherwise in it.
             InvalidArgumentError: the key does not fit the stage's key columns.
         """
-        computing = self._writer.computing
-        zone = self._opened.zone.recorded(self._opened.version(version))
+        computing, at = self._writer.computing, self._opened.version(version)
         with computing.keeping_active():
-            return lineages.lineage(computing.store(zone), stage, key, version)
+            store = computing.store(self._opened.zone.recorded(at))
+            return lineages.lineage(store, stage, key, at)
 
     def report(
         self, path: str | os.PathLike[str], version: int | None = None, *, samples: int = 5

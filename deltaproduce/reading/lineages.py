@@ -85,12 +85,12 @@ def _few(keys: Rows) -> tuple[Cell, Cell]:
     return len(keys), ", ".join([*first, *(["…"] if len(keys) > _FEW else [])])
 
 
-def lineage(store: Opened, stage: str | Stage, key: object, version: int | None) -> Lineage:
-    """Walk from one key to the sources and to the leaves.
+def lineage(store: Opened, stage: str | Stage, key: object, at: Version) -> Lineage:
+    """Walk from one key to the sources and to the leaves, in a version that was just read.
 
     With a session it reads only runs: Spark reads the keys when they are used. See `Store.lineage`.
     """
-    found, at = store.stage(stage), store.version(version)
+    found = store.stage(stage)
     store.check_there(at, [each.name for each in store.graph.stages], KEY_MAPPINGS, RUNS)
     with store.noticing():
         engines = store.engines.in_zone(store.zone.recorded(at))

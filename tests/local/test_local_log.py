@@ -1,6 +1,7 @@
 """The version log stays small: its files are merged while versions go on."""
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from local_stores import assert_same_here
 
 from deltaproduce import ConflictError, Limits, Store
 from deltaproduce.storage import failpoints
+from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.testing import Oracle
 
 EVERY_FIFTH = Limits(compaction_commits=5)
@@ -88,3 +90,37 @@ def test_a_writer_publishes_on_top_of_a_compaction_but_not_of_a_version(
     ]
     assert store.update(frames(None, drawn(4))).number == 5
     assert store.versions() == Store(None, location, orders()).versions()
+
+
+READINGS: Mapping[str, Callable[[Store], object]] = {
+    "content": lambda store: store.content("orders"),
+    "updates": lambda store: store.updates("orders", 1),
+    "key mappings": lambda store: store.key_mappings("by_customer"),
+    "changes": lambda store: store.changes("orders", 0),
+    "diff": lambda store: store.diff(1, 2),
+    "lookup": lambda store: store.lookup("orders", [{"id": 1}]),
+    "lineage": lambda store: store.lineage("orders", 1),
+    "sql": lambda store: store.sql("orders"),
+    "versions": lambda store: store.versions(),
+    "head": lambda store: store.head,
+    "report": lambda store: store.report(f"{store._opened.tables.location.address}.html"),
+}
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_a_reading_reads_the_log_once(
+    location: str, reading: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So all of it is of one version, whatever is published meanwhile."""
+    with Store(None, location, orders()) as store:
+        for number in range(2):
+            store.update(frames(None, drawn(number)))
+    counted, commits = list[None](), VersionLog._commits
+
+    def counting(log: VersionLog) -> object:
+        counted.append(None)
+        return commits(log)
+
+    monkeypatch.setattr(VersionLog, "_commits", counting)
+    READINGS[reading](store)
+    assert len(counted) == 1
