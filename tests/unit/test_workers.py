@@ -25,7 +25,7 @@ from deltaproduce import Pipeline, Producer, ProducerError
 from deltaproduce.engines.failures import WorkerError, in_worker
 from deltaproduce.engines.local import workers as workers_of_driver
 from deltaproduce.engines.local.arrays import key_ends
-from deltaproduce.engines.local.calls import Call, pickled
+from deltaproduce.engines.local.calls import Call, is_sooner_elsewhere, pickled
 from deltaproduce.engines.local.worker import START
 from deltaproduce.engines.local.workers import Workers, process_workers
 
@@ -188,12 +188,31 @@ def test_a_slow_function_has_all_cores_from_the_first_keys_on(workers: Workers) 
 
 
 @pytest.mark.parametrize(
+    ("count", "left", "each", "elsewhere", "is_left"),
+    [
+        (60, 60, 0.03, 100, False),  # 0.9 s here, 1.02 s there
+        (60, 60, 0.04, 100, True),  # 1.2 s here, 1.02 s there
+        (1_000, 1_000, 0.03, 100, True),  # 15 s here, 1.3 s there
+        (1_000, 80, 0.03, 100, False),  # most of it is done
+        (1_000, 1_000, 0.03, 2, False),  # as many cores as here
+        (1_000, 1_000, 0.0, 100, False),
+    ],
+)
+def test_other_machines_are_sooner_if_they_do_all_before_this_one_does_the_rest(
+    count: int, left: int, each: float, elsewhere: int, is_left: bool
+) -> None:
+    assert is_sooner_elsewhere(count, left, each, 2, elsewhere) == is_left
+
+
+# The machine may be busy, and then a row takes longer than the function sleeps. So each of these
+# holds for rows that take many times as long.
+@pytest.mark.parametrize(
     ("seconds", "at_first", "count", "elsewhere", "is_left"),
     [
         (0.03, 0, 1_000, 100, True),  # 15 s here, 1.3 s there
         (0.03, 0, 20, 0, False),
+        (0.03, 0, 10, 100, False),
         (0.03, 0, 100, 2, False),  # as many cores as here
-        (0.03, 0, 60, 100, False),  # 0.9 s here
         (0.0, 1.5, 200, 100, False),  # a model is loaded, in each worker once
     ],
 )

@@ -106,6 +106,19 @@ class Call:
         return _Sharing(self, workers).made()
 
 
+def is_sooner_elsewhere(count: int, left: int, each: float, here: int, elsewhere: int) -> bool:
+    """Return whether other machines would do all rows sooner than this one does the rest.
+
+    Args:
+        count: all rows, which other machines would do from the first one on.
+        left: the rows that no worker here has received.
+        each: the seconds that a worker needs for a row.
+        here: the workers on this machine.
+        elsewhere: those on other machines.
+    """
+    return left * each / here > _JOB_SECONDS + count * each / elsewhere
+
+
 class _LeftError(Exception):
     """The call is left to Spark."""
 
@@ -247,9 +260,10 @@ class _Sharing:
         rows, seconds = self._warm
         if not self._call.elsewhere or seconds < _KNOWN_SECONDS:
             return False
-        count, each = len(self._call.rows), seconds / rows
-        there = _JOB_SECONDS + count * each / self._call.elsewhere
-        return (count - self._next_row) * each / self._most > there
+        count = len(self._call.rows)
+        return is_sooner_elsewhere(
+            count, count - self._next_row, seconds / rows, self._most, self._call.elsewhere
+        )
 
     def _hear(self, worker: Worker) -> None:
         try:
