@@ -17,7 +17,7 @@ from crashing import CrashAt, CrashError, fail
 from damaging import LOSSES, drop, planted
 from processes import started
 from selecting import chosen, long
-from task_runs import AS_OF, DAYS, row, shop
+from task_runs import AGAIN, AS_OF, DAYS, TEN, days_shop, row, shop
 
 import deltaproduce as dp
 from deltaproduce import (
@@ -509,24 +509,6 @@ def test_two_runs_at_once_publish_no_task_twice(tmp_path: Path) -> None:
     assert len(done) == len(set(done)) == 9
 
 
-def days_shop() -> Pipeline:
-    """Ten days, the day before each of which is read, too; a day whose n is 0 fails."""
-    pipeline = Pipeline("shop")
-    pipeline.source("sales", key="day date, n int", value="sold int", partition="day")
-    scopes = "FOR t IN timeseries('1 day', 10), LET at = CAST(t AS date)"
-    of_day = "SELECT n, sold DIV n AS each FROM sales WHERE sales.day = at"
-    pipeline.partitioned("days", of_day, key="n", partition="day = at", scopes=scopes)
-    pairs = "SELECT n, day AS made_on, each FROM days WHERE days.day BETWEEN date_sub(at, 1) AND at"
-    given: dict[str, Any] = {"partition": "day = at", "scopes": scopes}
-    pipeline.partitioned("pairs", pairs, key="n, made_on", **given)
-    more = "SELECT n, made_on, each + 1 AS more FROM pairs WHERE pairs.day = at"
-    pipeline.partitioned("more", more, key="n, made_on", **given)
-    return pipeline
-
-
-TEN = [date(2022, 3, n) for n in range(22, 32)]
-
-
 def sold(day: date, sold: int = 4, n: int = 1) -> dict[str, Any]:
     return {"day": day, "n": n, "sold": sold}
 
@@ -651,7 +633,6 @@ def test_after_a_crash_a_run_goes_on_with_a_backfill(
     monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
     monkeypatch.setattr("deltaproduce.operations.verbs.tasks.PER_VERSION", 4)
     loaded(tmp_path / "first").close()
-    where = {"day": (TEN[2], TEN[7])}
     size = 6 if downstream == "none" else 6 + 7 + 7
     for point in count(0, step):
         location = tmp_path / f"{point}"
@@ -661,7 +642,7 @@ def test_after_a_crash_a_run_goes_on_with_a_backfill(
             head = store.head.number
         store, finished = Store(None, location, days_shop()), False
         with failpoints.armed(CrashBefore(point)), suppress(CrashError):
-            store.backfill("days", where, downstream)  # type: ignore[arg-type]
+            store.backfill("days", AGAIN, downstream)
             finished = True
         with Store(None, location, days_shop()) as again:
             begun = again.head.number > head
@@ -675,6 +656,46 @@ def test_after_a_crash_a_run_goes_on_with_a_backfill(
         if begun and finished:
             break
     assert point > 3
+
+
+@long
+def test_a_backfill_that_was_killed_at_any_moment_is_resumed(tmp_path: Path) -> None:
+    """Each marked task is made once, as in a backfill that nobody killed, however it was cut."""
+    chance, kills = random.Random(1), 12
+    with loaded(tmp_path / "first") as store:
+        store.update({"sales": [sold(day, 9) for day in TEN[2:8]]})
+        head = store.head.number
+    process, cut = started("task_runs", "backfilled"), 0
+    assert process.stdin is not None
+    assert process.stdout is not None
+
+    def killed_after(location: Path, seconds: float) -> tuple[bool, float]:
+        shutil.copytree(tmp_path / "first", location)
+        process.stdin.write(f"{json.dumps([str(location), seconds])}\n")
+        process.stdin.flush()
+        was_killed, lasted = json.loads(process.stdout.readline())
+        return was_killed, lasted
+
+    try:
+        _, most = killed_after(tmp_path / "whole", 600)
+        with Store(None, tmp_path / "whole", days_shop()) as store:
+            wanted = {stage: contents(store, stage) for stage in ("days", "pairs", "more")}
+        for number in range(kills):
+            location = tmp_path / f"{number}"
+            was_killed, _ = killed_after(location, most * (number + chance.random()) / kills)
+            with Store(None, location, days_shop()) as again:
+                begun = again.head.number > head
+                cut += was_killed and begun and again.run(as_of=TEN[-1], dry_run=True).done != ()
+                again.run(as_of=TEN[-1])
+                made = [n for v in again.versions() if v.number > head for n in v.tasks]
+                assert len(made) == len(set(made)) == 20
+                assert {stage: contents(again, stage) for stage in wanted} == wanted
+                assert set(states(again, TEN[-1]).values()) == {"present"}
+                assert not again.verify()
+            shutil.rmtree(location)
+    finally:
+        process.communicate()
+    assert cut > 0
 
 
 def test_a_backfill_that_is_rehearsed_says_what_it_is_and_writes_nothing(store: Store) -> None:
