@@ -1,12 +1,13 @@
 """Wide tables: the work of a version grows with the number of columns, not with its square."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
 import pyarrow as pa
 import pytest
+from selecting import long
 
 import deltaproduce as dp
 
@@ -57,7 +58,7 @@ def wide(columns: int, kind: str) -> dp.Pipeline:
 
 
 def work(place: Path, columns: int, kind: str) -> dict[str, int]:
-    """Return the steps of opening a store, of a load, of a change and of what changes nothing."""
+    """Return the steps of opening a store, of updates, of reading and of verification."""
     pipeline, found = wide(columns, kind), dict[str, int]()
     stores = list[dp.Store]()
     found["open"] = steps(lambda: stores.append(dp.Store(None, str(place), pipeline)))
@@ -69,11 +70,27 @@ def work(place: Path, columns: int, kind: str) -> dict[str, int]:
         }.items():
             found[name] = steps(lambda batch=batch: store.update({"given": batch}))  # type: ignore[misc]
         assert store.head.number == 2
+        for name, read in READINGS.items():
+            found[name] = steps(lambda read=read: read(store))  # type: ignore[misc]
     return found
 
 
+READINGS: Mapping[str, Callable[[dp.Store], object]] = {
+    "content": lambda store: store.content("given", ordered=True),
+    "updates": lambda store: store.updates("given", 2),
+    "changes": lambda store: store.changes("given", 0),
+    "diff": lambda store: store.diff(1),
+    "look-up": lambda store: store.lookup("given", [{"id": 3}]),
+    "verify": lambda store: store.verify(),
+}
+
+
 @pytest.mark.parametrize(
-    ("kind", "columns"), [("source", 200), ("producer", 200), ("sums", 150), ("ordered", 20)]
+    ("kind", "columns"),
+    [
+        *(("source", 600), ("producer", 200), ("sums", 150), ("ordered", 20)),
+        *(pytest.param(kind, 600, marks=long) for kind in ("producer", "sums")),
+    ],
 )
 def test_twice_the_columns_take_twice_the_work(tmp_path: Path, kind: str, columns: int) -> None:
     """The square would be four times it."""
