@@ -122,7 +122,7 @@ class Deltas(DeltaTables):
         """Return the columns of a delta version."""
         alone = self._alone(place)
         if alone is not None:
-            return delta.schema(alone, delta_version)
+            return delta.schema(alone, delta_version, self._handles)
         return self.spark.read(place, delta_version).schema
 
     def table_id(self, place: Place) -> str | None:
@@ -144,7 +144,7 @@ class Deltas(DeltaTables):
         if place.directory is None:
             return None
         try:
-            found = delta.files(place.directory, delta_version)
+            found = delta.files(place.directory, delta_version, self._handles)
         except BrokenLogError:
             if self._alone(place) is not None:
                 raise
@@ -159,7 +159,9 @@ class Deltas(DeltaTables):
         Raises:
             BrokenLogError: the table does not exist, or not at that version.
         """
-        return None if place.directory is None else delta.size(place.directory, delta_version)
+        if place.directory is None:
+            return None
+        return delta.size(place.directory, delta_version, self._handles)
 
     def create(
         self, place: Place, columns: Sequence[Column], properties: Mapping[str, str]

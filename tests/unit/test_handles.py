@@ -95,3 +95,58 @@ def test_so_many_are_kept(table, tmp_path, monkeypatch):
     first, other = used(kept, table), used(kept, str(tmp_path / "u"))
     assert used(kept, table) is first
     assert used(kept, str(tmp_path / "u")) is not other
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """The delta versions at which tables are opened."""
+    found = list[int | None]()
+    whole = handles.opened_at
+
+    def counting(directory: Directory, delta_version: int | None = None) -> DeltaTable:
+        found.append(delta_version)
+        return whole(directory, delta_version)
+
+    monkeypatch.setattr(handles, "opened_at", counting)
+    return found
+
+
+def rows_at(kept: Handles, table: str, delta_version: int) -> int:
+    with kept.reading(here(table), delta_version) as found:
+        assert found.version() == delta_version
+        return int(sum(found.get_add_actions().column("num_records").to_pylist()))
+
+
+def test_who_writes_after_reading_and_reads_after_writing_opens_it_once(table, opened):
+    kept = Handles()
+    for number in range(4):
+        assert rows_at(kept, table, number) == number + 1
+        handle = kept.newest(here(table))
+        write_deltalake(handle.table, ROWS, mode="append")
+        kept.keep(here(table), handle)
+    assert opened == [0]
+
+
+def test_other_delta_versions_are_opened_and_the_newest_one_is_kept(table, opened):
+    kept = Handles()
+    for _ in range(2):
+        write_deltalake(table, ROWS, mode="append")
+    for number in (2, 0, 2, 1, 0, 2):
+        assert rows_at(kept, table, number) == number + 1
+    assert opened == [2, 0, 1, 0]
+
+
+def test_what_is_read_is_of_the_table_that_is_there_now(table):
+    kept = Handles()
+    assert rows_at(kept, table, 0) == 1
+    shutil.rmtree(table)
+    with pytest.raises(TableNotFoundError), kept.reading(here(table), 0):
+        pass
+    write_deltalake(table, pa.table({"n": [1, 2, 3]}))
+    assert rows_at(kept, table, 0) == 3
+
+
+def test_a_table_that_several_read_at_once_is_lent_to_one(table):
+    kept = Handles()
+    with kept.reading(here(table), 0) as one, kept.reading(here(table), 0) as other:
+        assert one is not other

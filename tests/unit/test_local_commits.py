@@ -186,7 +186,7 @@ def test_a_file_with_a_day_that_python_does_not_have_is_written_without_a_range(
     kind = pa.int32() if data_type == DateType() else pa.int64()
     rows = pa.table({"n": pa.array([unit * day for day in values], kind).cast(arrow)})
     assert delta.written(here_is, parts("create", 2, 3, told=told, rows=rows), Handles())
-    found = delta.files(here_is, 0)
+    found = delta.files(here_is, 0, Handles())
     assert found is not None
     assert [end["n"] is None for end in found.column("min").to_pylist()] == [True, False]
     stored = DeltaTable(here_is.uri).to_pyarrow_table()["n"].cast(kind).to_pylist()

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Literal, TypeVar
 from urllib.parse import unquote
 
@@ -359,8 +359,11 @@ def optimize(directory: Directory) -> None:
     _committed(lambda: found.optimize.compact())
 
 
-def files(directory: Directory, delta_version: int) -> pa.Table | None:
+def files(directory: Directory, delta_version: int, handles: Handles) -> pa.Table | None:
     """Return the files of a delta version; None if some are outside of the table's directory.
+
+    Args:
+        handles: the store's handles, which may include the table's.
 
     Returns:
         ``path``, from the table's directory, in order, and the log's statistics of each file:
@@ -371,12 +374,9 @@ def files(directory: Directory, delta_version: int) -> pa.Table | None:
     Raises:
         BrokenLogError: the table does not exist, or not at that version.
     """
-    found = _opened(directory, delta_version)
-    try:
+    with _reading(directory, delta_version, handles) as found:
         told = pa.table(found.get_add_actions())
         marked = marked_rows(found)
-    except (DeltaError, OSError, ValueError) as error:
-        raise BrokenLogError(one_line(error)) from error
     paths = told.column("path").to_pylist()
     if any("://" in path or path.startswith("/") for path in paths):
         return None
@@ -388,27 +388,25 @@ def files(directory: Directory, delta_version: int) -> pa.Table | None:
     return named.sort_by("path")
 
 
-def size(directory: Directory, delta_version: int) -> TableSize:
+def size(directory: Directory, delta_version: int, handles: Handles) -> TableSize:
     """Return the number and bytes of a delta version's files, from the log, with deleted rows.
 
     Raises:
         BrokenLogError: the table does not exist, or not at that version.
     """
-    try:
-        told = pa.table(_opened(directory, delta_version).get_add_actions())
-    except (DeltaError, OSError, ValueError) as error:
-        raise BrokenLogError(one_line(error)) from error
+    with _reading(directory, delta_version, handles) as found:
+        told = pa.table(found.get_add_actions())
     return TableSize(len(told), pc.sum(told.column("size_bytes"), min_count=0).as_py())
 
 
-def schema(directory: Directory, delta_version: int) -> StructType:
+def schema(directory: Directory, delta_version: int, handles: Handles) -> StructType:
     """Return the columns of a delta version.
 
     Raises:
         BrokenLogError: the table does not exist, or not at that version.
     """
-    found = _opened(directory, delta_version)
-    return StructType.fromJson(json.loads(found.schema().to_json()))
+    with _reading(directory, delta_version, handles) as found:
+        return StructType.fromJson(json.loads(found.schema().to_json()))
 
 
 def table_id(directory: Directory) -> str:
@@ -460,9 +458,11 @@ def history(directory: Directory, limit: int | None) -> tuple[LoggedCommit, ...]
     )
 
 
-def _opened(directory: Directory, delta_version: int) -> DeltaTable:
+@contextmanager
+def _reading(directory: Directory, delta_version: int, handles: Handles) -> Iterator[DeltaTable]:
     try:
-        return opened_at(directory, delta_version)
+        with handles.reading(directory, delta_version) as found:
+            yield found
     except (DeltaError, OSError, ValueError) as error:
         raise BrokenLogError(one_line(error)) from error
 

@@ -1,15 +1,17 @@
 """Handles: Delta tables that stay open, and continue from the commit that they read last.
 
 To open a table means to read its newest checkpoint, all commits after it and its list of files,
-which takes longer for older tables. A handle that is kept reads only new commits. It lists the log
-only if there are some, since a log is never cleaned up: listing 1,000 commits takes 1 ms. The
-invariant: a handle is used by one caller at a time, and only while the last commit that it has read
-is the same file: otherwise the table was removed or recreated, and is reopened.
+which takes longer for older tables. A handle that is kept reads only new commits, so a store opens
+a table once, whether it reads or writes it first. It lists the log only if there are new commits,
+since a log is never cleaned up: listing 1,000 commits takes 1 ms. The invariant: a handle is used
+by one caller at a time, and only while the last commit that it has read is the same file:
+otherwise the table was removed or recreated, and is reopened.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from deltalake import DeltaTable
@@ -53,10 +55,32 @@ class Handles:
         opened = opened_at(directory)
         return Handle(opened, opened.version())
 
+    @contextmanager
+    def reading(self, directory: Directory, delta_version: int) -> Iterator[DeltaTable]:
+        """Lend a table at a delta version, which is only read.
+
+        Raises:
+            TableNotFoundError: there is none.
+            DeltaError, OSError, ValueError: it cannot be read, or not at that version.
+        """
+        handle, mark = self._kept.pop(directory, (None, None))
+        if handle is not None and _mark(directory, handle.table) != mark:
+            handle = None
+        if handle is not None and handle.table.version() != delta_version:
+            self._kept.setdefault(directory, (handle, mark))
+            handle = None
+        if handle is None:
+            handle = Handle(opened_at(directory, delta_version), delta_version)
+        yield handle.table
+        self.keep(directory, handle)
+
     def keep(self, directory: Directory, handle: Handle) -> None:
-        """Keep a table for the next caller; this caller is done with it."""
-        mark, commits = _mark(directory, handle.table), handle.table.version() - handle.since
-        if mark is not None and commits < _COMMITS and len(self._kept) < _MOST:
+        """Keep a table for the next caller, unless a newer one is; this caller is done with it."""
+        mark, version = _mark(directory, handle.table), handle.table.version()
+        known, _ = self._kept.get(directory, (None, None))
+        if known is not None and known.table.version() > version:
+            return
+        if mark is not None and version - handle.since < _COMMITS and len(self._kept) < _MOST:
             self._kept[directory] = handle, mark
 
 
