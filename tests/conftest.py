@@ -6,6 +6,8 @@ the remaining cases (`long_run`). CONTRIBUTING.md says what each run covers.
 
 import gc
 import os
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -104,10 +106,10 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist, which some runs are without
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """In a short run one worker has all tests with Spark, and the other one the rest.
+    """In a short run one worker has all tests with Spark, and the others the rest.
 
-    So one session starts, and Java compiles once. Each is about half of the run; a worker that is
-    done takes files of the rest. A long run is mostly of Spark, and both workers have a session.
+    So one session starts, and Java compiles once. A worker that is done takes files of the rest. A
+    long run is mostly of Spark, and each worker has a session.
     """
     if config.getoption("--long") or config.getoption("dist") != "loadfile":
         return None
@@ -131,3 +133,16 @@ def long_run(request: pytest.FixtureRequest) -> bool:
 def location(tmp_path: Path) -> str:
     """A place for a store, where nothing is."""
     return str(tmp_path / "store")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Sets the machine's time zone."""
+
+    def moved_to(zone: str) -> None:
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+
+    yield moved_to
+    monkeypatch.undo()
+    time.tzset()

@@ -6,9 +6,8 @@ import os
 import random
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -34,19 +33,6 @@ NIGHTS = (
     datetime(2045, 7, 1, 4, tzinfo=UTC),
 )
 """Clocks are changed in these nights, or show summer time that Arrow does not know."""
-
-
-@pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Sets the machine's time zone."""
-
-    def moved_to(zone: str) -> None:
-        monkeypatch.setenv("TZ", zone)
-        time.tzset()
-
-    yield moved_to
-    monkeypatch.undo()
-    time.tzset()
 
 
 def shop() -> dp.Pipeline:

@@ -1,10 +1,13 @@
 """SQL producers: types that Spark finds, and queries that it refuses. See test_forms too."""
 
 from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_type
 
 import deltaproduce as dp
 from deltaproduce.testing import plain_rows
@@ -119,3 +122,85 @@ def test_a_query_that_fails_names_its_stage_and_publishes_nothing(
     assert store.head.number == 0
     left = spark.sql("SHOW TABLES").where("isTemporary AND tableName LIKE '\\_deltaproduce%'")
     assert left.isEmpty()
+
+
+PROJECT = {
+    "deltaproduce.toml": '[project]\nname = "shop"\nlocation = "./lake"\n',
+    "stages/orders.sql": (
+        "EXTERNAL orders (columns (customer bigint, `order` int, amount decimal(12,2), "
+        "at timestamp), key (customer, `order`));"
+    ),
+    "stages/by_customer.sql": (
+        "STAGE by_customer (key (customer));\n"
+        "SELECT customer, `order`, amount * 2 AS twice, at, map('order', `order`) AS tags\n"
+        "FROM orders"
+    ),
+    "stages/named.sql": (
+        "STAGE named (key (name));\n"
+        "SELECT n.name, b.twice AS total, array(b.at) AS at FROM by_customer b "
+        "JOIN names n ON n.id = b.customer"
+    ),
+    "stages/a_source.py": """
+from pathlib import Path
+
+def define(pipeline):
+    table = str(Path(__file__).parents[1] / "names")
+    pipeline.delta_source("names", table=table, key="id", value="name")
+""",
+    "stages/more.py": """
+import deltaproduce as dp
+
+def define(pipeline):
+    most = {"most": dp.agg.max("twice")}
+    pipeline.aggregate("totals", "by_customer", key="customer", values=most)
+
+    @pipeline.producer("named", key="length int", value="total decimal(30,2)")
+    def lengths(name, found):
+        yield from ((len(name), one.total) for one in found)
+""",
+}
+
+
+def test_a_store_is_read_without_a_session_in_the_types_of_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Whatever a stage is, its tables have the columns and rows that the session reads."""
+    for name, text in PROJECT.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    names = "SELECT id, concat('n', id % 2) AS name FROM range(4)"
+    spark.sql(names).write.format("delta").save(str(tmp_path / "names"))
+    project = dp.Project(tmp_path)
+    rows = "id AS customer, int(id) AS `order`, decimal(id) AS amount, timestamp_seconds(id) AS at"
+    with project.store(spark) as store:
+        store.update({"orders": spark.range(3).selectExpr(*rows.split(", "))})
+        with project.store() as here:
+            for stage, table in product(
+                ("orders", "by_customer", "named", "totals", "lengths"),
+                ("content", "key_mappings", "updates"),
+            ):
+                if table == "key_mappings" and stage in {"orders", "totals"}:
+                    continue
+                found = getattr(here, table)(stage, ordered=True)
+                wanted = getattr(store, table)(stage, ordered=True)
+                types = zip(found.column_names, found.schema.types, strict=True)
+                assert [*types] == [
+                    (field.name, to_arrow_type(field.dataType, timezone="UTC"))
+                    for field in wanted.schema
+                ]
+                if table == "content" and stage in {"by_customer", "named"}:
+                    assert found.to_pylist() == wanted.toArrow().to_pylist()
+            with pytest.raises(dp.SessionError) as caught:
+                here.content("names")  # someone else's table
+            assert caught.value.stage == "names"
+            stored = here.content("by_customer", ordered=True)
+            with pytest.raises(dp.SessionError) as caught:
+                here.update({"orders": [{"customer": 9, "order": 1, "amount": 1, "at": None}]})
+            assert caught.value.stage == "names"
+            assert here.head.number == 1
+    (tmp_path / "stages" / "by_customer.sql").write_text(
+        PROJECT["stages/by_customer.sql"].replace("amount * 2", "amount * 3")
+    )
+    with dp.Project(tmp_path).store() as edited:  # no version has the types of this query
+        assert edited.content("by_customer", ordered=True).equals(stored)
