@@ -4,8 +4,10 @@ import fcntl
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from py4j.java_gateway import JavaClass, JavaPackage, JVMView
 from pyspark.sql import SparkSession
 
 from deltaproduce.engines.spark.sessions.session import local_session
@@ -31,9 +33,26 @@ Java says that it has found this on standard error, which a session keeps to its
 """
 
 
+def look_classes_up_once() -> None:
+    """PySpark asks for the same few at each turn, and Java looks for each name in all jars.
+
+    That is a tenth of Java's time in tests of errors, which PySpark asks what they are.
+    """
+    for namespace in (JVMView, JavaPackage):
+
+        def remembering(self: Any, name: str, look_up: Any = namespace.__getattr__) -> Any:
+            found = look_up(self, name)
+            if isinstance(found, (JavaClass, JavaPackage)):
+                vars(self)[name] = found
+            return found
+
+        namespace.__getattr__ = remembering
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = tmp_path_factory.mktemp("warehouse")
+    look_classes_up_once()
     with Path(tempfile.gettempdir(), "deltaproduce-tests.lock").open("w") as one_at_a_time:
         fcntl.flock(one_at_a_time, fcntl.LOCK_EX)  # the first one may download the jars
         session = local_session(

@@ -295,7 +295,7 @@ LOOSE = "struct<n: int, t: string>"
     ],
 )
 def test_a_struct_may_be_null_whose_fields_may_not(
-    spark: SparkSession, tmp_path: Path, limits: dict[str, int], table_type: Any
+    spark: SparkSession, tmp_path: Path, limits: dict[str, int], table_type: Any, long_run: bool
 ) -> None:
     pipeline = Pipeline("structs")
     value = f"s {STRUCT}, a array<{STRUCT}>"
@@ -321,8 +321,9 @@ def test_a_struct_may_be_null_whose_fields_may_not(
         store.update({"given": null})
     found = store.content("given", 1).orderBy("id").collect()
     assert [row.s and tuple(row.s) for row in found] == [None, (3, None)]
-    assert store.verify() == ()
-    assert store.changes("copied", 0).count() >= 2
+    if long_run:
+        assert store.verify() == ()
+        assert store.changes("copied", 0).count() >= 2
     store.close()
 
 
