@@ -46,6 +46,7 @@ DEAREST = (
     "test_crashes.py",
     "test_plain_readers.py",
     "test_own_kind.py",
+    "test_readme.py",
     "test_shared_session.py",
     "test_kept_store.py",
     "test_consumers.py",

@@ -3,6 +3,7 @@
 import fcntl
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from deltaproduce.engines.spark.sessions.session import local_session
 # runs for milliseconds, by Spark or by Java.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SETTINGS = {
-    "spark.driver.extraJavaOptions": f"{JAVA} -Xmn600m -XX:ReservedCodeCacheSize=512m",
+    "spark.driver.extraJavaOptions": f"{JAVA} -Xmn1200m -XX:ReservedCodeCacheSize=512m",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
     # Spark's checks of its own optimizer, a tenth of the time. Processes that start a session as
@@ -49,12 +50,19 @@ def look_classes_up_once() -> None:
         namespace.__getattr__ = remembering
 
 
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Only one process starts a session at a time: the first one may download the jars."""
+    with Path(tempfile.gettempdir(), "deltaproduce-tests.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = tmp_path_factory.mktemp("warehouse")
     look_classes_up_once()
-    with Path(tempfile.gettempdir(), "deltaproduce-tests.lock").open("w") as one_at_a_time:
-        fcntl.flock(one_at_a_time, fcntl.LOCK_EX)  # the first one may download the jars
+    with one_at_a_time():
         session = local_session(
             "deltaproduce tests",
             cores=2,

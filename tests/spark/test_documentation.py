@@ -1,4 +1,4 @@
-"""The code of the README and the examples, run as shown."""
+"""The code of the pages and the examples, run as shown. `tests/examples` has the README's."""
 
 import datetime
 import importlib.util
@@ -79,22 +79,6 @@ SHORT = ("batches",)
 
 
 @pytest.mark.usefixtures("spark")  # which has fetched the jars
-def test_the_readme_works_as_pasted_and_again_in_another_process(
-    tmp_path: Path, long_run: bool
-) -> None:
-    folder = tmp_path / "empty"
-    folder.mkdir()
-    shown = [block for language, block in fences(README) if language == ""]
-    assert any(block.startswith("+--") for block in shown)
-    tables = [block for block in shown if block.startswith("+--")]
-    for _ in range(2 if long_run else 1):
-        printed = run_in_new_process(README, tmp_path / "pasted.py", folder)
-        assert all(table in printed for table in tables), printed
-    assert {path.name for path in folder.iterdir()} <= {"lake", "spark-warehouse"}
-    assert (folder / "lake" / "library" / "_versions").is_dir()
-
-
-@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("name", chosen(sorted(IN_NEW_PROCESSES)))
 def test_a_page_works_in_a_new_process(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "empty"

@@ -57,7 +57,7 @@ def test_workers_run_this_interpreter(spark):
 
 @long
 def test_a_start_says_nothing_and_a_query_that_fails_says_it_once():
-    """A short run has a start that says nothing by the README (`test_documentation`)."""
+    """A short run has a start that says nothing by the README (`tests/examples/test_readme.py`)."""
     out, err = run("""
 spark = local_session(cores=1, memory="1g")
 try:
