@@ -20,10 +20,12 @@ from deltaproduce.described.descriptor import Description
 from deltaproduce.described.partitions import read_values
 from deltaproduce.engines.local.arrays import Marks
 from deltaproduce.stages.sql.expressions.evaluation import evaluated, holds
+from deltaproduce.stages.sql.expressions.kernels.comparing import COMPARISONS
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Call, Junction, Reference, Term
 from deltaproduce.types.atoms import arrow_schema, arrow_type
 
+_SIGNS: Final = MappingProxyType({kernel: sign for sign, kernel in COMPARISONS.items()})
 _SWAPPED: Final = MappingProxyType({"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="})
 _ONE_ROW: Final = pa.table({"_": pa.nulls(1)})
 
@@ -69,13 +71,14 @@ def _of_partitions(part: Term, partitions: pa.Table) -> Marks | None:
 
 def _within_ends(part: Call, files: pa.Table) -> Marks | None:
     """Prune by the minimum and maximum of a column that is compared with a constant."""
-    if part.function not in _SWAPPED:
+    sign = _SIGNS.get(part.kernel, "")
+    if sign not in _SWAPPED:
         return None
     match part.arguments:
         case (Reference() as column, other) if not set(_named(other)):
-            how = part.function
+            how = sign
         case (other, Reference() as column) if not set(_named(other)):
-            how = _SWAPPED[part.function]
+            how = _SWAPPED[sign]
         case _:
             return None
     ends = [_end(files, name, column) for name in ("min", "max")]

@@ -32,7 +32,7 @@ _RULED: Final = (datetime(2037, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microse
 """From it on, zones follow rules, which Arrow does not know."""
 _REPEATING: Final = (datetime(2100, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 """From it on, no zone has changes that follow no rule."""
-_CYCLE: Final = 146_097 * DAY_MICROS
+CYCLE: Final = 146_097 * DAY_MICROS
 """400 years, after which dates fall on the same weekdays again."""
 _AROUND: Final = 3 * DAY_MICROS
 """More than a local time differs from UTC, and a clock is ever moved."""
@@ -114,7 +114,7 @@ def _offsets(instants: Micros, zone: str) -> Micros:
     found[~ruled] = _offsets_in_arrow(within[~ruled], zone)
     changes, offsets = _rules(zone)
     later = within[ruled]
-    in_cycle = _REPEATING + (later - _REPEATING) % _CYCLE
+    in_cycle = _REPEATING + (later - _REPEATING) % CYCLE
     once = np.where(later < _REPEATING, later, in_cycle)
     found[ruled] = offsets[changes.searchsorted(once, "right") - 1]
     return found
@@ -140,7 +140,7 @@ def _rules(zone: str) -> tuple[Micros, Micros]:
         return found
 
     at = _EPOCH + timedelta(microseconds=_RULED)
-    end = _EPOCH + timedelta(microseconds=_REPEATING + _CYCLE) + week
+    end = _EPOCH + timedelta(microseconds=_REPEATING + CYCLE) + week
     known = offset(at)
     found = [(at, known)]
     while at < end:

@@ -25,6 +25,10 @@ COLUMNS: dict[str, str] = {
     "t": "date",
     "v": "date",
     "w": "timestamp",
+    "n": "decimal(38,0)",
+    "k": "decimal(38,38)",
+    "r": "decimal(18,9)",
+    "z": "decimal(38,30)",
 }
 DDL = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 _FLOATS = [
@@ -39,6 +43,7 @@ _FLOATS = [
     5e-324,
     *map(float, ("nan", "inf", "-inf")),
 ]
+_NINES = "9" * 38
 VALUES: dict[str, list[Any]] = {
     "tinyint": [0, 1, -1, 7, 127, -128],
     "smallint": [0, 1, -3, 32767, -32768],
@@ -48,7 +53,17 @@ VALUES: dict[str, list[Any]] = {
     "double": _FLOATS,
     "decimal(12,2)": [*map(Decimal, ("0.00", "1.25", "-0.01", "9999999999.99", "3.00"))],
     "decimal(9,5)": [*map(Decimal, ("0.00000", "0.33333", "-9999.99999", "2.50000"))],
-    "decimal(38,10)": [*map(Decimal, ("0E-10", "1.5000000000", f"{'9' * 28}.9999999999"))],
+    "decimal(38,10)": [
+        *map(
+            Decimal, ("0E-10", "1.5000000000", f"{_NINES[:28]}.9999999999", "-123456789.0123456789")
+        )
+    ],
+    "decimal(38,0)": [*map(Decimal, ("0", "-1", "7", _NINES, f"-{_NINES}", "9223372036854775808"))],
+    "decimal(38,38)": [
+        *map(Decimal, ("0E-38", f"0.{_NINES}", f"-0.{_NINES}", "0.3", f"0.{'0' * 37}3", "0.5"))
+    ],
+    "decimal(18,9)": [*map(Decimal, ("0E-9", "1.5", "-7.25", "999999999.999999999", "1E-9"))],
+    "decimal(38,30)": [*map(Decimal, ("0E-30", "1.5", "-1.5", f"99999999.{_NINES[:30]}", "1E-30"))],
     "string": [
         "",
         "a",
@@ -63,6 +78,10 @@ VALUES: dict[str, list[Any]] = {
         "2013-03-15",
         "true",
         "1e3",
+        "aaa",
+        "e\u0301",
+        "\x00a",
+        "\U00010400\u0301a",
     ],
     "boolean": [True, False],
     "date": [
@@ -70,12 +89,23 @@ VALUES: dict[str, list[Any]] = {
         date(1969, 12, 31),
         date(2000, 2, 29),
         date(2013, 3, 15),
+        date(2013, 3, 31),
+        date(2011, 12, 30),
+        date(1919, 3, 31),
         date(9999, 12, 31),
     ],
     "timestamp": [
         datetime(1970, 1, 1, tzinfo=UTC),
         datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
         datetime(2013, 3, 31, 1, 30, tzinfo=UTC),
+        datetime(2013, 10, 27, 0, 30, tzinfo=UTC),
+        datetime(2013, 10, 27, 1, 30, 15, 5, tzinfo=UTC),
+        datetime(2006, 10, 29, 2, 30, 30, tzinfo=UTC),
+        datetime(2013, 11, 3, 5, 30, tzinfo=UTC),
+        datetime(2011, 12, 30, 9, tzinfo=UTC),
+        datetime(2041, 3, 31, 1, 30, tzinfo=UTC),
+        datetime(1, 1, 2, 3, 4, 5, 6, tzinfo=UTC),
+        datetime(9999, 12, 30, 23, 4, 5, 6, tzinfo=UTC),
         datetime(2024, 12, 30, 23, 0, 0, 1, tzinfo=UTC),
     ],
 }
@@ -239,6 +269,7 @@ _LEAVES = {
         "NULL",
     ],
     "number": [
+        *("n", "k", "r", "z"),
         "p",
         "q",
         "d",
@@ -259,7 +290,7 @@ _LEAVES = {
     "string": ["s", "u", "'a'", "''", "'Ab '", "'ü'", "NULL"],
     "boolean": ["x", "y", "TRUE", "FALSE", "NULL"],
     "date": ["t", "v", "DATE '2013-03-15'", "DATE '1969-12-31'", "'2000-02-29'"],
-    "timestamp": ["w"],
+    "timestamp": ["w", "TIMESTAMP '2013-03-31 02:30:00'"],
 }
 _FAMILIES: dict[str, list[_Make]] = {
     "whole": [
@@ -282,6 +313,8 @@ _FAMILIES: dict[str, list[_Make]] = {
         _binary("number", "+", "-", "*"),
         _binary("number", "+", "-", "*"),
         _binary("number", "+", "-", "*", "/", "%"),
+        _binary("number", "/", "%"),
+        lambda made, depth: f"pmod({made.of('number', depth)}, {made.of('number', depth)})",
         lambda made, depth: f"-{made.inner('number', depth)}",
         lambda made, depth: f"abs({made.of('number', depth)})",
         lambda made, depth: f"coalesce({made.of('number', depth)}, {made.of('number', depth)})",
@@ -316,10 +349,14 @@ _FAMILIES: dict[str, list[_Make]] = {
         *_branches("boolean"),
     ],
     "date": [
-        lambda made, depth: f"date_add({made.of('date', depth)}, {made.of('whole', depth)})",
-        lambda made, depth: f"date_sub({made.of('date', depth)}, {made.of('whole', depth)})",
+        lambda made, depth: f"date_add({made.of('date', depth)}, {made.one_of('b', '-7', '400')})",
+        lambda made, depth: f"date_sub({made.of('date', depth)}, {made.one_of('h', '7')})",
         lambda made, depth: (
-            f"({made.of('date', depth)}) {made.one_of('+', '-')} {made.of('whole', 0)}"
+            f"({made.of('date', depth)}) {made.one_of('+', '-')} {made.one_of('7', 'b', '30')}"
+        ),
+        lambda made, depth: (
+            f"({made.of('date', depth)}) {made.one_of('+', '-')} INTERVAL {made.one_of('7', '40')} "
+            f"{made.one_of('DAYS', 'MONTHS')}"
         ),
         lambda made, depth: f"last_day({made.of('date', depth)})",
         lambda made, depth: (
@@ -332,5 +369,16 @@ _FAMILIES: dict[str, list[_Make]] = {
         lambda made, depth: f"CAST({made.of('timestamp', depth)} AS date)",
         *_branches("date"),
     ],
-    "timestamp": [*_branches("timestamp")],
+    "timestamp": [
+        lambda made, depth: (
+            f"({made.of('timestamp', depth)}) {made.one_of('+', '-')} "
+            f"INTERVAL {made.one_of('7', '40')} {made.one_of('HOURS', 'DAYS', 'MONTHS')}"
+        ),
+        lambda made, depth: (
+            f"date_trunc('{made.one_of('day', 'month', 'hour')}', {made.of('timestamp', depth)})"
+        ),
+        lambda made, depth: f"CAST({made.of('date', depth)} AS timestamp)",
+        lambda made, depth: f"coalesce({made.of('timestamp', depth)}, {made.of('date', depth)})",
+        *_branches("timestamp"),
+    ],
 }

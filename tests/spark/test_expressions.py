@@ -1,15 +1,17 @@
 """Expressions on the driver equal those in Spark: types, values and errors."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from comparing import as_frames, assert_same
+from expression_edges import CLOCKS, DECIMALS, MOVES, NUMBERS, TEXT
 from expression_strategies import COLUMNS, DDL, Expressions, rows
 from forcing import WAYS, Way, forced
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -66,31 +68,37 @@ def terms(texts: list[str], zone: str) -> dict[str, Term]:
 
 
 def computed(term: Term, table: pa.Table) -> list[Any]:
-    """The value for each row alone, or the error."""
-    found = list[Any]()
-    for place in range(len(table)):
-        try:
-            found += python(evaluated(term, table.slice(place, 1)))
-        except EvaluationError as error:
-            found.append(error)
-    return found
+    """The value for each row, or the error; rows are parted until one alone has it."""
+    try:
+        return python(evaluated(term, table))
+    except EvaluationError as error:
+        if len(table) == 1:
+            return [error]
+    half = len(table) // 2
+    return computed(term, table.slice(0, half)) + computed(term, table.slice(half))
 
 
-def check(given: DataFrame, table: pa.Table, texts: list[str]) -> None:
+def check_alone(term: Term, table: pa.Table, values: list[Any], place: int) -> None:
+    """A row has the value alone that it has among others; none has none."""
+    assert len(evaluated(term, table.slice(0, 0))) == 0
+    alone = computed(term, table.slice(place, 1))
+    assert plain(map(str, alone)) == plain(map(str, values[place : place + 1]))
+
+
+def check(given: DataFrame, table: pa.Table, texts: list[str], at_least: float = 0.5) -> None:
     known = terms(texts, given.sparkSession.conf.get("spark.sql.session.timeZone"))
     print(f"{len(known)} of {len(texts)} are computed on the driver")
-    assert len(known) > len(texts) / 2
+    assert len(known) > len(texts) * at_least
     types = given.select(*(f.expr(text).alias(f"_{n}") for n, text in enumerate(known))).schema
     for (text, term), field in zip(known.items(), types, strict=True):
         assert term.data_type == field.dataType, text
     here = {text: computed(term, table) for text, term in known.items()}
-    fine = []
+    fine, chance = [], random.Random(2)
     for n, (text, values) in enumerate(here.items()):
         places = [p for p, value in enumerate(values) if not isinstance(value, EvaluationError)]
         where = f.col("place").isin(places) if places else f.lit(False)
         fine.append(f.when(where, f.expr(text)).alias(f"_{n}"))
-        if len(places) == len(values):  # all rows at once are as each alone
-            assert plain(python(evaluated(known[text], table))) == plain(values), text
+        check_alone(known[text], table, values, chance.randrange(len(table)))
     together = given.orderBy("place").select(*fine).toArrow()
     for n, (text, values) in enumerate(here.items()):
         expected = in_arrow_types(together.select([n]), [Column(f"_{n}", known[text].data_type)])
@@ -111,9 +119,15 @@ def check_failures(given: DataFrame, failing: list[tuple[str, int, EvaluationErr
     """What fails on the driver fails in Spark, which computes it as it is written."""
     for text, place, error in random.Random(1).sample(failing, min(len(failing), FAILURES)):
         row = given.where(f.col("place") == place).select(f.expr(text).alias(text))
-        with pytest.raises(PySparkException) as caught:
+        with pytest.raises((PySparkException, Py4JJavaError)) as caught:
             print(text, place, row.collect())
-        assert caught.value.getCondition().partition(".")[0] == error.condition, (text, error)
+        assert condition_of(caught.value) == error.condition, (text, error)
+
+
+def condition_of(error: Exception) -> str:
+    """Spark's name for it; empty for an error of Java that has none."""
+    name = error.getCondition() if isinstance(error, PySparkException) else None
+    return (name or "").partition(".")[0]
 
 
 @contextmanager
@@ -129,13 +143,16 @@ def settings(spark: SparkSession, changed: dict[str, str]) -> Iterator[None]:
 
 
 def python(values: pa.Array) -> list[Any]:
-    """Values in Python; dates as numbers, as some have more years than Python."""
-    whole = values.cast(pa.int32()) if pa.types.is_date(values.type) else values
-    found: list[Any] = whole.to_pylist()
+    """Values in Python; dates and times as numbers, as some have more years than Python."""
+    if pa.types.is_date(values.type):
+        values = values.cast(pa.int32())
+    elif pa.types.is_timestamp(values.type):
+        values = values.cast(pa.int64())
+    found: list[Any] = values.to_pylist()
     return found
 
 
-def plain(values: list[Any]) -> list[Any]:
+def plain(values: Iterable[Any]) -> list[Any]:
     return plain_rows((value,) for value in values)
 
 
@@ -157,6 +174,21 @@ def test_values_types_and_errors_are_those_of_spark(spark: SparkSession, long_ru
     texts = [made.some(1 + n % 3) for n in range(3_000 if long_run else 200)]
     given, table = given_rows(spark, 3, FEW_ROWS)
     check(given, table, texts)
+    given.unpersist()
+
+
+ZONES = ("Europe/Berlin", "America/St_Johns", "America/Toronto", "Pacific/Apia", "UTC")
+
+
+def test_each_function_is_that_of_spark(spark: SparkSession, long_run: bool) -> None:
+    """Over columns of many types, with values at their limits."""
+    given, table = given_rows(spark, 7, FEW_ROWS)
+    chance = random.Random(6)
+    some = DECIMALS if long_run else chance.sample(DECIMALS, 150)
+    check(given, table, [*some, *NUMBERS, *TEXT], 0.9)
+    for zone in ZONES if long_run else chance.sample(ZONES, 1):
+        with settings(spark, {"spark.sql.session.timeZone": zone}):
+            check(given, table, [*MOVES, *CLOCKS], 0.9)
     given.unpersist()
 
 

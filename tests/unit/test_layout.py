@@ -16,17 +16,21 @@ KINDS_ARE_TOLD_APART_IN = ("model", "stages")
 OF_SOME_KINDS = {"is_in_place", "form", "query", "surrogate", "preserve", "whole", "streaming"}
 """Attributes of some kinds of stages, or of stages when they had them."""
 
+_OF_SQL = ("dates", "moves", "searching", "text", "times")
 TAKES_VALUES_OF_ARROW = {
     "of a command line, of texts in files, or of SQL texts": {
         *("cli/answers/values.py", "cli/inputs/reading/reader.py", "cli/inputs/remote.py"),
         "cli/inputs/reading/texts.py",
-        *("cli/inputs/reading/times.py", "stages/sql/expressions/kernels/text.py"),
-        *("stages/partitioned/scope/scalars.py", "stages/sql/expressions/kernels/calendar.py"),
+        *("cli/inputs/reading/times.py", "stages/sql/expressions/kernels/rows.py"),
+        *("stages/partitioned/scope/scalars.py", "stages/sql/expressions/kernels/comparing.py"),
+        *(f"stages/sql/expressions/functions/{name}.py" for name in _OF_SQL),
+        "stages/sql/expressions/kernels/clocks.py",
         "stages/partitioned/scope/coded.py",
     },
     "of types without dates, and whether all or any is true": {
         *("stages/sql/expressions/kernels/arithmetic.py", "stages/given/formats.py"),
-        *("stages/sql/expressions/kernels/casting.py", "engines/local/kernels/row_hashes.py"),
+        "stages/sql/expressions/kernels/decimals.py",
+        *("stages/sql/expressions/kernels/failures.py", "engines/local/kernels/row_hashes.py"),
         *("stages/aggregates/functions/sketches/distinct.py", "described/partitions.py"),
         *("stages/aggregates/functions/sketches/quantiles.py", "postgres/json_text.py"),
         *("postgres/holding.py", "postgres/sizes.py"),

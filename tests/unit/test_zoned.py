@@ -47,6 +47,8 @@ months_between(day, day)
 to_json(struct(t))
 date(moments[0])
 case when id > 0 then t end
+coalesce(day, t)
+least(t, u, text)
 """.strip().splitlines()
 INDEPENDENT = """
 t

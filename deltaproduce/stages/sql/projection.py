@@ -27,7 +27,7 @@ from deltaproduce.stages.sql.expressions.terms import Term
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import escaped
 
-_ANSI = "spark.sql.ansi.enabled"
+_SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.decimalOperations.allowPrecisionLoss")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +188,13 @@ def _check_condition(condition: Expression, found: DataType) -> None:
 
 
 def _check_session(session: SparkSession) -> None:
-    """Refuse a session without ANSI mode, in which expressions have other results."""
-    if session.conf.get(_ANSI) != "true":
-        raise SessionError(
-            f"the session has {_ANSI} = false, and expressions of stages are computed in ANSI "
-            f"mode; set it to true"
-        )
+    """Refuse a session with settings under which expressions have other results."""
+    for name in _SETTINGS:
+        if session.conf.get(name) != "true":
+            raise SessionError(
+                f"the session has {name} = false, and expressions of stages are computed with "
+                "true, in ANSI mode; set it to true"
+            )
 
 
 def _spark_types(

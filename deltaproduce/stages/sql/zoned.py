@@ -35,6 +35,9 @@ _CHOOSING: Final = names_in(
 )
 """Functions that return some of their arguments."""
 
+_ALIKE: Final = names_in("coalesce greatest ifnull least nullif nvl")
+"""Those whose arguments become timestamps if one is."""
+
 _COUNTING: Final = names_in("count isnotnull isnull")
 """Functions that only see whether there is a timestamp."""
 
@@ -105,6 +108,8 @@ def _is_plain(node: exp.Expr, names: set[str]) -> bool:
     if isinstance(parent, _COMPARISONS):
         return all(_is_instant(side.unnest(), names) for side in (parent.this, parent.expression))
     name = function_name(parent)
+    if name in _ALIKE and not all(_is_instant(one.unnest(), names) for one in parent.expressions):
+        return False
     return name in _COUNTING or (name in _CHOOSING and _is_plain(parent, names))
 
 

@@ -148,7 +148,7 @@ class _Lists:
             return Listed(kind, lambda: tuple(found.compute() for found in inner))
         terms = [analysed(self._part(node), {}, self._zone, self._scope) for node in nodes]
         known = [term for term in terms if term is not None]
-        found = alike(known) if len(known) == len(terms) else None
+        found = alike(known, self._zone) if len(known) == len(terms) else None
         if nodes and found is None:
             raise self._unlike()
         if not found:

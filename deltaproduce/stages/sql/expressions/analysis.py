@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from pyspark.sql.types import (
+    AnsiIntervalType,
     ArrayType,
     BooleanType,
     DataType,
@@ -24,10 +25,11 @@ from pyspark.sql.types import (
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.sql.expressions import operators
 from deltaproduce.stages.sql.expressions.casts import alike, cast
 from deltaproduce.stages.sql.expressions.expression import Expression
-from deltaproduce.stages.sql.expressions.functions import called
+from deltaproduce.stages.sql.expressions.functions.table import called
+from deltaproduce.stages.sql.expressions.intervals import written
+from deltaproduce.stages.sql.expressions.kernels import comparing
 from deltaproduce.stages.sql.expressions.literals import number
 from deltaproduce.stages.sql.expressions.patterns import with_backslashes
 from deltaproduce.stages.sql.expressions.precedence import is_ambiguous, is_reordered
@@ -43,8 +45,8 @@ from deltaproduce.stages.sql.syntax import function_name, spelled
 from deltaproduce.types.ddl import struct_from_ddl
 
 _Found = TypeVar("_Found")
-_TOLD_BY_SPARK: Final = ("\\", "${", "try_cast")
-"""Syntax that sqlglot does not distinguish: escapes, variables, and a cast that returns null."""
+_TOLD_BY_SPARK: Final = ("\\", "${")
+"""Syntax that sqlglot does not distinguish: escapes and variables."""
 
 _BOOLEAN: Final = BooleanType()
 
@@ -81,7 +83,7 @@ def analysed(
         found = _Analysis(types, zone, constants).term(expression.tree)
     except _ForSparkError:
         return None
-    return None if isinstance(found.data_type, NullType) else found
+    return None if isinstance(found.data_type, NullType | AnsiIntervalType) else found
 
 
 class _Analysis:
@@ -117,7 +119,7 @@ class _Analysis:
         inner = node.this
         if isinstance(inner, exp.Literal) and not inner.is_string:
             return _told(number(f"-{inner.this}"))
-        return _told(operators.negative(self.term(inner)))
+        return self.call("negative", inner)
 
     def condition(self, node: exp.Expr) -> Term:
         found = self.term(node)
@@ -135,21 +137,22 @@ class _Analysis:
         return Junction(_BOOLEAN, settled, left, right)
 
     def negation(self, node: exp.Expr) -> Term:
-        return Call(_BOOLEAN, "not", (self.condition(node.this),))
+        return Call(_BOOLEAN, comparing.negation, (self.condition(node.this),))
 
     def comparison(self, node: exp.Expr) -> Term:
         sides = self.alike((node.this, node.expression), _check_comparable)
-        name = _COMPARISONS[type(node)]
-        return Call(_BOOLEAN, name, sides, is_strict=name != "<=>")
+        if isinstance(node, exp.NullSafeEQ):
+            return Call(_BOOLEAN, comparing.null_safe_equal, sides, is_strict=False)
+        return Call(_BOOLEAN, comparing.COMPARISONS[_COMPARISONS[type(node)]], sides)
 
     def tested(self, node: exp.Expr) -> Term:
         """Analyse ``a IS NULL``, or ``a IS TRUE``, which is never null."""
         value, wanted = self.term(node.this), node.expression
         if isinstance(wanted, exp.Null) and not isinstance(value.data_type, NullType):
-            return Call(_BOOLEAN, "is null", (value,))
+            return Call(_BOOLEAN, comparing.is_null, (value,))
         if isinstance(wanted, exp.Boolean) and isinstance(value.data_type, BooleanType):
             other = Constant(_BOOLEAN, bool(wanted.this))
-            return Call(_BOOLEAN, "<=>", (value, other), is_strict=False)
+            return Call(_BOOLEAN, comparing.null_safe_equal, (value, other), is_strict=False)
         raise _ForSparkError
 
     def like(self, node: exp.Expr, escape: str = "") -> Term:
@@ -161,8 +164,8 @@ class _Analysis:
         if not isinstance(value.data_type, StringType):
             raise _ForSparkError
         own = Constant(StringType(), _told(with_backslashes(text, escape)))
-        found = Call(_BOOLEAN, "like", (value, own))
-        return Call(_BOOLEAN, "not", (found,)) if node.args.get("negate") else found
+        found = Call(_BOOLEAN, comparing.matches, (value, own))
+        return Call(_BOOLEAN, comparing.negation, (found,)) if node.args.get("negate") else found
 
     def escaped(self, node: exp.Expr) -> Term:
         """Analyse ``a LIKE '5!%' ESCAPE '!'``."""
@@ -182,14 +185,15 @@ class _Analysis:
         value, *others = self.alike((node.this, *node.expressions), _check_comparable)
         if any(other.may_fail for other in others):  # Spark always computes the first ones
             raise _ForSparkError
-        return Call(_BOOLEAN, "in", (value, *others))
+        return Call(_BOOLEAN, comparing.among, (value, *others))
 
     def between(self, node: exp.Expr) -> Term:
         if node.args.get("symmetric"):
             raise _ForSparkError
         value, low, high = node.this, node.args["low"], node.args["high"]
-        above = Call(_BOOLEAN, ">=", self.alike((value, low), _check_comparable))
-        below = Call(_BOOLEAN, "<=", self.alike((value, high), _check_comparable))
+        at_least, at_most = comparing.COMPARISONS[">="], comparing.COMPARISONS["<="]
+        above = Call(_BOOLEAN, at_least, self.alike((value, low), _check_comparable))
+        below = Call(_BOOLEAN, at_most, self.alike((value, high), _check_comparable))
         return Junction(_BOOLEAN, settled=False, left=above, right=below)
 
     def case(self, node: exp.Expr) -> Term:
@@ -217,19 +221,24 @@ class _Analysis:
         *found, otherwise = self.alike((*values, last or exp.Null()))
         return Case(otherwise.data_type, tuple(zip(checked, found, strict=True)), otherwise)
 
-    def arithmetic(self, node: exp.Expr) -> Term:
-        sides = self.term(node.this), self.term(node.expression)
-        found = _told(operators.arithmetic(_ARITHMETIC[type(node)], *sides, self._zone))
-        if isinstance(found.data_type, IntegralType) and is_reordered(node):
+    def operator(self, node: exp.Expr) -> Term:
+        found = self.call(_OPERATORS[type(node)], node.this, node.expression)
+        can_move = isinstance(node, exp.Add | exp.Mul)
+        if can_move and isinstance(found.data_type, IntegralType) and is_reordered(node):
             raise _ForSparkError
         return found
 
-    def division(self, node: exp.Expr) -> Term:
-        sides = self.term(node.this), self.term(node.expression)
-        return _told(operators.division(_DIVISIONS[type(node)], *sides))
+    def interval(self, node: exp.Expr) -> Term:
+        """Analyse ``INTERVAL '3' MONTH``, a literal of one unit or of some that follow."""
+        number, unit = node.this, node.args.get("unit")
+        if not isinstance(number, exp.Literal) or unit is None:
+            raise _ForSparkError
+        if isinstance(unit, exp.IntervalSpan):
+            return _told(written(number.this, unit.this.name, unit.expression.name))
+        return _told(written(number.this, unit.name))
 
     def cast(self, node: exp.Expr) -> Term:
-        if any(value for name, value in node.args.items() if name not in {"this", "to"}):
+        if any(value for name, value in node.args.items() if name not in {"this", "to", "safe"}):
             raise _ForSparkError
         inner = node.this
         wanted = _type(node.args["to"])
@@ -238,35 +247,36 @@ class _Analysis:
             if value.data_type != wanted:
                 raise _ForSparkError
             return value
-        return _told(cast(self.term(inner), wanted, self._zone))
+        return _told(cast(self.term(inner), wanted, self._zone, tried=bool(node.args.get("safe"))))
+
+    def call(self, name: str, *nodes: exp.Expr) -> Term:
+        """Analyse the call of a function or operator."""
+        return _told(called(name, [self.term(node) for node in nodes], self._zone))
 
     def function(self, node: exp.Expr) -> Term:
-        name = function_name(node) or ""
-        arguments = [self.term(argument) for argument in node.expressions]
-        return _told(called(name, arguments, self._zone))
-
-    def joined(self, node: exp.Expr) -> Term:
-        """Analyse ``a || b``."""
-        return _told(
-            called("concat", [self.term(node.this), self.term(node.expression)], self._zone)
-        )
+        return self.call(function_name(node) or "", *node.expressions)
 
     def trimmed(self, node: exp.Expr) -> Term:
-        if any(value for name, value in node.args.items() if name != "this"):
+        """Analyse ``TRIM(LEADING 'a' FROM b)``; the characters are the first argument."""
+        name = _TRIMS.get(node.args.get("position") or "BOTH")
+        if name is None or node.args.get("collation"):
             raise _ForSparkError
-        return _told(called("trim", [self.term(node.this)], self._zone))
+        characters = node.args.get("expression")
+        return self.call(name, *([] if characters is None else [characters]), node.this)
 
     def substring(self, node: exp.Expr) -> Term:
         parts = (node.this, node.args.get("start"), node.args.get("length"))
-        arguments = [self.term(part) for part in parts if part is not None]
-        return _told(called("substring", arguments, self._zone))
+        return self.call("substring", *(part for part in parts if part is not None))
+
+    def position(self, node: exp.Expr) -> Term:
+        """Analyse ``POSITION(a IN b)``, or with commas and a start."""
+        start = node.args.get("position")
+        parts = [node.args["substr"], node.this]
+        return self.call("position", *parts, *([] if start is None else [start]))
 
     def extracted(self, node: exp.Expr) -> Term:
         """Analyse ``EXTRACT(YEAR FROM a)``."""
-        name = node.this.name.lower()
-        if name not in {"year", "quarter", "month", "day"}:
-            raise _ForSparkError
-        return _told(called(name, [self.term(node.expression)], self._zone))
+        return self.call("extract", exp.Literal.string(node.this.name), node.expression)
 
     def alike(
         self,
@@ -274,7 +284,7 @@ class _Analysis:
         check: Callable[[DataType], None] = lambda _: None,
     ) -> tuple[Term, ...]:
         """Cast terms to their common type."""
-        found = _told(alike([self.term(node) for node in nodes]))
+        found = _told(alike([self.term(node) for node in nodes], self._zone))
         check(found[0].data_type)
         return found
 
@@ -310,15 +320,20 @@ _COMPARISONS: Final[Mapping[type[exp.Expr], str]] = MappingProxyType(
         exp.LTE: "<=",
         exp.GT: ">",
         exp.GTE: ">=",
-        exp.NullSafeEQ: "<=>",
     }
 )
-_ARITHMETIC: Final[Mapping[type[exp.Expr], str]] = MappingProxyType(
-    {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
+_OPERATORS: Final[Mapping[type[exp.Expr], str]] = MappingProxyType(
+    {
+        exp.Add: "+",
+        exp.Sub: "-",
+        exp.Mul: "*",
+        exp.Div: "/",
+        exp.IntDiv: "div",
+        exp.Mod: "%",
+        exp.DPipe: "concat",
+    }
 )
-_DIVISIONS: Final[Mapping[type[exp.Expr], str]] = MappingProxyType(
-    {exp.Div: "/", exp.IntDiv: "div", exp.Mod: "%"}
-)
+_TRIMS: Final = MappingProxyType({"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"})
 
 _Rule = Callable[[_Analysis, exp.Expr], Term]
 _RULES: Final[Mapping[type[exp.Expr], _Rule]] = MappingProxyType(
@@ -339,14 +354,14 @@ _RULES: Final[Mapping[type[exp.Expr], _Rule]] = MappingProxyType(
         exp.Between: _Analysis.between,
         exp.Case: _Analysis.case,
         exp.If: _Analysis.choice,
-        **dict.fromkeys(_COMPARISONS, _Analysis.comparison),
-        **dict.fromkeys(_ARITHMETIC, _Analysis.arithmetic),
-        **dict.fromkeys(_DIVISIONS, _Analysis.division),
+        **dict.fromkeys((*_COMPARISONS, exp.NullSafeEQ), _Analysis.comparison),
+        **dict.fromkeys(_OPERATORS, _Analysis.operator),
+        exp.Interval: _Analysis.interval,
         **dict.fromkeys((exp.Cast, exp.TryCast), _Analysis.cast),
         exp.Anonymous: _Analysis.function,
-        exp.DPipe: _Analysis.joined,
         exp.Trim: _Analysis.trimmed,
         exp.Substring: _Analysis.substring,
+        exp.StrPosition: _Analysis.position,
         exp.Extract: _Analysis.extracted,
     }
 )

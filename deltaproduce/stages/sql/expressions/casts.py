@@ -12,9 +12,11 @@ from pyspark.sql.types import (
     BooleanType,
     DataType,
     DateType,
+    DayTimeIntervalType,
     DecimalType,
     DoubleType,
     FloatType,
+    IntegerType,
     IntegralType,
     LongType,
     NullType,
@@ -24,19 +26,27 @@ from pyspark.sql.types import (
 )
 
 from deltaproduce.stages.sql.expressions.coercion import common
-from deltaproduce.stages.sql.expressions.literals import day
-from deltaproduce.stages.sql.expressions.terms import Call, Constant, Term
+from deltaproduce.stages.sql.expressions.kernels import casting, clocks
+from deltaproduce.stages.sql.expressions.kernels.casting import Cast
+from deltaproduce.stages.sql.expressions.literals import day, moment
+from deltaproduce.stages.sql.expressions.terms import Call, Constant, Kernel, Term
 
-LOCAL_DATE: Final = "local date"
-"""The kernel of the date of a timestamp, which depends on the time zone."""
+_DOUBLE_DIGITS: Final = 15
+"""Spark casts a decimal to an integer by way of a double, which has these digits."""
 
 
-def alike(terms: Sequence[Term]) -> tuple[Term, ...] | None:
-    """Cast terms to their common type."""
-    if any(isinstance(term.data_type, DateType) for term in terms):
-        dates = [_beside_dates(term) for term in terms]
-        terms = [term for term in dates if term is not None]
-        if len(terms) < len(dates):
+def alike(terms: Sequence[Term], zone: str) -> tuple[Term, ...] | None:
+    """Cast terms to their common type.
+
+    Args:
+        zone: the time zone in which a date becomes a timestamp.
+    """
+    kinds = [type(term.data_type) for term in terms]
+    wanted = next((kind for kind in (TimestampType, DateType) if kind in kinds), None)
+    if wanted is not None:
+        known = [_beside(wanted(), term, zone) for term in terms]
+        terms = [term for term in known if term is not None]
+        if len(terms) < len(known):
             return None
     found = common(term.data_type for term in terms)
     if found is None or isinstance(found, NullType):
@@ -44,70 +54,89 @@ def alike(terms: Sequence[Term]) -> tuple[Term, ...] | None:
     return tuple(widened(term, found) for term in terms)
 
 
-def _beside_dates(term: Term) -> Term | None:
-    """Cast text to a date, as Spark does to compare it with one; other terms stay."""
-    return cast(term, DateType(), "") if isinstance(term.data_type, StringType) else term
+def _beside(wanted: DataType, term: Term, zone: str) -> Term | None:
+    """Cast text to a date or a timestamp, as Spark does to compare it with one."""
+    match wanted, term.data_type:
+        case (DateType(), StringType()) | (TimestampType(), StringType() | DateType()):
+            return cast(term, wanted, zone)
+    return term
 
 
 def widened(term: Term, wanted: DataType) -> Term:
-    """Cast a term to a type that holds all its values, or the nearest floating-point ones."""
+    """Cast a term to a type that holds all its values, or the nearest ones."""
     if term.data_type == wanted:
         return term
     if isinstance(term.data_type, NullType):
         return Constant(wanted, None)
-    return Call(wanted, "widen", (term,))
+    return Call(wanted, casting.widened, (term,))
 
 
-def cast(term: Term, wanted: DataType, zone: str) -> Term | None:
+def cast(term: Term, wanted: DataType, zone: str, *, tried: bool = False) -> Term | None:
     """Return ``CAST(term AS wanted)``.
 
     Args:
-        zone: the time zone in which a timestamp becomes a date.
+        zone: the time zone in which a timestamp becomes a date, or a date a timestamp.
+        tried: return null where a value does not fit, as ``TRY_CAST`` does.
     """
     found = term.data_type
     if found == wanted or isinstance(found, NullType):
         return widened(term, wanted)
-    if isinstance(found, StringType):
-        return _of_text(term, wanted)
-    if isinstance(found, TimestampType) and isinstance(wanted, DateType):
-        return Call(wanted, LOCAL_DATE, (term, Constant(StringType(), zone)))
-    if isinstance(found, NumericType) and isinstance(wanted, NumericType):
-        return _of_number(term, wanted)
+    kernel: Kernel | None = None
     match found, wanted:
+        case DateType(), TimestampType():
+            clock = Constant(StringType(), zone)
+            return None if tried else Call(wanted, clocks.midnight, (term, clock), fails=True)
+        case TimestampType(), DateType():
+            return Call(wanted, clocks.local_date, (term, Constant(StringType(), zone)))
+        case StringType(), _:
+            return _of_text(term, wanted, zone, tried=tried)
+        case NumericType(), NumericType():
+            kernel = _of_number(found, wanted)
         case BooleanType(), IntegralType():
-            return Call(wanted, "widen", (term,))
+            kernel = casting.widened
         case IntegralType(), BooleanType():
-            return Call(wanted, "to boolean", (term,))
+            kernel = casting.to_boolean
         case BooleanType() | IntegralType() | DateType(), StringType():
-            return Call(wanted, "widen", (term,))
-    return None
+            kernel = casting.widened
+        case DayTimeIntervalType(startField=0, endField=0), IntegerType() | LongType():
+            kernel = casting.whole_days
+    return None if kernel is None else _call(wanted, kernel, term, tried=tried)
 
 
-def _of_text(term: Term, wanted: DataType) -> Term | None:
+def _call(wanted: DataType, kernel: Kernel, term: Term, *, tried: bool) -> Term:
+    fails = isinstance(kernel, Cast)
+    if isinstance(kernel, Cast) and tried:
+        return Call(wanted, kernel.fitting, (term,))
+    return Call(wanted, kernel, (term,), fails=fails)
+
+
+def _of_text(term: Term, wanted: DataType, zone: str, *, tried: bool) -> Term | None:
+    text = term.value if isinstance(term, Constant) else None
     match wanted:
         case IntegralType():
-            return Call(wanted, "text to integer", (term,), fails=True)
+            return _call(wanted, casting.text_to_integer, term, tried=tried)
         case DateType():
-            return _date(term)
+            found = None if text is None else day(text)
+            if found is not None:
+                return Constant(wanted, found)
+            return _call(wanted, casting.text_to_date, term, tried=tried)
+        case TimestampType():
+            clock = None if text is None else moment(text)
+            if clock is not None:
+                zoned = Constant(LongType(), clock), Constant(StringType(), zone)
+                return Call(wanted, clocks.instant, zoned)
     return None
 
 
-def _of_number(term: Term, wanted: DataType) -> Term | None:
-    found = term.data_type
+def _of_number(found: DataType, wanted: DataType) -> Kernel | None:
     match found, wanted:
-        case FloatType() | DoubleType(), LongType():  # Spark casts 2**63 to 2**63 - 1
-            return None
+        case DecimalType(precision=digits, scale=scale), IntegralType():
+            is_exact = scale == 0 or digits <= _DOUBLE_DIGITS or isinstance(wanted, LongType)
+            return casting.to_integer if is_exact else None
         case _, IntegralType():
-            return Call(wanted, "to integer", (term,), fails=True)
+            return casting.to_integer
         case IntegralType() | DecimalType(), DecimalType():
-            return Call(wanted, "to decimal", (term,), fails=True)
-        case _, DoubleType():
-            return Call(wanted, "widen", (term,))
+            return casting.to_decimal
+        case (IntegralType() | DecimalType() | FloatType(), DoubleType()):
+            return casting.widened
     return None
-
-
-def _date(term: Term) -> Term:
-    found = day(term.value) if isinstance(term, Constant) else None
-    if found is not None:
-        return Constant(DateType(), found)
-    return Call(DateType(), "text to date", (term,), fails=True)

@@ -13,6 +13,8 @@ from typing import Final
 from pyspark.sql.types import (
     ByteType,
     DataType,
+    DateType,
+    DayTimeIntervalType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -22,9 +24,13 @@ from pyspark.sql.types import (
     NullType,
     NumericType,
     ShortType,
+    TimestampType,
+    YearMonthIntervalType,
 )
 
 MOST_DIGITS: Final = 38
+_KEPT_DIGITS: Final = 6
+"""So many digits after the point stay where a result has too many."""
 NEGATED_DIGITS: Final = 34
 """Spark negates a decimal of more digits with rounding to this many: Scala's decimal128."""
 _WIDTHS: Final[tuple[type[DataType], ...]] = (ByteType, ShortType, IntegerType, LongType)
@@ -56,13 +62,28 @@ def _wider(one: DataType | None, other: DataType) -> DataType | None:
             return max(one, other, key=lambda found: _WIDTHS.index(type(found)))
         case DecimalType() | IntegralType(), DecimalType() | IntegralType():
             a, b = as_decimal(one), as_decimal(other)
-            scale = max(a.scale, b.scale)
-            return _decimal(max(a.precision - a.scale, b.precision - b.scale) + scale, scale)
+            whole, scale = max(_whole(a), _whole(b)), max(a.scale, b.scale)
+            return _shortened(whole, scale, least=0)
         case FloatType(), FloatType():
             return one
         case NumericType(), NumericType():  # also an integer or a decimal with a float
             return DoubleType()
+        case (DateType(), TimestampType()) | (TimestampType(), DateType()):
+            return TimestampType()
+        case (DayTimeIntervalType(), DayTimeIntervalType()) | (
+            YearMonthIntervalType(),
+            YearMonthIntervalType(),
+        ):
+            return _wider_interval(one, other)
     return one if one == other else None
+
+
+def _wider_interval(one: DataType | None, other: DataType) -> DataType:
+    """Return the type of intervals from the largest unit of two types to the smallest."""
+    assert isinstance(one, DayTimeIntervalType | YearMonthIntervalType)
+    assert isinstance(other, type(one))
+    first = min(one.startField, other.startField)
+    return type(one)(first, max(one.endField, other.endField))
 
 
 def as_decimal(data_type: DataType) -> DecimalType:
@@ -79,14 +100,45 @@ def negation_fails(data_type: DataType) -> bool:
     return isinstance(data_type, IntegralType)
 
 
-def of_decimals(operator: str, one: DecimalType, other: DecimalType) -> DecimalType | None:
-    """Return the type of ``+``, ``-`` or ``*``; None if it lacks digits of the result."""
-    if operator == "*":
-        return _decimal(one.precision + other.precision + 1, one.scale + other.scale)
-    scale = max(one.scale, other.scale)
-    whole = max(one.precision - one.scale, other.precision - other.scale)
-    return _decimal(whole + scale + 1, scale)
+def of_decimals(operator: str, one: DecimalType, other: DecimalType) -> DecimalType:
+    """Return the type of a sum, difference, product, quotient or remainder.
+
+    One of more than 38 digits loses digits after the point, but has at least 6 of them.
+    """
+    whole, scale = _digits_of(operator, one, other)
+    return _shortened(whole, scale, least=min(scale, _KEPT_DIGITS))
 
 
-def _decimal(precision: int, scale: int) -> DecimalType | None:
-    return DecimalType(precision, scale) if precision <= MOST_DIGITS else None
+def loses_digits(operator: str, one: DecimalType, other: DecimalType) -> bool:
+    """Return whether the type of a sum, difference or product lacks digits of some results."""
+    return sum(_digits_of(operator, one, other)) > MOST_DIGITS
+
+
+def _digits_of(operator: str, one: DecimalType, other: DecimalType) -> tuple[int, int]:
+    """Return the digits before and after the point that results have."""
+    match operator:
+        case "*":
+            return _whole(one) + _whole(other) + 1, one.scale + other.scale
+        case "/":
+            scale = max(_KEPT_DIGITS, one.scale + other.precision + 1)
+            return _whole(one) + other.scale, scale
+        case "%":
+            return min(_whole(one), _whole(other)), max(one.scale, other.scale)
+    return max(_whole(one), _whole(other)) + 1, max(one.scale, other.scale)
+
+
+def quotient_digits(one: DecimalType, other: DecimalType) -> int:
+    """Return of how many digits Spark expects a quotient without a remainder."""
+    return min(max(_whole(one) + other.scale, 1), MOST_DIGITS)
+
+
+def _whole(found: DecimalType) -> int:
+    """Return the digits before the point."""
+    return int(found.precision - found.scale)
+
+
+def _shortened(whole: int, scale: int, least: int) -> DecimalType:
+    """Return a type with at most so many digits before the point, and at least some after it."""
+    if whole + scale <= MOST_DIGITS:
+        return DecimalType(whole + scale, scale)
+    return DecimalType(MOST_DIGITS, max(MOST_DIGITS - whole, least))

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import BooleanType, DataType
+from pyspark.sql.types import BooleanType, DataType, DayTimeIntervalType, YearMonthIntervalType
 
 from deltaproduce.engines.local.arrays import Marks
-from deltaproduce.stages.sql.expressions.kernels.table import KERNELS
 from deltaproduce.stages.sql.expressions.terms import (
     Call,
     Case,
@@ -42,7 +41,7 @@ def evaluated(term: Term, rows: pa.Table) -> pa.Array:
             return _constant(value, term.data_type, len(rows))
         case Call():
             arguments = _arguments(term, rows)
-            return KERNELS[term.function](arrow_type(term.data_type), *arguments)
+            return term.kernel(_held(term.data_type), *arguments)
         case Junction():
             return _junction(term, rows)
         case Case():
@@ -56,8 +55,18 @@ def holds(condition: Term, rows: pa.Table) -> Marks:
     return in_numpy(found, bool)
 
 
+def _held(data_type: DataType) -> pa.DataType:
+    """Return the Arrow type of values; an interval is its months or its microseconds."""
+    match data_type:
+        case YearMonthIntervalType():
+            return pa.int32()
+        case DayTimeIntervalType():
+            return pa.int64()
+    return arrow_type(data_type)
+
+
 def _constant(value: object, data_type: DataType, size: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, arrow_type(data_type)), size)
+    return pa.repeat(pa.scalar(value, _held(data_type)), size)
 
 
 def _arguments(term: Call, rows: pa.Table) -> Iterator[pa.Array]:
@@ -65,9 +74,7 @@ def _arguments(term: Call, rows: pa.Table) -> Iterator[pa.Array]:
     is_open = pa.array(np.ones(len(rows), bool))
     for argument in term.arguments:
         if argument.may_fail and term.is_strict:
-            found = _where(
-                is_open, argument, rows, pa.nulls(len(rows), arrow_type(argument.data_type))
-            )
+            found = _where(is_open, argument, rows, pa.nulls(len(rows), _held(argument.data_type)))
         else:
             found = evaluated(argument, rows)
         is_open = pc.and_(is_open, pc.is_valid(found))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
@@ -14,6 +14,11 @@ from deltaproduce.stages.sql.expressions.terms import Constant
 
 _NUMBER: Final = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _DATE: Final = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_MOMENT: Final = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[ T]((?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,6}))?)?"
+)
+_EPOCH: Final = datetime(1970, 1, 1)
 _INT: Final = range(-(2**31), 2**31)
 _BIGINT: Final = range(-(2**63), 2**63)
 
@@ -44,3 +49,20 @@ def day(text: str) -> date | None:
         return date.fromisoformat(text)
     except ValueError:  # no such day
         return None
+
+
+def moment(text: str) -> int | None:
+    """Parse a time written in full, without a zone, as the microseconds that a clock shows.
+
+    Returns:
+        None if it is not one.
+    """
+    match = _MOMENT.fullmatch(text)
+    if not match:
+        return None
+    try:
+        found = datetime.fromisoformat(f"{match[1]}T{match[2] or '00:00:00'}")
+    except ValueError:  # no such time
+        return None
+    micros = int((match[3] or "").ljust(6, "0"))
+    return (found - _EPOCH) // timedelta(seconds=1) * 1_000_000 + micros

@@ -6,10 +6,15 @@ invariant: the value of a term for a row depends on the row alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
+import pyarrow as pa
 from pyspark.sql.types import DataType
+
+Kernel: TypeAlias = Callable[..., pa.Array]
+"""Computes values from their Arrow type and the arguments, one row at a time or whole columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +57,13 @@ class Call(Term):
     """An operator or function over values, computed for whole columns.
 
     Attributes:
-        function: its name among the `kernels`.
+        kernel: what computes it.
         arguments: in the types that the kernel takes.
         fails: whether it may fail although none of its arguments does.
         is_strict: whether it is null if an argument is, whatever the later ones are.
     """
 
-    function: str
+    kernel: Kernel
     arguments: tuple[Term, ...]
     fails: bool = False
     is_strict: bool = True
@@ -108,3 +113,8 @@ class Case(Term):
     def parts(self) -> tuple[Term, ...]:
         """See `Term.parts`."""
         return (*(part for branch in self.branches for part in branch), self.otherwise)
+
+
+def is_constant(term: Term) -> bool:
+    """Return whether a term reads no column."""
+    return not isinstance(term, Reference) and all(map(is_constant, term.parts))

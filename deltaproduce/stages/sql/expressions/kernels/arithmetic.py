@@ -1,29 +1,37 @@
-"""Arithmetic of whole numbers without wrap-around, of floats, and of decimals.
+"""Arithmetic of whole numbers without wrap-around, and of floats.
 
-`coercion` chooses the types of decimal arguments, so that results fit their types.
+In a division the divisor comes first, as in Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from decimal import ROUND_HALF_EVEN, Context, Decimal
-from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from deltaproduce.stages.sql.expressions.coercion import NEGATED_DIGITS
-from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError, Kernel
+from deltaproduce.stages.sql.expressions.kernels.decimals import refuse_zero, too_long
+from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
+from deltaproduce.stages.sql.expressions.kernels.rows import nulls_of
+from deltaproduce.stages.sql.expressions.terms import Kernel
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 _ROUNDING: Final = Context(prec=NEGATED_DIGITS, rounding=ROUND_HALF_EVEN)
 _INT64 = np.iinfo(np.int64)
 
 
-def _checked(name: str, plain: str) -> Kernel:
-    """Return an operator that Arrow checks for whole numbers, and leaves unchecked for others."""
+def checked(name: str, plain: str, condition: str = "ARITHMETIC_OVERFLOW") -> Kernel:
+    """Return an operator that Arrow checks for whole numbers, and leaves unchecked for others.
+
+    Args:
+        name: that of Arrow's function that checks.
+        plain: that of the one that does not.
+        condition: Spark's name for an overflow.
+    """
 
     def run(wanted: pa.DataType, *arguments: pa.Array) -> pa.Array:
         if not pa.types.is_integer(wanted):
@@ -32,15 +40,15 @@ def _checked(name: str, plain: str) -> Kernel:
             return getattr(pc, name)(*arguments)
         except pa.ArrowInvalid:
             small = len(arguments) > 1 and wanted.bit_width < 32
-            condition = "BINARY_ARITHMETIC_OVERFLOW" if small else "ARITHMETIC_OVERFLOW"
-            raise EvaluationError(condition, f"a value does not fit {wanted}") from None
+            told = f"BINARY_{condition}" if small else condition
+            raise EvaluationError(told, f"a value does not fit {wanted}") from None
 
     return run
 
 
 def _negated(name: str) -> Kernel:
     """Return ``-a`` or ``abs``, which Spark rounds to 34 digits if it negates a longer decimal."""
-    exactly = _checked(f"{name}_checked", name)
+    exactly = checked(f"{name}_checked", name)
 
     def run(wanted: pa.DataType, value: pa.Array) -> pa.Array:
         found = exactly(wanted, value)
@@ -56,58 +64,63 @@ def _negated(name: str) -> Kernel:
         try:
             return pc.replace_with_mask(found, is_long, pa.array([*rounded], wanted))
         except pa.ArrowInvalid:
-            raise EvaluationError(
-                "NUMERIC_VALUE_OUT_OF_RANGE", f"a value does not fit {wanted}"
-            ) from None
+            raise too_long(wanted) from None
 
     return run
 
 
-def _divided(wanted: pa.DataType, divisor: pa.Array, dividend: pa.Array) -> pa.Array:
+def divided(wanted: pa.DataType, divisor: pa.Array, dividend: pa.Array) -> pa.Array:
     """Return ``/`` of doubles."""
-    _refuse_zero(divisor, dividend, "DIVIDE_BY_ZERO")
+    refuse_zero(divisor, dividend, "DIVIDE_BY_ZERO")
     return pc.divide(dividend, divisor).cast(wanted)
 
 
-def _quotient(wanted: pa.DataType, divisor: pa.Array, dividend: pa.Array) -> pa.Array:
+def quotient(wanted: pa.DataType, divisor: pa.Array, dividend: pa.Array) -> pa.Array:
     """Return ``DIV`` of bigints, rounded towards zero."""
-    _refuse_zero(divisor, dividend, "DIVIDE_BY_ZERO")
+    refuse_zero(divisor, dividend, "DIVIDE_BY_ZERO")
     least = pc.and_(pc.equal(dividend, _INT64.min), pc.equal(divisor, -1))
     if pc.any(least).as_py():
         raise EvaluationError("ARITHMETIC_OVERFLOW", f"a value does not fit {wanted}")
     return pc.divide(dividend, pc.if_else(pc.equal(divisor, 0), 1, divisor))
 
 
-def _remainder(wanted: pa.DataType, divisor: pa.Array, dividend: pa.Array) -> pa.Array:
+def remainder(wanted: pa.DataType, divisor: pa.Array, dividend: pa.Array) -> pa.Array:
     """Return ``%`` of whole numbers or floats, with the sign of the dividend."""
-    _refuse_zero(divisor, dividend, "REMAINDER_BY_ZERO")
-    nulls = in_numpy(pc.or_(pc.is_null(divisor), pc.is_null(dividend)))
+    below, above, nulls = _sides(wanted, divisor, dividend)
+    return pa.array(_remainders(below, above), wanted, mask=nulls)
+
+
+def modulus(wanted: pa.DataType, divisor: pa.Array, dividend: pa.Array) -> pa.Array:
+    """Return ``pmod`` of whole numbers or floats: the sign is mostly that of the divisor."""
+    below, above, nulls = _sides(wanted, divisor, dividend)
+    first = _remainders(below, above)
+    wide = np.int32 if pa.types.is_integer(wanted) and wanted.bit_width < 32 else first.dtype
+    with np.errstate(over="ignore", invalid="ignore"):
+        moved = first.astype(wide) + below.astype(wide)  # wraps around, as in Java
+    found = np.where(first < 0, _remainders(below.astype(wide), moved), first)
+    return pa.array(found.astype(first.dtype), wanted, mask=nulls)
+
+
+def _sides(
+    wanted: pa.DataType, divisor: pa.Array, dividend: pa.Array
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]:
+    """Return both sides, with ones for nulls, and where a side is null."""
+    refuse_zero(divisor, dividend, "REMAINDER_BY_ZERO")
     one = pa.scalar(1, wanted)
-    below = in_numpy(pc.fill_null(divisor, one))
-    above = in_numpy(pc.fill_null(dividend, one))
-    if pa.types.is_integer(wanted):
+    below, above = (in_numpy(pc.fill_null(side, one)) for side in (divisor, dividend))
+    return below, above, nulls_of(divisor, dividend)
+
+
+def _remainders(below: NDArray[Any], above: NDArray[Any]) -> NDArray[Any]:
+    if np.issubdtype(below.dtype, np.integer):
         below = np.where(np.isin(below, (0, -1)), 1, below)  # by -1 it is 0, as by 1
     with np.errstate(invalid="ignore", divide="ignore"):
-        return pa.array(np.fmod(above, below), wanted, mask=nulls)
+        found: NDArray[Any] = np.fmod(above, below)
+    return found
 
 
-def _refuse_zero(divisor: pa.Array, dividend: pa.Array, condition: str) -> None:
-    if pc.any(
-        pc.and_(pc.equal(divisor, pa.scalar(0, divisor.type)), pc.is_valid(dividend))
-    ).as_py():
-        raise EvaluationError(condition, "division by zero")
-
-
-ARITHMETIC: Final[Mapping[str, Kernel]] = MappingProxyType(
-    {
-        "+": _checked("add_checked", "add"),
-        "-": _checked("subtract_checked", "subtract"),
-        "*": _checked("multiply_checked", "multiply"),
-        "negative": _negated("negate"),
-        "abs": _negated("abs"),
-        "/": _divided,
-        "div": _quotient,
-        "%": _remainder,
-    }
-)
-"""By the names in terms; in a division the divisor comes first, as in Spark."""
+added: Final = checked("add_checked", "add")
+subtracted: Final = checked("subtract_checked", "subtract")
+multiplied: Final = checked("multiply_checked", "multiply")
+negated: Final = _negated("negate")
+absolute: Final = _negated("abs")

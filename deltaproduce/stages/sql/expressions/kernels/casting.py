@@ -1,98 +1,144 @@
-"""Casts: the value in another type, or an error if it has none there."""
+"""Casts: the value in another type, or an error, or null, if it has none there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError, Kernel
+from deltaproduce.stages.sql.expressions.kernels.decimals import fitted, truncated
+from deltaproduce.stages.sql.expressions.kernels.failures import refuse
+from deltaproduce.stages.sql.expressions.kernels.rows import nulls_of, whole_numbers
+from deltaproduce.times.local_times import DAY_MICROS
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 _TRIMMED: Final = "".join(map(chr, (*range(33), 127)))
 """The blanks and control characters that Spark trims from text before it parses a value."""
 _MOST: Final = 76
+_DATE: Final = r"^(?P<y>[0-9]{4})(?:-(?P<m>[0-9]{1,2})(?:-(?P<d>[0-9]{1,2})(?:[ T](?s:.)*)?)?)?$"
+
+Fitting: TypeAlias = Callable[[pa.DataType, pa.Array], pa.Array]
+"""Returns the values in a type, with null for those that have none there."""
 
 
-def _widened(wanted: pa.DataType, value: pa.Array) -> pa.Array:
-    """Cast values to a type that holds them all, or the nearest floating-point ones."""
-    if pa.types.is_decimal(value.type) and pa.types.is_floating(wanted):
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A cast that some values do not fit, as a kernel that refuses them.
+
+    Attributes:
+        fitting: computes it, with null for misfits.
+        condition: Spark's name for a misfit.
+    """
+
+    fitting: Fitting
+    condition: str
+
+    def __call__(self, wanted: pa.DataType, value: pa.Array) -> pa.Array:
+        """Return the values in a type.
+
+        Raises:
+            EvaluationError: one of them has none there.
+        """
+        found = self.fitting(wanted, value)
+        if found.null_count > value.null_count:
+            wrong = pc.and_(pc.is_null(found), pc.is_valid(value))
+            refuse(wrong, self.condition, f"a value does not fit {wanted}")
+        return found
+
+
+def widened(wanted: pa.DataType, value: pa.Array) -> pa.Array:
+    """Cast values to a type that holds them all, or the nearest ones."""
+    found = value.type
+    if pa.types.is_decimal(found) and pa.types.is_floating(wanted):
         return value.cast(pa.string()).cast(wanted)  # rounds once; Arrow's cast does not
-    if pa.types.is_integer(value.type) and pa.types.is_decimal(wanted):
+    if pa.types.is_integer(found) and pa.types.is_decimal(wanted):
         return value.cast(pa.decimal256(_MOST, wanted.scale)).cast(wanted)
+    if pa.types.is_decimal(found) and pa.types.is_decimal(wanted) and found.scale > wanted.scale:
+        return fitted(wanted, value)
     return value.cast(wanted, safe=not pa.types.is_floating(wanted))
 
 
-def _to_integer(wanted: pa.DataType, value: pa.Array) -> pa.Array:
+def to_boolean(_: pa.DataType, value: pa.Array) -> pa.Array:
+    """Cast whole numbers: all but zero are true."""
+    return pc.not_equal(value, pa.scalar(0, value.type))
+
+
+def whole_days(wanted: pa.DataType, micros: pa.Array) -> pa.Array:
+    """Cast intervals to the days that they last."""
+    return pc.divide(micros, DAY_MICROS).cast(wanted)
+
+
+def _within(kind: pa.DataType, value: pa.Array) -> pa.Array:
+    """Return whole numbers in a type; null for those that it does not hold."""
+    ends = np.iinfo(kind.to_pandas_dtype())
+    if pa.types.is_integer(value.type) and value.type.bit_width <= kind.bit_width:
+        return value.cast(kind)
+    least, greatest = (pa.scalar(end, pa.int64()).cast(value.type) for end in (ends.min, ends.max))
+    fits = pc.and_(pc.greater_equal(value, least), pc.less_equal(value, greatest))
+    return pc.if_else(fits, value, pa.scalar(None, value.type)).cast(kind)
+
+
+def _whole(wanted: pa.DataType, value: pa.Array) -> pa.Array:
     """Truncate numbers at the point."""
-    try:
-        if pa.types.is_decimal(value.type):
-            value = value.cast(pa.decimal256(_MOST, value.type.scale))
-        whole = value if pa.types.is_integer(value.type) else pc.trunc(value)
-        return whole.cast(wanted)
-    except pa.ArrowInvalid:
-        raise EvaluationError("CAST_OVERFLOW", f"a value does not fit {wanted}") from None
+    if pa.types.is_decimal(value.type):
+        return _within(wanted, truncated(value))
+    if pa.types.is_floating(value.type):
+        return _of_floats(wanted, value)
+    return _within(wanted, value)
 
 
-def _to_decimal(wanted: pa.DataType, value: pa.Array) -> pa.Array:
+def _of_floats(wanted: pa.DataType, value: pa.Array) -> pa.Array:
+    """Truncate floats; the float above the greatest bigint is that one, as in Java."""
+    found = np.trunc(in_numpy(pc.fill_null(value, 0.0)).astype(np.float64))
+    ends = np.iinfo(wanted.to_pandas_dtype())
+    fits = (found >= float(ends.min)) & (found <= float(ends.max))
+    with np.errstate(invalid="ignore"):
+        numbers = np.where(fits, found, 0).astype(np.int64)
+    numbers = np.where(fits & (found == 2.0**63), np.int64(2**63 - 1), numbers)
+    return pa.array(numbers, mask=~fits | nulls_of(value)).cast(wanted)
+
+
+def _decimal(wanted: pa.DataType, value: pa.Array) -> pa.Array:
     """Cast whole numbers and decimals, rounding half up."""
-    scale = value.type.scale if pa.types.is_decimal(value.type) else 0
-    wide = value.cast(pa.decimal256(_MOST, max(scale, wanted.scale)))
-    rounded = pc.round(wide, wanted.scale, "half_towards_infinity")
-    try:
-        return rounded.cast(pa.decimal256(_MOST, wanted.scale)).cast(wanted)
-    except pa.ArrowInvalid:
-        message = f"a value does not fit {wanted}"
-        raise EvaluationError("NUMERIC_VALUE_OUT_OF_RANGE", message) from None
+    if pa.types.is_integer(value.type):
+        value = value.cast(pa.decimal128(19, 0))
+    return fitted(wanted, value)
 
 
 def _text_to_integer(wanted: pa.DataType, value: pa.Array) -> pa.Array:
     text = pc.utf8_trim(value, characters=_TRIMMED)
-    _check_text(pc.match_substring_regex(text, "^[+-]?[0-9]+$"), value, "a whole number")
-    try:
-        return pc.replace_substring_regex(text, r"^\+", "").cast(wanted)
-    except pa.ArrowInvalid:
-        raise EvaluationError("CAST_INVALID_INPUT", f"a value does not fit {wanted}") from None
+    parts = pc.extract_regex(text, r"^(?P<sign>[+-]?)0*(?P<digits>[0-9]{1,19})$")
+    sign, digits = parts.flatten()
+    signed = pc.binary_join_element_wise(pc.if_else(pc.equal(sign, "-"), "-", ""), digits, "")
+    return _within(wanted, signed.cast(pa.decimal256(_MOST, 0)))
 
 
 def _text_to_date(wanted: pa.DataType, value: pa.Array) -> pa.Array:
     """Parse ``2013``, ``2013-3``, ``2013-3-15``, and the last with any text after a blank or T."""
-    text = pc.utf8_trim(value, characters=_TRIMMED)
-    pattern = r"^(?P<y>[0-9]{4})(?:-(?P<m>[0-9]{1,2})(?:-(?P<d>[0-9]{1,2})(?:[ T](?s:.)*)?)?)?$"
-    parts = pc.extract_regex(text, pattern)
-    _check_text(pc.is_valid(parts), value, "a date")
-    year, month, day = (
-        pc.if_else(pc.equal(part, ""), "1", part).cast(pa.int64()) for part in parts.flatten()
-    )
-    nulls = in_numpy(pc.is_null(value))
-    years, months, days = (in_numpy(pc.fill_null(part, 1)) for part in (year, month, day))
+    parts = pc.extract_regex(pc.utf8_trim(value, characters=_TRIMMED), _DATE)
+    years, months, days = (_part(part) for part in parts.flatten())
     possible = (months >= 1) & (months <= 12) & (days >= 1)
     months = np.where(possible, months, 1)
     starts = ((years - 1970) * 12 + months - 1).astype("datetime64[M]")
     lengths = ((starts + 1).astype("datetime64[D]") - starts.astype("datetime64[D]")).astype(int)
     possible &= days <= lengths
-    _check_text(pa.array(possible | nulls), value, "a date")
     found = starts.astype("datetime64[D]") + (days - 1)
-    return pa.array(found.astype(np.int32), pa.int32(), mask=nulls).cast(wanted)
+    return pa.array(found.astype(np.int32), pa.int32(), mask=~possible | nulls_of(parts)).cast(
+        wanted
+    )
 
 
-def _check_text(fits: pa.Array, value: pa.Array, what: str) -> None:
-    if pc.any(pc.and_(pc.is_valid(value), pc.invert(pc.fill_null(fits, fill_value=False)))).as_py():
-        raise EvaluationError("CAST_INVALID_INPUT", f"a text is not {what}")
+def _part(part: pa.Array) -> NDArray[np.int64]:
+    """Return the number of a part of a date, 1 if it has none."""
+    return whole_numbers(pc.if_else(pc.equal(part, ""), "1", part).cast(pa.int64()), 1)
 
 
-CASTING: Final[Mapping[str, Kernel]] = MappingProxyType(
-    {
-        "widen": _widened,
-        "to integer": _to_integer,
-        "to decimal": _to_decimal,
-        "to boolean": lambda _, value: pc.not_equal(value, pa.scalar(0, value.type)),
-        "text to integer": _text_to_integer,
-        "text to date": _text_to_date,
-    }
-)
-"""By the names in terms."""
+to_integer: Final = Cast(_whole, "CAST_OVERFLOW")
+to_decimal: Final = Cast(_decimal, "NUMERIC_VALUE_OUT_OF_RANGE")
+text_to_integer: Final = Cast(_text_to_integer, "CAST_INVALID_INPUT")
+text_to_date: Final = Cast(_text_to_date, "CAST_INVALID_INPUT")

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaproduce.stages.sql.expressions.kernels.failures import Kernel
+from deltaproduce.stages.sql.expressions.terms import Kernel
 
 
-def _compared(name: str, one: pa.Array, other: pa.Array) -> pa.Array:
+def compared(name: str, one: pa.Array, other: pa.Array) -> pa.Array:
+    """Return a comparison, by its name in Arrow."""
     if pa.types.is_boolean(one.type):
         one, other = one.cast(pa.int8()), other.cast(pa.int8())
     found = getattr(pc, name)(one, other)
@@ -31,22 +32,39 @@ def _compared(name: str, one: pa.Array, other: pa.Array) -> pa.Array:
 
 
 def _comparison(name: str) -> Kernel:
-    return lambda _, one, other: _compared(name, one, other)
+    return lambda _, one, other: compared(name, one, other)
 
 
-def _null_safe_equal(_: pa.DataType, one: pa.Array, other: pa.Array) -> pa.Array:
+def null_safe_equal(_: pa.DataType, one: pa.Array, other: pa.Array) -> pa.Array:
+    """Return ``<=>``, which is never null."""
     nulls = pc.and_(pc.is_null(one), pc.is_null(other))
-    return pc.or_(pc.fill_null(_compared("equal", one, other), fill_value=False), nulls)
+    return pc.or_(pc.fill_null(compared("equal", one, other), fill_value=False), nulls)
 
 
-def _in(_: pa.DataType, value: pa.Array, *others: pa.Array) -> pa.Array:
+def among(_: pa.DataType, value: pa.Array, *others: pa.Array) -> pa.Array:
+    """Return ``IN``."""
     found = pa.array(np.zeros(len(value), bool))
     for other in others:
-        found = pc.or_kleene(found, _compared("equal", value, other))
+        found = pc.or_kleene(found, compared("equal", value, other))
     return found
 
 
-COMPARING: Final[Mapping[str, Kernel]] = MappingProxyType(
+def negation(_: pa.DataType, value: pa.Array) -> pa.Array:
+    """Return ``NOT``."""
+    return pc.invert(value)
+
+
+def is_null(_: pa.DataType, value: pa.Array) -> pa.Array:
+    """Return ``IS NULL``."""
+    return pc.is_null(value)
+
+
+def is_not_null(_: pa.DataType, value: pa.Array) -> pa.Array:
+    """Return ``IS NOT NULL``."""
+    return pc.is_valid(value)
+
+
+COMPARISONS: Final[Mapping[str, Kernel]] = MappingProxyType(
     {
         "=": _comparison("equal"),
         "<>": _comparison("not_equal"),
@@ -54,11 +72,11 @@ COMPARING: Final[Mapping[str, Kernel]] = MappingProxyType(
         "<=": _comparison("less_equal"),
         ">": _comparison("greater"),
         ">=": _comparison("greater_equal"),
-        "<=>": _null_safe_equal,
-        "in": _in,
-        "not": lambda _, value: pc.invert(value),
-        "is null": lambda _, value: pc.is_null(value),
-        "is not null": lambda _, value: pc.is_valid(value),
     }
 )
-"""By the names in terms."""
+"""By their signs."""
+
+
+def matches(_: pa.DataType, text: pa.Array, pattern: pa.Array) -> pa.Array:
+    """Return ``LIKE`` with one pattern for all rows, escaped by backslashes."""
+    return pc.match_like(text, pattern[0].as_py()) if len(text) else pa.array([], pa.bool_())
