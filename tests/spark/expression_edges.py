@@ -87,6 +87,29 @@ NUMBERS = [
         for name in ("greatest", "least", "nullif")
         for a, b in product("bldf", "ief")
     ),
+    *(
+        f"{name}({a}{places})"
+        for name in ("round", "bround", "ceil", "floor")
+        for a in "bilpqmnkrz"
+        for places in ("", ", 1", ", -1")
+    ),
+    *(f"{name}({a})" for name in ("ceil", "floor", "sign") for a in "fde"),
+    *(
+        "round(l, -18)",
+        "bround(i, -9)",
+        "round(m, -27)",
+        "round(z, 29)",
+        "ceil(z, 29)",
+        "round(i, 2)",
+    ),
+    *(
+        f"try_{name}({a}, {b})"
+        for name in ("add", "subtract", "multiply", "divide", "mod")
+        for a, b in ("bb", "ij", "ll", "hi", "pq", "mn", "dl", "zk", "fi", "nn")
+    ),
+    *(f"try_cast({a} AS {kind})" for a in "lfdpmzst" for kind in ("int", "tinyint", "date")),
+    *("try_cast(s AS bigint)", "try_cast(m AS decimal(10,2))", "try_cast(i AS decimal(5,1))"),
+    *("try_add(CAST(s AS int), 1)", "try_divide(i, l - l)"),
     *("greatest(s, u)", "least(s, u, 'b')", "greatest(x, y)", "nullif(s, u)", "nvl2(s, i, p)"),
 ]
 
@@ -123,6 +146,7 @@ TEXT = [
     *("ltrim('a', s)", "rtrim(' ', s)", "ltrim(s)", "trim(i)", "trim(BOTH '' FROM s)"),
     *("concat(s, i, x, t)", "s || i", "concat_ws(u, s, 'a', i)", "concat_ws('', s, NULL, u)"),
     *("concat_ws(NULL, s, u)", "concat(s, NULL)", "concat()", "concat_ws('a')"),
+    *("lower(s)", "upper(s)", "lcase(i)", "ucase(u || s)"),
     *("md5(s)", "sha1(s)", "sha(s)", "crc32(s)", "sha2(s, i)"),
     *(f"sha2(s, {bits})" for bits in (0, 1, 224, 256, 384, 512)),
 ]

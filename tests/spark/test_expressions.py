@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 from selecting import long
 from test_local_expressions import STAGES, history, site
 
@@ -25,6 +25,7 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import evaluated
 from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.expressions.functions import cases
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Term
 from deltaproduce.testing import Oracle, plain_rows
@@ -190,6 +191,26 @@ def test_each_function_is_that_of_spark(spark: SparkSession, long_run: bool) -> 
         with settings(spark, {"spark.sql.session.timeZone": zone}):
             check(given, table, [*MOVES, *CLOCKS], 0.9)
     given.unpersist()
+
+
+SIGMAS = (("", ""), ("A", "\u03a3"), ("A\u03a3", ""), ("A\u03a3", "A"), ("", "\u03a3"))
+"""What is around a character; whether a sigma ends a word depends on it."""
+
+
+def test_letters_have_the_cases_of_spark(spark: SparkSession, long_run: bool) -> None:
+    """Each code point, alone and beside a sigma; few in a short run, with all that are new."""
+    points = [*range(0xD800), *range(0xE000, 0x110000)]
+    own = [*cases._NEW_PAIRS, *cases._NEW_PAIRS.values(), *cases._NEW_MARKS, *cases._NEW_LOWER]
+    chosen = points if long_run else [*own, *random.Random(8).sample(points[:0x20000], 2_000)]
+    texts = [f"{before}{chr(c)}{after}" for c in chosen for before, after in SIGMAS]
+    places = pa.array(range(len(texts)))
+    given = spark.createDataFrame(pa.table({"place": places, "s": texts}))
+    found = given.selectExpr("place", "lower(s) l", "upper(s) u").toArrow().sort_by("place")
+    table = pa.table({"s": texts})
+    for name, column in (("lower", "l"), ("upper", "u")):
+        term = analysed(Expression.read(f"{name}(s)", ["s"]), {"s": StringType()})
+        assert term is not None
+        assert evaluated(term, table).equals(found.column(column).combine_chunks()), name
 
 
 def test_long_decimals_are_negated_as_spark_does_it(spark: SparkSession) -> None:

@@ -8,6 +8,9 @@ from deltaproduce.stages.sql.expressions.functions.table import FUNCTIONS
 PAGE = Path(__file__).parents[2] / "docs" / "expressions.md"
 
 
+OF_SOME_TYPES = {"round"}
+
+
 def first_cells(header: str) -> set[str]:
     """The names of functions in the first column of a table."""
     lines = PAGE.read_text().split(f"\n| {header} |", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
@@ -22,4 +25,4 @@ def test_each_function_of_the_driver_is_listed() -> None:
 
 def test_what_is_left_to_spark_is_not_computed_by_the_driver() -> None:
     assert first_cells("only Spark computes")
-    assert not first_cells("only Spark computes") & {*FUNCTIONS}
+    assert first_cells("only Spark computes") & {*FUNCTIONS} <= OF_SOME_TYPES

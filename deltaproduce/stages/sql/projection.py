@@ -27,7 +27,11 @@ from deltaproduce.stages.sql.expressions.terms import Term
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import escaped
 
-_SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.decimalOperations.allowPrecisionLoss")
+_SETTINGS = (
+    "spark.sql.ansi.enabled",
+    "spark.sql.decimalOperations.allowPrecisionLoss",
+    "spark.sql.icu.caseMappings.enabled",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,32 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from deltaproduce.stages.sql.expressions.functions.cases import CASES
 from deltaproduce.stages.sql.expressions.functions.conditions import CONDITIONS
 from deltaproduce.stages.sql.expressions.functions.dates import DATES
 from deltaproduce.stages.sql.expressions.functions.digests import DIGESTS
 from deltaproduce.stages.sql.expressions.functions.operators import OPERATORS
+from deltaproduce.stages.sql.expressions.functions.rounding import ROUNDING
 from deltaproduce.stages.sql.expressions.functions.rules import Rule
 from deltaproduce.stages.sql.expressions.functions.searching import SEARCHING
 from deltaproduce.stages.sql.expressions.functions.text import TEXT
 from deltaproduce.stages.sql.expressions.functions.times import TIMES
+from deltaproduce.stages.sql.expressions.functions.tried import TRIED
 from deltaproduce.stages.sql.expressions.terms import Term
 
 FUNCTIONS: Final[Mapping[str, Rule]] = MappingProxyType(
-    {**OPERATORS, **CONDITIONS, **DATES, **TIMES, **TEXT, **SEARCHING, **DIGESTS}
+    {
+        **OPERATORS,
+        **ROUNDING,
+        **TRIED,
+        **CONDITIONS,
+        **DATES,
+        **TIMES,
+        **TEXT,
+        **CASES,
+        **SEARCHING,
+        **DIGESTS,
+    }
 )
 """In lower case; operators by their signs."""
 
