@@ -32,7 +32,7 @@ MOVES = [
     "t + INTERVAL '100000' YEAR",
     "t + INTERVAL '50000000' YEAR",
     "w + INTERVAL '100000' YEAR",
-    "w + INTERVAL '106751990' DAY",
+    "w + INTERVAL '106751000' DAY",
     "date_add(t, 200000000) - v IS NULL",
     "t + (interval '1' month * 14)",
     "DATE '2012-02-29' + INTERVAL '1' YEAR",
@@ -151,3 +151,17 @@ TEXT = [
     *(f"sha2(s, {bits})" for bits in (0, 1, 224, 256, 384, 512)),
 ]
 """Functions of text."""
+
+NESTED = [
+    *("size(a)", "cardinality(g)", "array_size(c)", "size(o.a)", "array_contains(a, i)"),
+    *("array_contains(a, b)", "array_contains(c, s)", "array_contains(c, 'a')", "size(NULL)"),
+    *("array_contains(a, l)", "array_contains(a, NULL)", "array_contains(o.a, t)"),
+    *(f"element_at(a, {n})" for n in ("1", "-1", "3", "0", "b", "h")),
+    *("element_at(g, 'a')", "element_at(g, s)", "g['b']", "g[u]", "get(a, 1)", "get(c, i)"),
+    *("a[0]", "c[1]", "a[b]", "o.f", "o.g.h", "o.G.H", "O.f + 1", "o.a[0]", "(o).g.h", "o.g"),
+    *("sort_array(a)", "sort_array(c, FALSE)", "sort_array(c, TRUE)", "array_sort(a)"),
+    *("array_sort(c)", "array_min(a)", "array_max(a)", "array_min(c)", "array_max(o.a)"),
+    *("sort_array(o.a)[0]", "coalesce(element_at(c, 1), s)", "o.a", "o.g.h || 'a'"),
+    *("get(a, size(a) - 1)", "CASE WHEN x THEN a ELSE NULL END", "a IS NULL", "upper(o.g.h)"),
+]
+"""Arrays, maps and structs."""

@@ -29,6 +29,10 @@ COLUMNS: dict[str, str] = {
     "k": "decimal(38,38)",
     "r": "decimal(18,9)",
     "z": "decimal(38,30)",
+    "a": "array<int>",
+    "c": "array<string>",
+    "g": "map<string,int>",
+    "o": "struct<f: int, g: struct<h: string>, a: array<date>>",
 }
 DDL = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 _FLOATS = [
@@ -84,6 +88,14 @@ VALUES: dict[str, list[Any]] = {
         "\U00010400\u0301a",
     ],
     "boolean": [True, False],
+    "array<int>": [[], [1, None, -7, 1], [None], [3, 2, 2**31 - 1, -1], [10]],
+    "array<string>": [[], ["b", "a", None, "\U0001d4b3", "\uffff", ""], ["ab"], [None, None]],
+    "map<string,int>": [{}, {"a": 1, "b": None}, {"": 5, "Ab ": -7}],
+    "struct<f: int, g: struct<h: string>, a: array<date>>": [
+        (1, ("a",), [date(2013, 3, 15), None]),
+        (None, None, None),
+        (7, (None,), []),
+    ],
     "date": [
         date(1, 1, 1),
         date(1969, 12, 31),
@@ -142,6 +154,10 @@ class Expressions:
         found = self.of(family, depth)
         return found if self._chance.random() < 0.2 else f"({found})"
 
+    def tested(self, family: str, depth: int) -> str:
+        """What a test is of; Spark does not parse ``a IS NULL = b`` without parentheses."""
+        return f"({self.of(family, depth)})" if family == "boolean" else self.inner(family, depth)
+
     def one_of(self, *options: str) -> str:
         return self._chance.choice(options)
 
@@ -190,7 +206,7 @@ def _branches(family: str) -> list[_Make]:
 def _compared(made: Expressions, depth: int) -> str:
     family = made.one_of("whole", "whole", "string", "date", "number", "boolean", "timestamp")
     operator = made.one_of("=", "<>", "!=", "==", "<", "<=", ">", ">=", "<=>")
-    return f"{made.inner(family, depth)} {operator} {made.inner(family, depth)}"
+    return f"{made.tested(family, depth)} {operator} {made.tested(family, depth)}"
 
 
 def _member(made: Expressions, depth: int) -> str:
@@ -208,12 +224,12 @@ def _between(made: Expressions, depth: int) -> str:
 
 def _null(made: Expressions, depth: int) -> str:
     family = made.one_of("whole", "string", "date", "boolean", "number")
-    return f"{made.inner(family, depth)} IS {made.one_of('', 'NOT ')}NULL"
+    return f"{made.tested(family, depth)} IS {made.one_of('', 'NOT ')}NULL"
 
 
 def _true(made: Expressions, depth: int) -> str:
     word = made.one_of("TRUE", "FALSE", "NOT TRUE", "NOT FALSE")
-    return f"{made.inner('boolean', depth)} IS {word}"
+    return f"{made.tested('boolean', depth)} IS {word}"
 
 
 def _like(made: Expressions, depth: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from comparing import as_frames, assert_same
-from expression_edges import CLOCKS, DECIMALS, MOVES, NUMBERS, TEXT
+from expression_edges import CLOCKS, DECIMALS, MOVES, NESTED, NUMBERS, TEXT
 from expression_strategies import COLUMNS, DDL, Expressions, rows
 from forcing import WAYS, Way, forced
 from py4j.protocol import Py4JJavaError
@@ -25,7 +25,7 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import evaluated
 from deltaproduce.stages.sql.expressions.expression import Expression
-from deltaproduce.stages.sql.expressions.functions import cases
+from deltaproduce.stages.sql.expressions.functions.text import cases
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Term
 from deltaproduce.testing import Oracle, plain_rows
@@ -186,7 +186,7 @@ def test_each_function_is_that_of_spark(spark: SparkSession, long_run: bool) -> 
     given, table = given_rows(spark, 7, FEW_ROWS)
     chance = random.Random(6)
     some = DECIMALS if long_run else chance.sample(DECIMALS, 150)
-    check(given, table, [*some, *NUMBERS, *TEXT], 0.9)
+    check(given, table, [*some, *NUMBERS, *TEXT, *NESTED], 0.9)
     for zone in ZONES if long_run else chance.sample(ZONES, 1):
         with settings(spark, {"spark.sql.session.timeZone": zone}):
             check(given, table, [*MOVES, *CLOCKS], 0.9)

@@ -16,7 +16,7 @@ KINDS_ARE_TOLD_APART_IN = ("model", "stages")
 OF_SOME_KINDS = {"is_in_place", "form", "query", "surrogate", "preserve", "whole", "streaming"}
 """Attributes of some kinds of stages, or of stages when they had them."""
 
-_OF_SQL = ("dates", "moves", "searching", "text", "times")
+_OF_SQL = ("dates", "moves", "times", "text/searching", "text/strings")
 TAKES_VALUES_OF_ARROW = {
     "of a command line, of texts in files, or of SQL texts": {
         *("cli/answers/values.py", "cli/inputs/reading/reader.py", "cli/inputs/remote.py"),

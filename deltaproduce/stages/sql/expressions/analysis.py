@@ -12,26 +12,23 @@ from typing import Final, TypeVar
 
 from pyspark.sql.types import (
     AnsiIntervalType,
-    ArrayType,
     BooleanType,
     DataType,
     DecimalType,
     IntegralType,
-    MapType,
     NullType,
     StringType,
-    StructType,
 )
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.expressions.casts import alike, cast
 from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.expressions.functions.nested import field
 from deltaproduce.stages.sql.expressions.functions.table import called
 from deltaproduce.stages.sql.expressions.intervals import written
 from deltaproduce.stages.sql.expressions.kernels import comparing
 from deltaproduce.stages.sql.expressions.literals import number
-from deltaproduce.stages.sql.expressions.patterns import with_backslashes
 from deltaproduce.stages.sql.expressions.precedence import is_ambiguous, is_reordered
 from deltaproduce.stages.sql.expressions.terms import (
     Call,
@@ -103,11 +100,34 @@ class _Analysis:
         return rule(self, node)
 
     def column(self, node: exp.Expr) -> Term:
-        if node.args.get("table"):  # a field of a struct
-            raise _ForSparkError
+        if node.args.get("table"):
+            return self.fields(node)
         if node.name in self._constants:
             return self._constants[node.name]
         return Reference(self._types[node.name], node.name)
+
+    def fields(self, node: exp.Expr) -> Term:
+        """Analyse ``a.b.c``, where ``a`` is a struct."""
+        assert isinstance(node, exp.Column)
+        first, *names = (part.name for part in node.parts)
+        if first not in self._types:
+            raise _ForSparkError
+        found: Term = Reference(self._types[first], first)
+        for name in names:
+            found = _told(field(found, name))
+        return found
+
+    def dotted(self, node: exp.Expr) -> Term:
+        """Analyse ``a[0].b``."""
+        if not isinstance(node.expression, exp.Identifier):
+            raise _ForSparkError
+        return _told(field(self.term(node.this), node.expression.name))
+
+    def item(self, node: exp.Expr) -> Term:
+        """Analyse ``a[0]``."""
+        if len(node.expressions) != 1 or node.args.get("offset") or node.args.get("safe"):
+            raise _ForSparkError
+        return self.call("[]", node.this, node.expressions[0])
 
     def literal(self, node: exp.Expr) -> Term:
         text: str = node.this
@@ -139,12 +159,6 @@ class _Analysis:
     def negation(self, node: exp.Expr) -> Term:
         return Call(_BOOLEAN, comparing.negation, (self.condition(node.this),))
 
-    def comparison(self, node: exp.Expr) -> Term:
-        sides = self.alike((node.this, node.expression), _check_comparable)
-        if isinstance(node, exp.NullSafeEQ):
-            return Call(_BOOLEAN, comparing.null_safe_equal, sides, is_strict=False)
-        return Call(_BOOLEAN, comparing.COMPARISONS[_COMPARISONS[type(node)]], sides)
-
     def tested(self, node: exp.Expr) -> Term:
         """Analyse ``a IS NULL``, or ``a IS TRUE``, which is never null."""
         value, wanted = self.term(node.this), node.expression
@@ -155,45 +169,29 @@ class _Analysis:
             return Call(_BOOLEAN, comparing.null_safe_equal, (value, other), is_strict=False)
         raise _ForSparkError
 
-    def like(self, node: exp.Expr, escape: str = "") -> Term:
-        """Analyse ``a LIKE 'b%'``, with a literal pattern or one with a known value."""
-        value, pattern = self.term(node.this), self.term(node.expression)
-        text = pattern.value if isinstance(pattern, Constant) else None
-        if not isinstance(text, str) or "\\" in text:  # Spark handles its own escapes
-            raise _ForSparkError
-        if not isinstance(value.data_type, StringType):
-            raise _ForSparkError
-        own = Constant(StringType(), _told(with_backslashes(text, escape)))
-        found = Call(_BOOLEAN, comparing.matches, (value, own))
+    def like(self, node: exp.Expr, *escape: exp.Expr) -> Term:
+        """Analyse ``a LIKE 'b%'``, perhaps with the character of ``ESCAPE``."""
+        found = self.call("like", node.this, node.expression, *escape)
         return Call(_BOOLEAN, comparing.negation, (found,)) if node.args.get("negate") else found
 
     def escaped(self, node: exp.Expr) -> Term:
         """Analyse ``a LIKE '5!%' ESCAPE '!'``."""
-        like, escape = node.this, self.term(node.expression)
-        text = escape.value if isinstance(escape, Constant) else None
-        if not isinstance(like, exp.Like) or is_ambiguous(like):
+        if not isinstance(node.this, exp.Like) or is_ambiguous(node.this):
             raise _ForSparkError
-        if not isinstance(text, str) or len(text) != 1 or not text.isascii():
-            raise _ForSparkError
-        return self.like(like, text)
+        return self.like(node.this, node.expression)
 
     def among(self, node: exp.Expr) -> Term:
         if not node.expressions or any(
             name != "this" and name != "expressions" and value for name, value in node.args.items()
         ):
             raise _ForSparkError
-        value, *others = self.alike((node.this, *node.expressions), _check_comparable)
-        if any(other.may_fail for other in others):  # Spark always computes the first ones
-            raise _ForSparkError
-        return Call(_BOOLEAN, comparing.among, (value, *others))
+        return self.call("in", node.this, *node.expressions)
 
     def between(self, node: exp.Expr) -> Term:
         if node.args.get("symmetric"):
             raise _ForSparkError
         value, low, high = node.this, node.args["low"], node.args["high"]
-        at_least, at_most = comparing.COMPARISONS[">="], comparing.COMPARISONS["<="]
-        above = Call(_BOOLEAN, at_least, self.alike((value, low), _check_comparable))
-        below = Call(_BOOLEAN, at_most, self.alike((value, high), _check_comparable))
+        above, below = self.call(">=", value, low), self.call("<=", value, high)
         return Junction(_BOOLEAN, settled=False, left=above, right=below)
 
     def case(self, node: exp.Expr) -> Term:
@@ -278,15 +276,9 @@ class _Analysis:
         """Analyse ``EXTRACT(YEAR FROM a)``."""
         return self.call("extract", exp.Literal.string(node.this.name), node.expression)
 
-    def alike(
-        self,
-        nodes: Sequence[exp.Expr],
-        check: Callable[[DataType], None] = lambda _: None,
-    ) -> tuple[Term, ...]:
+    def alike(self, nodes: Sequence[exp.Expr]) -> tuple[Term, ...]:
         """Cast terms to their common type."""
-        found = _told(alike([self.term(node) for node in nodes], self._zone))
-        check(found[0].data_type)
-        return found
+        return _told(alike([self.term(node) for node in nodes], self._zone))
 
 
 def _told(found: _Found | None) -> _Found:
@@ -307,21 +299,6 @@ def _paren(node: exp.Expr) -> exp.Paren:
     return exp.Paren(this=node.copy())
 
 
-def _check_comparable(data_type: DataType) -> None:
-    if isinstance(data_type, ArrayType | MapType | StructType):
-        raise _ForSparkError
-
-
-_COMPARISONS: Final[Mapping[type[exp.Expr], str]] = MappingProxyType(
-    {
-        exp.EQ: "=",
-        exp.NEQ: "<>",
-        exp.LT: "<",
-        exp.LTE: "<=",
-        exp.GT: ">",
-        exp.GTE: ">=",
-    }
-)
 _OPERATORS: Final[Mapping[type[exp.Expr], str]] = MappingProxyType(
     {
         exp.Add: "+",
@@ -331,6 +308,13 @@ _OPERATORS: Final[Mapping[type[exp.Expr], str]] = MappingProxyType(
         exp.IntDiv: "div",
         exp.Mod: "%",
         exp.DPipe: "concat",
+        exp.EQ: "=",
+        exp.NEQ: "<>",
+        exp.LT: "<",
+        exp.LTE: "<=",
+        exp.GT: ">",
+        exp.GTE: ">=",
+        exp.NullSafeEQ: "<=>",
     }
 )
 _TRIMS: Final = MappingProxyType({"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"})
@@ -354,11 +338,12 @@ _RULES: Final[Mapping[type[exp.Expr], _Rule]] = MappingProxyType(
         exp.Between: _Analysis.between,
         exp.Case: _Analysis.case,
         exp.If: _Analysis.choice,
-        **dict.fromkeys((*_COMPARISONS, exp.NullSafeEQ), _Analysis.comparison),
         **dict.fromkeys(_OPERATORS, _Analysis.operator),
         exp.Interval: _Analysis.interval,
         **dict.fromkeys((exp.Cast, exp.TryCast), _Analysis.cast),
         exp.Anonymous: _Analysis.function,
+        exp.Dot: _Analysis.dotted,
+        exp.Bracket: _Analysis.item,
         exp.Trim: _Analysis.trimmed,
         exp.Substring: _Analysis.substring,
         exp.StrPosition: _Analysis.position,

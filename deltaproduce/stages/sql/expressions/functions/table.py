@@ -6,15 +6,17 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from deltaproduce.stages.sql.expressions.functions.cases import CASES
+from deltaproduce.stages.sql.expressions.functions.comparisons import COMPARISONS
 from deltaproduce.stages.sql.expressions.functions.conditions import CONDITIONS
 from deltaproduce.stages.sql.expressions.functions.dates import DATES
-from deltaproduce.stages.sql.expressions.functions.digests import DIGESTS
+from deltaproduce.stages.sql.expressions.functions.nested import NESTED
 from deltaproduce.stages.sql.expressions.functions.operators import OPERATORS
 from deltaproduce.stages.sql.expressions.functions.rounding import ROUNDING
 from deltaproduce.stages.sql.expressions.functions.rules import Rule
-from deltaproduce.stages.sql.expressions.functions.searching import SEARCHING
-from deltaproduce.stages.sql.expressions.functions.text import TEXT
+from deltaproduce.stages.sql.expressions.functions.text.cases import CASES
+from deltaproduce.stages.sql.expressions.functions.text.digests import DIGESTS
+from deltaproduce.stages.sql.expressions.functions.text.searching import SEARCHING
+from deltaproduce.stages.sql.expressions.functions.text.strings import TEXT
 from deltaproduce.stages.sql.expressions.functions.times import TIMES
 from deltaproduce.stages.sql.expressions.functions.tried import TRIED
 from deltaproduce.stages.sql.expressions.terms import Term
@@ -24,6 +26,7 @@ FUNCTIONS: Final[Mapping[str, Rule]] = MappingProxyType(
         **OPERATORS,
         **ROUNDING,
         **TRIED,
+        **COMPARISONS,
         **CONDITIONS,
         **DATES,
         **TIMES,
@@ -31,6 +34,7 @@ FUNCTIONS: Final[Mapping[str, Rule]] = MappingProxyType(
         **CASES,
         **SEARCHING,
         **DIGESTS,
+        **NESTED,
     }
 )
 """In lower case; operators by their signs."""
