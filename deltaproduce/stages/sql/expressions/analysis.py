@@ -185,7 +185,7 @@ class _Analysis:
             name != "this" and name != "expressions" and value for name, value in node.args.items()
         ):
             raise _ForSparkError
-        return self.call("in", node.this, *node.expressions)
+        return self.call("IN", node.this, *node.expressions)
 
     def between(self, node: exp.Expr) -> Term:
         if node.args.get("symmetric"):

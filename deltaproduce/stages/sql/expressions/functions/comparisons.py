@@ -61,7 +61,7 @@ COMPARISONS: Final[Mapping[str, Rule]] = MappingProxyType(
     {
         **{sign: _compared(kernel) for sign, kernel in comparing.COMPARISONS.items()},
         "<=>": _compared(comparing.null_safe_equal, is_strict=False),
-        "in": _among,
+        "IN": _among,
         "like": _like,
     }
 )
