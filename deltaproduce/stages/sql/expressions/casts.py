@@ -92,14 +92,8 @@ def cast(term: Term, wanted: DataType, zone: str, *, tried: bool = False) -> Ter
             return _of_text(term, wanted, zone, tried=tried)
         case NumericType(), NumericType():
             kernel = _of_number(found, wanted)
-        case BooleanType(), IntegralType():
-            kernel = casting.widened
-        case IntegralType(), BooleanType():
-            kernel = casting.to_boolean
-        case BooleanType() | IntegralType() | DateType(), StringType():
-            kernel = casting.widened
-        case DayTimeIntervalType(startField=0, endField=0), IntegerType() | LongType():
-            kernel = casting.whole_days
+        case _:
+            kernel = _plain(found, wanted)
     return None if kernel is None else _call(wanted, kernel, term, tried=tried)
 
 
@@ -125,6 +119,24 @@ def _of_text(term: Term, wanted: DataType, zone: str, *, tried: bool) -> Term | 
             if clock is not None:
                 zoned = Constant(LongType(), clock), Constant(StringType(), zone)
                 return Call(wanted, clocks.instant, zoned)
+    return None
+
+
+def _plain(found: DataType, wanted: DataType) -> Kernel | None:
+    """Return the kernel of a cast that fails for no value."""
+    match found, wanted:
+        case BooleanType(), IntegralType():
+            return casting.widened
+        case IntegralType(), BooleanType():
+            return casting.to_boolean
+        case BooleanType() | IntegralType(), StringType():
+            return casting.widened
+        case DateType(), StringType():
+            return casting.day_text
+        case DecimalType(), StringType():
+            return casting.digits
+        case DayTimeIntervalType(startField=0, endField=0), IntegerType() | LongType():
+            return casting.whole_days
     return None
 
 

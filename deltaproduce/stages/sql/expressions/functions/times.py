@@ -17,12 +17,23 @@ from pyspark.sql.types import (
     DecimalType,
     DoubleType,
     IntegerType,
+    IntegralType,
+    LongType,
     StringType,
     TimestampType,
 )
 
+from deltaproduce.stages.sql.expressions.casts import widened
 from deltaproduce.stages.sql.expressions.functions.dates import DATES, UNITS, cut
-from deltaproduce.stages.sql.expressions.functions.rules import Rule, by_count, timestamp, zoned
+from deltaproduce.stages.sql.expressions.functions.rules import (
+    Rule,
+    by_count,
+    exactly,
+    signature,
+    timestamp,
+    zoned,
+)
+from deltaproduce.stages.sql.expressions.kernels import arithmetic
 from deltaproduce.stages.sql.expressions.kernels.clocks import local, local_date, midnight
 from deltaproduce.stages.sql.expressions.kernels.rows import nulls_of, whole_numbers
 from deltaproduce.stages.sql.expressions.terms import Call, Constant, Kernel, Term
@@ -150,6 +161,34 @@ def _date_trunc(arguments: Sequence[Term], zone: str) -> Term | None:
     return Call(TimestampType(), kernel, (found, clock), fails=True)
 
 
+def _since_1970(micros: int) -> Rule:
+    """Return the rule of the whole units since 1970, rounded down."""
+
+    def kernel(wanted: pa.DataType, moments: pa.Array) -> pa.Array:
+        return pa.array(whole_numbers(moments) // micros, wanted, mask=nulls_of(moments))
+
+    return signature(kernel, LongType(), exactly(TimestampType))
+
+
+def _moment_after(micros: int) -> Rule:
+    """Return the rule of the moment that is some whole units after 1970."""
+
+    def kernel(wanted: pa.DataType, units: pa.Array) -> pa.Array:
+        times = pa.array(np.full(len(units), micros), pa.int64())
+        return arithmetic.checked("multiply_checked", "multiply", "")(
+            times.type, units, times
+        ).cast(wanted)
+
+    def rule(arguments: Sequence[Term], _: str) -> Term | None:
+        match arguments:
+            case [Term(data_type=IntegralType()) as units]:
+                long = widened(units, LongType())
+                return Call(TimestampType(), kernel, (long,), fails=micros > 1)
+        return None
+
+    return rule
+
+
 _exact_seconds: Final = zoned(_seconds, DecimalType(8, 6), timestamp)
 _hour, _minute, _second = (_of_clock(part) for part in (pc.hour, pc.minute, pc.second))
 _FIELDS: Final[Mapping[str, Rule]] = MappingProxyType(
@@ -186,6 +225,12 @@ TIMES: Final[Mapping[str, Rule]] = MappingProxyType(
         "minute": _minute,
         "second": _second,
         **dict.fromkeys(("extract", "date_part", "datepart"), by_count({2: _extract})),
+        "unix_seconds": _since_1970(_SECOND),
+        "unix_millis": _since_1970(1_000),
+        "unix_micros": _since_1970(1),
+        "timestamp_seconds": _moment_after(_SECOND),
+        "timestamp_millis": _moment_after(1_000),
+        "timestamp_micros": _moment_after(1),
         "date_trunc": by_count({2: _date_trunc}),
         "months_between": by_count({2: _fraction_of_months, 3: _fraction_of_months}),
     }

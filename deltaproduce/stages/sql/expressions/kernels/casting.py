@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from deltaproduce.stages.sql.expressions.kernels.decimals import fitted, truncated
 from deltaproduce.stages.sql.expressions.kernels.failures import refuse
-from deltaproduce.stages.sql.expressions.kernels.rows import nulls_of, whole_numbers
+from deltaproduce.stages.sql.expressions.kernels.rows import by_row, nulls_of, whole_numbers
 from deltaproduce.times.local_times import DAY_MICROS
 from deltaproduce.types.pandas_on_demand import in_numpy
 
@@ -61,6 +61,23 @@ def widened(wanted: pa.DataType, value: pa.Array) -> pa.Array:
     if pa.types.is_decimal(found) and pa.types.is_decimal(wanted) and found.scale > wanted.scale:
         return fitted(wanted, value)
     return value.cast(wanted, safe=not pa.types.is_floating(wanted))
+
+
+def digits(wanted: pa.DataType, value: pa.Array) -> pa.Array:
+    """Cast decimals to text with all their digits, and no exponent."""
+    return pa.array(by_row(lambda number: f"{number:f}", value), wanted)
+
+
+def day_text(_: pa.DataType, dates: pa.Array) -> pa.Array:
+    """Cast dates to text; a year that has not four digits has a sign."""
+    years = pc.year(dates)
+    sign = pc.if_else(pc.less(years, 0), "-", pc.if_else(pc.greater(years, 9999), "+", ""))
+    year = pc.utf8_lpad(pc.abs(years).cast(pa.string()), 4, "0")
+    month, day = (
+        pc.utf8_lpad(part(dates).cast(pa.string()), 2, "0") for part in (pc.month, pc.day)
+    )
+    text = pc.binary_join_element_wise(year, month, day, "-", null_handling="emit_null")
+    return pc.binary_join_element_wise(sign, text, "", null_handling="emit_null")
 
 
 def to_boolean(_: pa.DataType, value: pa.Array) -> pa.Array:

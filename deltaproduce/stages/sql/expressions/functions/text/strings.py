@@ -30,8 +30,14 @@ def _joined(_: pa.DataType, *parts: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(*parts, "", null_handling="emit_null")
 
 
-def _joined_by(_: pa.DataType, separator: pa.Array, *parts: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise(*parts, separator, null_handling="skip")
+def _joined_by(wanted: pa.DataType, separator: pa.Array, *parts: pa.Array) -> pa.Array:
+    """Join what is not null; Arrow leaves out rows where all is."""
+    rows = zip(separator.to_pylist(), *(part.to_pylist() for part in parts), strict=True)
+    found = [
+        None if between is None else between.join(part for part in row if part is not None)
+        for between, *row in rows
+    ]
+    return pa.array(found, wanted)
 
 
 def _concat(arguments: Sequence[Term], zone: str) -> Term | None:
