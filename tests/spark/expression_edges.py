@@ -55,6 +55,18 @@ CLOCKS = [
     *(f"date_trunc('{unit}', w)" for unit in ("minute", "second", "millisecond", "x")),
     *(f"unix_{unit}(w)" for unit in ("seconds", "millis", "micros")),
     *(f"timestamp_{unit}({n})" for unit in ("seconds", "millis", "micros") for n in "il"),
+    *(
+        f"{name}(date_add(t, {n}))"
+        for name in ("year", "month", "weekofyear", "dayofyear", "dayofweek", "last_day", "quarter")
+        for n in ("300000000", "-20000000")
+    ),
+    *(f"trunc(date_add(t, 30000000), '{unit}')" for unit in ("year", "quarter", "week", "mm")),
+    *("date_format(date_add(t, 30000000), 'yyyy-MM-dd HH')", "year(w + INTERVAL '40000' YEAR)"),
+    *(
+        "date_format(w + INTERVAL '40000' YEAR, 'yyyy-MM-dd HH:mm')",
+        "hour(w + INTERVAL '40000' YEAR)",
+    ),
+    *("CAST(w + INTERVAL '40000' YEAR AS date)", "date_trunc('month', w + INTERVAL '40000' YEAR)"),
     *("unix_seconds(t)", "timestamp_seconds(b)"),
     *("date_trunc('day', t)", "date_trunc('hour', w + INTERVAL 1 HOUR)"),
     *("CAST(t AS timestamp)", "w = t", "t < w", "coalesce(t, w)", "IF(x, t, w)", "t IN (w, v)"),

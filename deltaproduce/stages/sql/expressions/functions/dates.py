@@ -26,18 +26,20 @@ from deltaproduce.stages.sql.expressions.functions.rules import (
     text,
     whole,
 )
-from deltaproduce.stages.sql.expressions.kernels.clocks import local
+from deltaproduce.stages.sql.expressions.kernels import days
+from deltaproduce.stages.sql.expressions.kernels.clocks import check_days, local
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.kernels.rows import by_row, nulls_of, whole_numbers
 from deltaproduce.stages.sql.expressions.patterns import pieces
 from deltaproduce.stages.sql.expressions.terms import Call, Constant, Term
+from deltaproduce.times.local_times import DAY_MICROS
 
 _DATE: Final = DateType()
 
 
-def _part(compute: Callable[[pa.Array], pa.Array]) -> Rule:
+def _part(name: str) -> Rule:
     """Return the rule of a whole number that is part of a date."""
-    return signature(lambda wanted, dates: compute(dates).cast(wanted), IntegerType(), date)
+    return signature(lambda _, dates: days.part(name, dates), IntegerType(), date)
 
 
 def _to_date(arguments: Sequence[Term], zone: str) -> Term | None:
@@ -49,8 +51,8 @@ def _difference(wanted: pa.DataType, last: pa.Array, first: pa.Array) -> pa.Arra
 
 
 def _last_day(wanted: pa.DataType, dates: pa.Array) -> pa.Array:
-    days = whole_numbers(dates).astype("datetime64[D]")
-    last = (days.astype("datetime64[M]") + 1).astype("datetime64[D]") - 1
+    first = days.days_in("M", whole_numbers(dates))
+    last = days.days_in("M", first + 31) - 1
     return pa.array(last.astype(np.int32), pa.int32(), mask=nulls_of(dates)).cast(wanted)
 
 
@@ -76,7 +78,7 @@ def _weekday(name: str) -> int:
 
 def cut(unit: str) -> Callable[[pa.DataType, pa.Array], pa.Array]:
     """Return the kernel of the first day of a unit of the calendar."""
-    return lambda wanted, dates: pc.floor_temporal(dates, unit=unit).cast(wanted)
+    return lambda wanted, dates: days.cut(unit, dates).cast(wanted)
 
 
 UNITS: Final[Mapping[str, str]] = MappingProxyType(
@@ -107,7 +109,8 @@ def _date_format(arguments: Sequence[Term], zone: str) -> Term | None:
                 moment = date(moment, zone) or moment
             if isinstance(moment.data_type, DateType | TimestampType):
                 clock = Constant(StringType(), zone)
-                return Call(StringType(), _formatted, (moment, arguments[1], clock))
+                fails = isinstance(moment.data_type, DateType)
+                return Call(StringType(), _formatted, (moment, arguments[1], clock), fails=fails)
     return None
 
 
@@ -118,6 +121,8 @@ def _formatted(
     if not len(moments):
         return pa.array([], wanted)
     is_date = pa.types.is_date(moments.type)
+    if is_date:  # Spark formats timestamps
+        check_days(whole_numbers(moments))
     clock = moments.cast(pa.timestamp("us")) if is_date else local(moments, zone)
     parts = [
         pa.repeat(piece[1:], len(moments)) if piece.startswith("'") else _FIELDS[piece](clock)
@@ -126,43 +131,49 @@ def _formatted(
     return pc.binary_join_element_wise(*parts, "", null_handling="emit_null")
 
 
-def _padded(compute: Callable[[pa.Array], pa.Array], width: int) -> Callable[[pa.Array], pa.Array]:
-    return lambda clock: pc.utf8_lpad(compute(clock).cast(pa.string()), width, "0")
+def _of_day(name: str) -> Callable[[pa.Array], pa.Array]:
+    return lambda clock: days.padded(days.part(name, _day_of(clock)), 2)
+
+
+def _of_time(compute: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
+    return lambda clock: days.padded(compute(clock), 2)
+
+
+def _day_of(clock: pa.Array) -> pa.Array:
+    """Return the days since 1970 of local times."""
+    return pa.array(whole_numbers(clock) // DAY_MICROS, mask=nulls_of(clock))
 
 
 def _year(clock: pa.Array) -> pa.Array:
     """Return the year of its era; a year of more than four digits has a sign."""
-    years = pc.year(clock)
+    years = days.part("year", _day_of(clock))
     of_era = pc.if_else(pc.greater(years, 0), years, pc.subtract(1, years))
     signs = pc.if_else(pc.greater(of_era, 9999), "+", "")
-    padded = pc.utf8_lpad(of_era.cast(pa.string()), 4, "0")
-    return pc.binary_join_element_wise(signs, padded, "")
+    return pc.binary_join_element_wise(signs, days.padded(of_era, 4), "")
 
 
 _FIELDS: Final[Mapping[str, Callable[[pa.Array], pa.Array]]] = MappingProxyType(
     {
         "yyyy": _year,
-        "MM": _padded(pc.month, 2),
-        "dd": _padded(pc.day, 2),
-        "HH": _padded(pc.hour, 2),
-        "mm": _padded(pc.minute, 2),
-        "ss": _padded(pc.second, 2),
+        "MM": _of_day("month"),
+        "dd": _of_day("day"),
+        "HH": _of_time(pc.hour),
+        "mm": _of_time(pc.minute),
+        "ss": _of_time(pc.second),
     }
 )
 """By the letters of patterns."""
 
 DATES: Final[Mapping[str, Rule]] = MappingProxyType(
     {
-        "year": _part(pc.year),
-        "quarter": _part(pc.quarter),
-        "month": _part(pc.month),
-        "weekofyear": _part(pc.iso_week),
-        **dict.fromkeys(("day", "dayofmonth"), _part(pc.day)),
-        "dayofyear": _part(pc.day_of_year),
-        "dayofweek": _part(
-            lambda dates: pc.day_of_week(dates, count_from_zero=False, week_start=7)
-        ),
-        "weekday": _part(pc.day_of_week),
+        "year": _part("year"),
+        "quarter": _part("quarter"),
+        "month": _part("month"),
+        "weekofyear": _part("week"),
+        **dict.fromkeys(("day", "dayofmonth"), _part("day")),
+        "dayofyear": _part("day of year"),
+        "dayofweek": _part("day of week"),
+        "weekday": _part("weekday"),
         **dict.fromkeys(("to_date", "date"), by_count({1: _to_date})),
         **dict.fromkeys(("date_add", "dateadd"), signature(moved(pc.add), _DATE, date, whole)),
         "date_sub": signature(moved(pc.subtract), _DATE, date, whole),

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from deltaproduce.stages.sql.expressions.kernels.days import padded, part
 from deltaproduce.stages.sql.expressions.kernels.decimals import fitted, truncated
 from deltaproduce.stages.sql.expressions.kernels.failures import refuse
 from deltaproduce.stages.sql.expressions.kernels.rows import by_row, nulls_of, whole_numbers
@@ -70,12 +71,10 @@ def digits(wanted: pa.DataType, value: pa.Array) -> pa.Array:
 
 def day_text(_: pa.DataType, dates: pa.Array) -> pa.Array:
     """Cast dates to text; a year that has not four digits has a sign."""
-    years = pc.year(dates)
+    years = part("year", dates)
     sign = pc.if_else(pc.less(years, 0), "-", pc.if_else(pc.greater(years, 9999), "+", ""))
-    year = pc.utf8_lpad(pc.abs(years).cast(pa.string()), 4, "0")
-    month, day = (
-        pc.utf8_lpad(part(dates).cast(pa.string()), 2, "0") for part in (pc.month, pc.day)
-    )
+    year = padded(pc.abs(years), 4)
+    month, day = (padded(part(name, dates), 2) for name in ("month", "day"))
     text = pc.binary_join_element_wise(year, month, day, "-", null_handling="emit_null")
     return pc.binary_join_element_wise(sign, text, "", null_handling="emit_null")
 
