@@ -72,11 +72,11 @@ if TYPE_CHECKING:
     from deltaproduce.shown.phases import Progress
     from deltaproduce.shown.table import Table
     from deltaproduce.shown.tasks import Backfill, FailedTask, Partition, Run, Size, Task
-    from deltaproduce.stages.aggregates import agg
-    from deltaproduce.stages.aggregates.agg import AggregateCall
     from deltaproduce.stages.functions.kinds import ArrowFunction, ProduceFunction
     from deltaproduce.stages.functions.preservation import PreserveFunction
     from deltaproduce.stages.scheduled import ForeignFunction
+    from deltaproduce.stages.sql.states import agg
+    from deltaproduce.stages.sql.states.agg import AggregateCall
     from deltaproduce.storage.figures import StageFigures
     from deltaproduce.storage.parquet.lookups import Strategy
     from deltaproduce.storage.versions import Version
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
 
 _HOMES: Final = MappingProxyType(
     {
-        "AggregateCall": "deltaproduce.stages.aggregates.agg",
+        "AggregateCall": "deltaproduce.stages.sql.states.agg",
         "AlreadyExistsError": "deltaproduce.errors",
         "Altered": "deltaproduce.model.fingerprints",
         "ArrowFunction": "deltaproduce.stages.functions.kinds",
@@ -166,7 +166,7 @@ _HOMES: Final = MappingProxyType(
         "Window": "deltaproduce.model.windows",
         "WindowMove": "deltaproduce.model.window_moves",
         "WrongEntry": "deltaproduce.record_index.results",
-        "agg": "deltaproduce.stages.aggregates",
+        "agg": "deltaproduce.stages.sql.states",
         "local_session": "deltaproduce.engines.spark.sessions.session",
         "merge": "deltaproduce.pipeline",
         "open": "deltaproduce.reading.recorded.reader",

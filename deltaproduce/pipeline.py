@@ -33,12 +33,12 @@ from deltaproduce.model.windows import Window
 from deltaproduce.shown.table import Table
 from deltaproduce.shown.tabular import Tabular, Word, one_line
 from deltaproduce.shown.tasks import Values
-from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.functions.kinds import ArrowFunction, ByKey, OverTables, ProduceFunction
 from deltaproduce.stages.functions.preservation import PreserveFunction
-from deltaproduce.stages.given.kind import Given
 from deltaproduce.stages.partitioned.presence import presence_stage, records_of
 from deltaproduce.stages.scheduled import ForeignFunction
+from deltaproduce.stages.sources.given.kind import Given
+from deltaproduce.stages.sql.states.agg import AggregateCall
 from deltaproduce.types.columns import (
     RowSchema,
     SchemaLike,
@@ -230,7 +230,7 @@ class Pipeline(Tabular):
             DefinitionError: the name, or a column, is refused; with `stage` and `column`. What the
                 table lacks is found when a store is opened.
         """
-        from deltaproduce.stages.external.kind import External
+        from deltaproduce.stages.sources.external.kind import External
 
         self._check_name(name)
         check_text(table, "its table", stage=name)

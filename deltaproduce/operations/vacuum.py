@@ -22,7 +22,7 @@ from deltaproduce.model.layouts import CONTENT
 from deltaproduce.operations.publisher import Publisher
 from deltaproduce.shown.table import Table as ShownTable
 from deltaproduce.shown.tabular import Tabular, one_line
-from deltaproduce.stages.external.existing_tables import state
+from deltaproduce.stages.sources.external.existing_tables import state
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.retention import pins
 from deltaproduce.storage.decisions.trimming import Trim

@@ -24,9 +24,9 @@ from deltaproduce.model.limits import Limits
 from deltaproduce.reading.given_keys import selected
 from deltaproduce.record_index.decisions.entries import doubled
 from deltaproduce.record_index.view import keys_as_given
-from deltaproduce.stages.given.formats import check, frame_faults, refuse, table_of
-from deltaproduce.stages.given.kind import Given
-from deltaproduce.stages.given.required import checked, required, unchecked
+from deltaproduce.stages.sources.given.formats import check, frame_faults, refuse, table_of
+from deltaproduce.stages.sources.given.kind import Given
+from deltaproduce.stages.sources.given.required import checked, required, unchecked
 from deltaproduce.times.zones import zone_of, zone_of_machine
 from deltaproduce.types.columns import CHANGE_TYPE, Column, Columns, RowSchema
 from deltaproduce.types.ddl import identifier

@@ -12,7 +12,7 @@ import pytest
 import deltaproduce as dp
 from deltaproduce import CorruptStoreError, Pipeline, SessionError, Store
 from deltaproduce.engines.local.workers import Workers
-from deltaproduce.stages.given import kind as given_kind
+from deltaproduce.stages.sources.given import kind as given_kind
 
 
 def totals() -> Pipeline:

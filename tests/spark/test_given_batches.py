@@ -25,7 +25,7 @@ from deltaproduce import (
     Pipeline,
     Store,
 )
-from deltaproduce.stages.given.formats import table_of
+from deltaproduce.stages.sources.given.formats import table_of
 
 ROWS = [
     {"id": 1, "form": "x", "n": 7, "a": Decimal("1.50"), "tags": ["a", None]},

@@ -12,10 +12,10 @@ from deltaproduce import InvalidChangesError, Limits, Pipeline
 from deltaproduce.engines.choice import Engines, is_local
 from deltaproduce.model.graph import Source
 from deltaproduce.stages.batches import Batch
-from deltaproduce.stages.given.contents import DELETES, IGNORED, UPSERTS
-from deltaproduce.stages.given.in_spark import batch_of_frame
-from deltaproduce.stages.given.kind import Given
-from deltaproduce.stages.given.required import unchecked
+from deltaproduce.stages.sources.given.contents import DELETES, IGNORED, UPSERTS
+from deltaproduce.stages.sources.given.in_spark import batch_of_frame
+from deltaproduce.stages.sources.given.kind import Given
+from deltaproduce.stages.sources.given.required import unchecked
 from deltaproduce.testing import plain_rows
 from deltaproduce.testing.strategies import keys, values
 from deltaproduce.times.zones import zone_of

@@ -10,7 +10,7 @@ from test_local_ordered import COLUMNS, OTHERS, history, site, values
 
 import deltaproduce as dp
 from deltaproduce import agg
-from deltaproduce.stages.aggregates.agg import AggregateCall
+from deltaproduce.stages.sql.states.agg import AggregateCall
 from deltaproduce.testing import Oracle, plain_rows
 
 VERSIONS = 3

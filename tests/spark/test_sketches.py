@@ -17,12 +17,12 @@ from test_local_ordered import history
 from test_local_sketches import STAGES, site
 
 import deltaproduce as dp
-from deltaproduce.stages.aggregates.functions.sketches.distinct import Distinct
-from deltaproduce.stages.aggregates.functions.sketches.quantiles import (
+from deltaproduce.stages.sql.states.functions.sketches.distinct import Distinct
+from deltaproduce.stages.sql.states.functions.sketches.quantiles import (
     Quantiles,
     approx_percentile,
 )
-from deltaproduce.stages.aggregates.functions.sketches.sketch import Sketch
+from deltaproduce.stages.sql.states.functions.sketches.sketch import Sketch
 from deltaproduce.testing import Oracle
 from deltaproduce.types.atoms import arrow_type
 

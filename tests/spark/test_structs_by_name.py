@@ -11,7 +11,7 @@ from pyspark.sql import types as t
 from series import drawn
 
 import deltaproduce as dp
-from deltaproduce.stages.given.formats import table_of
+from deltaproduce.stages.sources.given.formats import table_of
 from deltaproduce.testing import plain_rows, strategies
 from deltaproduce.types.columns import row_schema
 from deltaproduce.types.row_readers import UTC

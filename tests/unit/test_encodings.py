@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import types as t
 
 from deltaproduce.engines.local.arrays import order_codes
-from deltaproduce.stages.aggregates.functions.encodings import decoded, encoded, encoded_type
+from deltaproduce.stages.sql.states.functions.encodings import decoded, encoded, encoded_type
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column, row_schema
 

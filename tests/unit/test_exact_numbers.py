@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deltaproduce.stages.aggregates.exact.numbers import (
+from deltaproduce.stages.sql.states.exact.numbers import (
     ExactNumbers,
     concatenated,
     doubles_summed,
@@ -18,8 +18,8 @@ from deltaproduce.stages.aggregates.exact.numbers import (
     of_doubles,
     of_integers,
 )
-from deltaproduce.stages.aggregates.exact.rounding import nearest_decimals, nearest_doubles
-from deltaproduce.stages.aggregates.exact.states import from_binary, to_binary
+from deltaproduce.stages.sql.states.exact.rounding import nearest_decimals, nearest_doubles
+from deltaproduce.stages.sql.states.exact.states import from_binary, to_binary
 
 GROUPS = 4
 TINY, LEAST, MOST = 5e-324, 2.0**-1022, 1.7976931348623157e308

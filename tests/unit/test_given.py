@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltaproduce import InvalidChangesError, Pipeline
-from deltaproduce.stages.given.formats import table_of
+from deltaproduce.stages.sources.given.formats import table_of
 
 UTC, BERLIN = dt.UTC, ZoneInfo("Europe/Berlin")
 

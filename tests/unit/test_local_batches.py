@@ -24,9 +24,9 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages import batches as batches_module
 from deltaproduce.stages.batches import Batch
-from deltaproduce.stages.given.contents import DELETES, IGNORED, UPSERTS
-from deltaproduce.stages.given.kind import Given
-from deltaproduce.stages.given.required import unchecked
+from deltaproduce.stages.sources.given.contents import DELETES, IGNORED, UPSERTS
+from deltaproduce.stages.sources.given.kind import Given
+from deltaproduce.stages.sources.given.required import unchecked
 from deltaproduce.types.atoms import arrow_type
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from deltaproduce.stages.aggregates.exact.numbers import of_doubles
-from deltaproduce.stages.aggregates.exact.rounding import nearest_doubles
-from deltaproduce.stages.aggregates.exact.states import from_binary, to_binary
-from deltaproduce.stages.aggregates.measures import ExactTotal, Total
+from deltaproduce.stages.sql.states.exact.numbers import of_doubles
+from deltaproduce.stages.sql.states.exact.rounding import nearest_doubles
+from deltaproduce.stages.sql.states.exact.states import from_binary, to_binary
+from deltaproduce.stages.sql.states.measures import ExactTotal, Total
 
 ROWS, GROUPS = 150_000, 7
 

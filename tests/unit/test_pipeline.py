@@ -14,7 +14,7 @@ from deltaproduce.model.fingerprints import Fingerprint, fingerprint
 from deltaproduce.model.graph import Graph, Producer, Source
 from deltaproduce.pipeline import Pipeline, merge
 from deltaproduce.stages.functions.kinds import ByKey, OverTables
-from deltaproduce.stages.given.kind import Given
+from deltaproduce.stages.sources.given.kind import Given
 from deltaproduce.types.columns import row_schema
 
 ID = {"key": "id bigint", "value": "v int"}

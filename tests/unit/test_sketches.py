@@ -11,18 +11,18 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
-from deltaproduce.stages.aggregates.functions.plans import Planned
-from deltaproduce.stages.aggregates.functions.sketches.distinct import (
+from deltaproduce.stages.sql.states.functions.plans import Planned
+from deltaproduce.stages.sql.states.functions.sketches.distinct import (
     Distinct,
     approx_count_distinct,
 )
-from deltaproduce.stages.aggregates.functions.sketches.frequent import Frequent, approx_top_k
-from deltaproduce.stages.aggregates.functions.sketches.quantiles import (
+from deltaproduce.stages.sql.states.functions.sketches.frequent import Frequent, approx_top_k
+from deltaproduce.stages.sql.states.functions.sketches.quantiles import (
     EXACT_VALUES,
     Quantiles,
     approx_percentile,
 )
-from deltaproduce.stages.aggregates.measures import Measure
+from deltaproduce.stages.sql.states.measures import Measure
 from deltaproduce.types.atoms import arrow_type
 
 LONG, STRING = t.LongType(), t.StringType()

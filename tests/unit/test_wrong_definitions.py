@@ -7,7 +7,7 @@ import pytest
 import deltaproduce as dp
 from deltaproduce import DefinitionError, InvalidArgumentError, Pipeline, Source
 from deltaproduce.engines.spark.sessions.session import local_session
-from deltaproduce.stages.given.kind import Given
+from deltaproduce.stages.sources.given.kind import Given
 from deltaproduce.types.columns import row_schema
 
 WRONG = [

@@ -21,8 +21,8 @@ from deltaproduce.cli.inputs.files import missing
 from deltaproduce.cli.inputs.reading.folders import folders_of
 from deltaproduce.cli.inputs.reading.found import NO_ABSENCE, Absence
 from deltaproduce.cli.inputs.reading.reader import Reader
-from deltaproduce.stages.given.kind import Given
-from deltaproduce.stages.given.required import unchecked
+from deltaproduce.stages.sources.given.kind import Given
+from deltaproduce.stages.sources.given.required import unchecked
 from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, Column
 
 if TYPE_CHECKING:

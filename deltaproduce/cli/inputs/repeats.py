@@ -19,7 +19,7 @@ from deltaproduce.cli.inputs.reading.found import Absence, Part
 from deltaproduce.cli.inputs.reading.reader import Reader
 from deltaproduce.engines.local.arrays import isin_rows
 from deltaproduce.errors import InvalidChangesError
-from deltaproduce.stages.given.contents import UPSERTS
+from deltaproduce.stages.sources.given.contents import UPSERTS
 from deltaproduce.types.columns import CHANGE_TYPE
 from deltaproduce.types.excerpts import shown
 

@@ -20,7 +20,7 @@ from deltaproduce.engines.local.arrays import factorize
 from deltaproduce.engines.local.large.spilling import LARGE_BYTES, Spill
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.model.graph import Source
-from deltaproduce.stages.given.required import unchecked
+from deltaproduce.stages.sources.given.required import unchecked
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL, Column
 

@@ -22,7 +22,7 @@ from pyspark.sql.types import DataType
 from deltaproduce.datasets.writing.sure import sure_of
 from deltaproduce.engines.spark.columns import cast_by_name
 from deltaproduce.errors import InvalidChangesError
-from deltaproduce.stages.given.formats import without_pandas
+from deltaproduce.stages.sources.given.formats import without_pandas
 from deltaproduce.types.atoms import Misfit, arrow_type
 from deltaproduce.types.columns import Column, Columns, row_type
 from deltaproduce.types.conversions import conformed, misfit_of_types, misfits, widens

@@ -31,7 +31,7 @@ from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.spark.frames import streamed
 from deltaproduce.errors import ClosedError, ConflictError, DeltaProduceError, InvalidArgumentError
 from deltaproduce.model import arguments
-from deltaproduce.stages.given.required import unchecked
+from deltaproduce.stages.sources.given.required import unchecked
 from deltaproduce.times.zones import zone_of
 
 _NOWHERE: Final[Mapping[Values, int]] = MappingProxyType({})

@@ -18,7 +18,7 @@ from deltaproduce.engines.local.arrays import Numbers, factorize, firsts_of
 from deltaproduce.errors import CorruptStoreError, ProducerError
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.aggregates.grouping import Grouping
-from deltaproduce.stages.aggregates.measures import GroupError
+from deltaproduce.stages.sql.states.measures import GroupError
 from deltaproduce.times.zones import zone_of
 from deltaproduce.types.columns import ORDINAL, Column
 from deltaproduce.types.excerpts import shown

@@ -15,12 +15,12 @@ from typing import Final, TypeVar
 from pyspark.sql.types import DataType
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.aggregates.agg import AggregateCall
-from deltaproduce.stages.aggregates.functions.catalogue import answered, planned
-from deltaproduce.stages.aggregates.functions.ordered import decider, deciding
-from deltaproduce.stages.aggregates.functions.partials import NO_PARTIALS, Partial, Partials
-from deltaproduce.stages.aggregates.functions.plans import Planned
-from deltaproduce.stages.aggregates.measures import Measure, Rows
+from deltaproduce.stages.sql.states.agg import AggregateCall
+from deltaproduce.stages.sql.states.functions.catalogue import answered, planned
+from deltaproduce.stages.sql.states.functions.ordered import decider, deciding
+from deltaproduce.stages.sql.states.functions.partials import NO_PARTIALS, Partial, Partials
+from deltaproduce.stages.sql.states.functions.plans import Planned
+from deltaproduce.stages.sql.states.measures import Measure, Rows
 from deltaproduce.types.columns import Column, Columns
 
 _STATE_PREFIX: Final = "_state_"

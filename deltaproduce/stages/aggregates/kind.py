@@ -21,9 +21,6 @@ from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout, sources_o
 from deltaproduce.model.own_aggregates import OwnAggregate
 from deltaproduce.model.window_moves import Shift
 from deltaproduce.model.windows import Window, making, over
-from deltaproduce.stages.aggregates.agg import AggregateCall
-from deltaproduce.stages.aggregates.functions.merges import MergedFeeder, merge_of
-from deltaproduce.stages.aggregates.functions.partials import NO_PARTIALS, Partials
 from deltaproduce.stages.aggregates.grouping import Grouping
 from deltaproduce.stages.aggregates.model import grouped, parts
 from deltaproduce.stages.aggregates.step import AggregateStep, alike, read_columns, row_columns
@@ -39,6 +36,9 @@ from deltaproduce.stages.inputs import StageInput, all_parts
 from deltaproduce.stages.productions import DerivedKind, Found, Production
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.projection import Projection, naming
+from deltaproduce.stages.sql.states.agg import AggregateCall
+from deltaproduce.stages.sql.states.functions.merges import MergedFeeder, merge_of
+from deltaproduce.stages.sql.states.functions.partials import NO_PARTIALS, Partials
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables

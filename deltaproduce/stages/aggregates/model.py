@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from deltaproduce.model.kind import PARTS
 from deltaproduce.model.own_aggregates import OwnAggregate
-from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.model import value_of
+from deltaproduce.stages.sql.states.agg import AggregateCall
 from deltaproduce.types.forms import Form
 
 _Values: TypeAlias = Sequence[Any]

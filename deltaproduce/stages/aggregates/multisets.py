@@ -18,11 +18,11 @@ from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.columns import col
 from deltaproduce.model.graph import Producer, Stage, auxiliary_name
-from deltaproduce.stages.aggregates.agg import count
-from deltaproduce.stages.aggregates.functions.encodings import encoded, encoded_type
-from deltaproduce.stages.aggregates.functions.ordered import multiset_of
-from deltaproduce.stages.aggregates.functions.partials import NO_PARTIALS, Partials
 from deltaproduce.stages.aggregates.kind import Aggregate
+from deltaproduce.stages.sql.states.agg import count
+from deltaproduce.stages.sql.states.functions.encodings import encoded, encoded_type
+from deltaproduce.stages.sql.states.functions.ordered import multiset_of
+from deltaproduce.stages.sql.states.functions.partials import NO_PARTIALS, Partials
 from deltaproduce.types.columns import Column, Columns, RowSchema
 
 _Batches = Iterator[pa.RecordBatch]

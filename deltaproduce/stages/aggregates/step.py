@@ -23,14 +23,14 @@ from deltaproduce.model.graph import Stage, belongs_to
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.aggregates import in_spark, on_driver
 from deltaproduce.stages.aggregates.folding import Folding
-from deltaproduce.stages.aggregates.functions.ordered import DECIDER_PREFIX
-from deltaproduce.stages.aggregates.functions.partials import Partials
 from deltaproduce.stages.aggregates.grouping import Grouping
 from deltaproduce.stages.aggregates.ordered.answers import Answers, Known
 from deltaproduce.stages.aggregates.windowed import Part
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import Found, Production
 from deltaproduce.stages.sql.projection import Projection
+from deltaproduce.stages.sql.states.functions.ordered import DECIDER_PREFIX
+from deltaproduce.stages.sql.states.functions.partials import Partials
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
 

@@ -28,8 +28,8 @@ from pyspark.sql.types import (
 )
 
 from deltaproduce.model.graph import Stage
-from deltaproduce.stages.aggregates import agg
-from deltaproduce.stages.aggregates.agg import AggregateCall
+from deltaproduce.stages.sql.states import agg
+from deltaproduce.stages.sql.states.agg import AggregateCall
 from deltaproduce.testing.strategies.catalogue import BY_TEXT, ROWS, Catalogue, Shape
 from deltaproduce.testing.strategies.names import column_name
 from deltaproduce.testing.strategies.windows import may_have_window, windows

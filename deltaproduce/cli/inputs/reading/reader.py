@@ -28,8 +28,8 @@ from deltaproduce.cli.inputs.reading.texts import Forms
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.model.graph import Source
 from deltaproduce.projects.file import Input
-from deltaproduce.stages.given.contents import DELETES
-from deltaproduce.stages.given.required import unchecked
+from deltaproduce.stages.sources.given.contents import DELETES
+from deltaproduce.stages.sources.given.required import unchecked
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import CHANGE_TYPE, CHANGE_TYPE_COLUMN, ORDINAL_COLUMN
 from deltaproduce.types.excerpts import escaped

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from deltaproduce.engines.local.arrays import Numbers, codes, key_ends, order_codes, sorted_by
-from deltaproduce.stages.aggregates.functions.encodings import decoded
-from deltaproduce.stages.aggregates.functions.ordered import Ordered
+from deltaproduce.stages.sql.states.functions.encodings import decoded
+from deltaproduce.stages.sql.states.functions.ordered import Ordered
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
 from deltaproduce.types.pandas_on_demand import in_numpy

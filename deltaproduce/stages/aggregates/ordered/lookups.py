@@ -20,8 +20,8 @@ from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols, order
-from deltaproduce.stages.aggregates.functions.ordered import Reach
 from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.sql.states.functions.ordered import Reach
 from deltaproduce.types.columns import Column
 
 MOVED = Column("_moved", LongType())

@@ -1,0 +1,119 @@
+"""Sources that are existing Delta tables, which are read in place and never written.
+
+A version's content of such a source is its table at one Delta version, so the store keeps only the
+updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from pyspark.sql import types as t
+
+from deltaproduce.engines.spark.file_systems import check_relative
+from deltaproduce.errors import DefinitionError
+from deltaproduce.model.graph import Source, Stage
+from deltaproduce.model.layouts import UPDATES
+from deltaproduce.shown.tasks import Values
+from deltaproduce.stages.kind import SourceKind
+from deltaproduce.stages.sources.external.arrivals import TableArrival, arrival, column_fault
+from deltaproduce.stages.sources.external.existing_tables import state
+from deltaproduce.storage.locations import is_relative
+from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.versions import Version
+from deltaproduce.types.columns import Column, row_schema
+from deltaproduce.types.ddl import DESCENDING
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class External(SourceKind):
+    """A source that is a Delta table.
+
+    Attributes:
+        table: its path or name.
+        whole: whether all other columns of the table are the value.
+        partition: the columns by which tasks read it, whatever the table is partitioned by.
+        expecting: finds its expected partitions at a date; None if it is expected to have those it
+            has.
+    """
+
+    table: str
+    whole: bool = False
+    partition: tuple[str, ...] = ()
+    expecting: Callable[[datetime], Sequence[Values]] | None = None
+
+    @property
+    def word(self) -> str:
+        """See `Kind.word`."""
+        return "external"
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """See `Kind.tables`."""
+        return (UPDATES,)
+
+    @property
+    def place(self) -> str:
+        """See `Kind.place`."""
+        return self.table
+
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """See `Kind.partitioned_by`."""
+        return self.partition
+
+    def expected(self, moment: datetime) -> Sequence[Values] | None:
+        """See `Kind.expected`."""
+        return None if self.expecting is None else self.expecting(moment)
+
+    @property
+    def lists_columns(self) -> bool:
+        """See `Kind.lists_columns`."""
+        return not self.whole
+
+    def resolved(self, stage: Stage, tables: Tables) -> Stage:
+        """Return the source with its path and the types, perhaps names, of the table's columns.
+
+        Raises:
+            DefinitionError: there is no such Delta table, or a column is missing or has another
+                type; with `stage` and `column`.
+        """
+        if is_relative(self.table):
+            check_relative(tables.spark, self.table)
+        table = tables.existing(self.table)
+        if state(tables, table) is None:
+            message = (
+                f"source {stage.name!r}: {self.table!r} is no Delta table; create it first, or "
+                "correct table="
+            )
+            raise DefinitionError(message, stage=stage.name)
+        found = tables.read(table).schema
+        fields = {field.name.lower(): field for field in found}
+        key = [self._field(stage, column, fields) for column in stage.schema.key]
+        value = [self._field(stage, column, fields) for column in stage.schema.value]
+        if self.whole:
+            keys = {column.name.lower() for column in stage.schema.key}
+            value = [t.StructField(x.name, x.dataType) for x in found if x.name.lower() not in keys]
+        schema = row_schema(t.StructType(key), t.StructType(value), stage=stage.name)
+        return replace(stage, schema=schema, kind=replace(self, table=table.name))
+
+    def arrived(
+        self, source: Source, head: Version, tables: Tables, *, anew: bool = False
+    ) -> TableArrival | None:
+        """See `SourceKind.arrived`."""
+        return arrival(source, self.table, head, tables, begins=anew)
+
+    def _field(
+        self, stage: Stage, column: Column, fields: dict[str, t.StructField]
+    ) -> t.StructField:
+        """Return a declared column with its declared type or, without one, the table's."""
+        field = fields.get(column.name.lower())
+        fault = column_fault(column, field)
+        if fault or field is None:
+            message = f"source {stage.name!r}: column {column.name!r} {fault} in {self.table!r}"
+            raise DefinitionError(message, stage=stage.name, column=column.name)
+        data_type = column.data_type if column.is_known else field.dataType
+        metadata = {DESCENDING: True} if column.descending else {}
+        return t.StructField(column.name, data_type, column.nullable, metadata)

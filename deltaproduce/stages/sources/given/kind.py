@@ -1,0 +1,110 @@
+"""Sources whose rows a user gives, and the store keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.spark.sessions.zoned import in_session
+from deltaproduce.model.graph import Source
+from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
+from deltaproduce.model.retention import Retention
+from deltaproduce.stages.batches import Batch, computing
+from deltaproduce.stages.kind import SourceKind
+from deltaproduce.stages.sources.given.formats import (
+    check,
+    frame_faults,
+    refuse,
+    table_columns,
+    table_of,
+)
+from deltaproduce.stages.sources.given.in_spark import batch_of_frame
+from deltaproduce.stages.sources.given.on_driver import batch_of_table
+from deltaproduce.times.zones import zone_of
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Given(SourceKind):
+    """A source whose rows are given.
+
+    Attributes:
+        retention: the rows that it keeps; all if None.
+        partition: the columns by which tasks read it.
+        expecting: finds its expected partitions at a date; None if it is expected to have those it
+            has.
+        has_unique_key: whether a batch may have a key once only.
+    """
+
+    retention: Retention | None = None
+    partition: tuple[str, ...] = ()
+    expecting: Callable[[datetime], pa.Table] | None = None
+    has_unique_key: bool = False
+
+    @property
+    def unique(self) -> bool:
+        """See `Kind.unique`."""
+        return self.has_unique_key
+
+    @property
+    def word(self) -> str:
+        """See `Kind.word`."""
+        return "given"
+
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """See `Kind.partitioned_by`."""
+        return self.partition
+
+    def expected(self, moment: datetime) -> pa.Table | None:
+        """See `Kind.expected`."""
+        return None if self.expecting is None else self.expecting(moment)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """See `Kind.tables`."""
+        return (CONTENT, UPDATES, RUNS)
+
+    @property
+    def takes_rows(self) -> bool:
+        """See `Kind.takes_rows`."""
+        return True
+
+    def taken(
+        self, given: object, source: Source, engines: Engines, *, is_snapshot: bool = False
+    ) -> Batch:
+        """See `SourceKind.taken`."""
+        if isinstance(given, DataFrame):
+            with computing(source):
+                _check_frame(given, source, is_snapshot=is_snapshot)
+            with in_session(given, engines.spark) as rows:
+                return batch_of_frame(rows, source, engines, is_snapshot=is_snapshot)
+        with computing(source):
+            clock = zone_of(engines.time_zone)
+            table = table_of(given, source, clock, is_snapshot=is_snapshot)
+        if engines.session is None or engines.limits.is_local(len(table), table.nbytes):
+            return batch_of_table(table, source, engines, is_snapshot=is_snapshot)
+        with computing(source):
+            names = {name.lower() for name in table.column_names}
+            rows = engines.frame(table, table_columns(source, names))
+        return batch_of_frame(rows, source, engines, is_snapshot=is_snapshot)
+
+
+def _check_frame(given: DataFrame, source: Source, *, is_snapshot: bool) -> None:
+    """Check a DataFrame's columns; nothing is computed.
+
+    Raises:
+        InvalidChangesError: it is a stream, or columns are missing, undeclared, repeated or of
+            wrong types; it lists all of them.
+    """
+    if given.isStreaming:
+        refuse(
+            source,
+            "are a streaming DataFrame, which has no end: write it with "
+            f"foreachBatch(store.stream_writer({source.name!r}))",
+        )
+    check(frame_faults(given.schema, source, is_snapshot=is_snapshot), source)

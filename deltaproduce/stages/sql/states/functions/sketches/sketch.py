@@ -1,0 +1,147 @@
+"""Sketches of the Apache DataSketches library, as measures.
+
+Spark uses the same library, in Java: each reads the other's bytes, and both turn values into items
+the same way. So Spark may make a state that the driver merges. The invariant: every stored state is
+a result of `Sketch.united`, wherever its parts were made.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column as Expression
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    IntegralType,
+    LongType,
+    TimestampType,
+)
+
+from deltaproduce.engines.local.arrays import Marks, Numbers
+from deltaproduce.stages.sql.states.functions.encodings import decoded, encoded, encoded_type
+from deltaproduce.stages.sql.states.measures import Measure
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.pandas_on_demand import in_numpy
+
+Items: TypeAlias = Sequence[int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch(Measure):
+    """A sketch of the values of a group, without null.
+
+    Attributes:
+        of: the type of the values.
+    """
+
+    of: DataType
+
+    @property
+    def data_type(self) -> DataType:
+        """See `Measure.data_type`."""
+        return BinaryType()
+
+    @property
+    def subtracts(self) -> bool:
+        """See `Measure.subtracts`."""
+        return False
+
+    @abstractmethod
+    def items(self, values: pa.Array) -> Items:
+        """Return values as a sketch takes them; none is null."""
+
+    @abstractmethod
+    def item_in_spark(self, value: Expression) -> Expression | None:
+        """Return the same for a value in Spark, with null for null; None if Spark cannot do it."""
+
+    @abstractmethod
+    def sketched(self, items: Items) -> bytes:
+        """Return the sketch of items."""
+
+    @abstractmethod
+    def sketched_in_spark(self, item: Expression) -> Expression:
+        """Return the same as an aggregate expression, which skips nulls."""
+
+    @abstractmethod
+    def united(self, states: Sequence[bytes]) -> bytes:
+        """Return the union of sketches."""
+
+    @abstractmethod
+    def united_in_spark(self, state: Expression) -> Expression:
+        """Return the same as an aggregate expression."""
+
+    def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
+        """See `Measure.here`: rows are only added."""
+        assert values is not None
+        del signs
+        there = values.is_valid()
+        parts = _by_group(values.filter(there), groups[in_numpy(there)], size)
+        return pa.array((self.sketched(self.items(part)) for part in parts), pa.binary(), size=size)
+
+    def in_spark(self, value: Expression | None, sign: Expression) -> Expression | None:
+        """See `Measure.in_spark`: rows are only added."""
+        assert value is not None
+        del sign
+        item = self.item_in_spark(value)
+        return None if item is None else self.sketched_in_spark(item)
+
+    def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
+        """See `Measure.added`."""
+        parts = _by_group(states, groups, size)
+        return pa.array((self.united(part.to_pylist()) for part in parts), pa.binary(), size=size)
+
+    def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
+        """See `Measure.turned`: no sign is ever flipped."""
+        assert not turned.any()
+        return states
+
+    def added_in_spark(self, state: Expression, sign: Expression) -> Expression:
+        """See `Measure.added_in_spark`: states are only added."""
+        del sign
+        return self.united_in_spark(state)
+
+
+def whole_numbers(values: pa.Array, data_type: DataType) -> pa.Array:
+    """Encode values as whole numbers in their order, for the types that `encodings` encodes so."""
+    found = encoded(values, data_type)
+    return (found.cast(pa.int32()) if pa.types.is_date(found.type) else found).cast(pa.int64())
+
+
+def from_whole_numbers(numbers: pa.Array, data_type: DataType) -> pa.Array:
+    """Decode the numbers of `whole_numbers` to values, in the type of `arrow_type`."""
+    if isinstance(data_type, DateType):
+        return numbers.cast(pa.int32()).cast(arrow_type(data_type))
+    return decoded(numbers, data_type)
+
+
+def whole_number_in_spark(value: Expression, data_type: DataType) -> Expression | None:
+    """Encode a value in Spark as `whole_numbers` does; None if Spark has no expression for it."""
+    match data_type:
+        case IntegralType() | BooleanType():
+            return value.cast(LongType())
+        case DateType():
+            return f.unix_date(value).cast(LongType())
+        case TimestampType():
+            return f.unix_micros(value)
+        case DecimalType(scale=scale) if isinstance(encoded_type(data_type), LongType):
+            return (value * f.lit(10**scale).cast(DecimalType(scale + 1, 0))).cast(LongType())
+    return None
+
+
+def _by_group(values: pa.Array, groups: Numbers, size: int) -> Iterator[pa.Array]:
+    """Yield the values of each group."""
+    order = np.argsort(groups, kind="stable")
+    bounds = np.searchsorted(groups[order], np.arange(size + 1))
+    in_order = values.take(pa.array(order))
+    return (in_order.slice(begin, end - begin) for begin, end in pairwise(bounds.tolist()))
