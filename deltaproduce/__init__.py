@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from deltaproduce.operations.vacuum import Vacuumed
     from deltaproduce.operations.verifying.findings import Finding
     from deltaproduce.operations.writer import OnConflict
-    from deltaproduce.pipeline import Merged, Pipeline, Stored, merge
+    from deltaproduce.pipeline import Incremental, Merged, Pipeline, Stored, merge
     from deltaproduce.projects.checks import Problem
     from deltaproduce.projects.project import Project
     from deltaproduce.reading.diffs import Diff, KeyDiff, StageDiff
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         RecordIndexStats,
         WrongEntry,
     )
+    from deltaproduce.shown.explanations import Explanation, Operator
     from deltaproduce.shown.phases import Progress
     from deltaproduce.shown.table import Table
     from deltaproduce.shown.tasks import Backfill, FailedTask, Partition, Run, Size, Task
@@ -105,6 +106,7 @@ _HOMES: Final = MappingProxyType(
         "Dialect": "deltaproduce.reading.selects",
         "Diff": "deltaproduce.reading.diffs",
         "Expire": "deltaproduce.model.retention",
+        "Explanation": "deltaproduce.shown.explanations",
         "FailedTask": "deltaproduce.shown.tasks",
         "FeedMode": "deltaproduce.engines.change_feed",
         "Finding": "deltaproduce.operations.verifying.findings",
@@ -112,6 +114,7 @@ _HOMES: Final = MappingProxyType(
         "Forgotten": "deltaproduce.reading.remains",
         "Graph": "deltaproduce.model.graph",
         "HashFunction": "deltaproduce.record_index.decisions.buckets",
+        "Incremental": "deltaproduce.pipeline",
         "InvalidArgumentError": "deltaproduce.errors",
         "InvalidChangesError": "deltaproduce.errors",
         "KeyDiff": "deltaproduce.reading.diffs",
@@ -123,6 +126,7 @@ _HOMES: Final = MappingProxyType(
         "MissingPartitionsError": "deltaproduce.errors",
         "NotFoundError": "deltaproduce.errors",
         "OnConflict": "deltaproduce.operations.writer",
+        "Operator": "deltaproduce.shown.explanations",
         "Partition": "deltaproduce.shown.tasks",
         "Pipeline": "deltaproduce.pipeline",
         "Plan": "deltaproduce.operations.told.plans",
@@ -199,6 +203,7 @@ __all__ = [  # without `open`, which a star import would put in the place of Pyt
     "Dialect",
     "Diff",
     "Expire",
+    "Explanation",
     "FailedTask",
     "FeedMode",
     "Finding",
@@ -206,6 +211,7 @@ __all__ = [  # without `open`, which a star import would put in the place of Pyt
     "Forgotten",
     "Graph",
     "HashFunction",
+    "Incremental",
     "InvalidArgumentError",
     "InvalidChangesError",
     "KeyDiff",
@@ -217,6 +223,7 @@ __all__ = [  # without `open`, which a star import would put in the place of Pyt
     "MissingPartitionsError",
     "NotFoundError",
     "OnConflict",
+    "Operator",
     "Partition",
     "Pipeline",
     "Plan",

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
 
 from deltaproduce.described.content import check_stored, stored_as
 from deltaproduce.errors import DefinitionError
@@ -30,11 +30,13 @@ from deltaproduce.model.declarations import (
 from deltaproduce.model.graph import Graph, Producer, Source, Stage, is_stage
 from deltaproduce.model.retention import Expire, retention
 from deltaproduce.model.windows import Window
+from deltaproduce.shown.explanations import Explanation
 from deltaproduce.shown.table import Table
 from deltaproduce.shown.tabular import Tabular, Word, one_line
 from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.functions.kinds import ArrowFunction, ByKey, OverTables, ProduceFunction
 from deltaproduce.stages.functions.preservation import PreserveFunction
+from deltaproduce.stages.kind import explanation
 from deltaproduce.stages.partitioned.presence import presence_stage, records_of
 from deltaproduce.stages.scheduled import ForeignFunction
 from deltaproduce.stages.sources.given.kind import Given
@@ -47,12 +49,16 @@ from deltaproduce.types.columns import (
     unknown_schema,
 )
 from deltaproduce.types.excerpts import meant, shown
+from deltaproduce.types.stored_as import StoredAs
 
 if TYPE_CHECKING:
     from deltaproduce.stages.partitioned.kind import Partitioned
 
 Stored: TypeAlias = Mapping[str, str | None] | None
 """How files keep content: some of ``partition``, ``order`` and ``compression``."""
+
+Incremental: TypeAlias = Literal["auto", "always", "never"]
+"""Whether a query may run as a whole when a stage that it reads changes."""
 
 AnyStage = TypeVar("AnyStage", Source, Producer)
 
@@ -87,6 +93,18 @@ def merge(*feeders: Stage | str) -> Merged:
         ...     yield customer_id, sum(amounts)
     """
     return Merged(feeders)
+
+
+class NotKeyLocalError(Exception):
+    """A query's rows do not each come from rows of one source key.
+
+    Attributes:
+        fault: what is not key-local.
+    """
+
+    def __init__(self, fault: DefinitionError) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
 
 
 class Pipeline(Tabular):
@@ -369,44 +387,111 @@ class Pipeline(Tabular):
 
         return decorate
 
-    def sql(self, name: str, query: str, *, key: str, stored: Stored = None) -> Producer:
-        """Make a stage of a query over other stages, which Spark runs without Python.
+    def sql(
+        self,
+        name: str,
+        query: str,
+        key: str | None = None,
+        incremental: Incremental = "auto",
+        *,
+        stored: Stored = None,
+    ) -> Producer:
+        """Make a stage of a query over other stages, which runs without Python.
 
-        The query uses the names of stages as its tables. It must be *key-local*: each of its rows
-        depends on rows of one source key only, so that Spark can run it for changed keys alone.
-        Projections, filters, ``explode``, ``GROUP BY`` with the source key, windows partitioned by
-        it, joins on it, and unions of such queries are key-local. The page docs/sql.md has the full
-        list, and shows how to write other queries as two stages.
+        The query is any deterministic SELECT that uses the names of stages as its tables. If it is
+        *key-local*, so that each of its rows depends on rows of one source key only, it runs for
+        changed keys alone: projections, filters, ``explode``, ``GROUP BY`` with the source key,
+        windows partitioned by it, joins on it, and unions of such queries are. Any other query is a
+        view: it runs as a whole whenever a stage that it reads changes, and its rows are compared
+        with the stored ones. The page docs/sql.md has more; `explain` says what a stage is.
 
-        The types of its columns are found when a store is opened. An ORDER BY at its end orders the
-        rows that one source key returns for one target key; other rows are ordered by their values.
+        The types of its columns are found when a store is opened, as far as they are not certain
+        before. An ORDER BY at its end orders the rows of a key; other rows are ordered by their
+        values.
 
         Args:
             name: its name, unique in the pipeline without regard to case.
             query: one SELECT in Spark SQL.
             key: the names of its columns that form the target key, such as ``"a, b desc"``; the
-                others form the value.
+                others form the value; one row over all if it is empty. If None: the columns of its
+                outermost GROUP BY if it selects all of them; else, of one stage that it reads once,
+                this stage's key if it selects all of it; else all its columns but those of floats,
+                arrays, maps and structs.
+            incremental: ``"auto"``: as above. ``"always"``: a query that would run as a whole is
+                refused. ``"never"``: it runs as a whole.
             stored: as for `source`.
 
         Raises:
-            DefinitionError: the name, the key, or the query is refused; with `stage`.
+            DefinitionError: the name, the key, or the query is refused; with `stage`, and `line` of
+                the query if it is known.
         """
-        from deltaproduce.stages.queries import key_columns, key_local
-        from deltaproduce.stages.queries.kind import KeyLocalQuery
-
         self._check_name(name)
         check_text(query, "its query", stage=name)
-        check_text(key, "its key", stage=name)
+        if key is not None and key != "":
+            check_text(key, "its key", stage=name)
+        if incremental not in get_args(Incremental):
+            message = f"stage {name!r}: incremental is {shown(incremental)}; give one of "
+            raise DefinitionError(message + ", ".join(get_args(Incremental)), stage=name)
         known = (stage for stage in self._stages if stage.kind.lists_columns)
         schemas = {stage.name: stage.schema for stage in known}
-        found = key_local(query, schemas, stage=name)
-        inputs = tuple((self._feeder_named(feeder, stage=name),) for feeder in found.feeders)
-        check_inputs(inputs, stage=name)
-        target = key_columns(key, found.names, stage=name)
+        files = stored_as(stored, stage=name)
+        if incremental == "never" or key == "":
+            return self._view(name, query, key, schemas, files)
+        try:
+            return self._key_local(name, query, key, schemas, files)
+        except NotKeyLocalError as error:
+            if incremental == "always":
+                raise error.fault from None
+        return self._view(name, query, key, schemas, files)
+
+    def _key_local(
+        self,
+        name: str,
+        query: str,
+        key: str | None,
+        schemas: Mapping[str, RowSchema],
+        files: StoredAs | None,
+    ) -> Producer:
+        """Add a stage that is a query of one source key at a time.
+
+        Raises:
+            NotKeyLocalError: it is not.
+        """
+        from deltaproduce.stages.queries import key_local
+        from deltaproduce.stages.queries.kind import KeyLocalQuery
+        from deltaproduce.stages.sql.keys import key_columns
+        from deltaproduce.stages.views.keys import key_of_text
+
+        try:
+            found = key_local(query, schemas, stage=name)
+            inputs = tuple((self._feeder_named(one, stage=name),) for one in found.feeders)
+            check_inputs(inputs, stage=name)
+        except DefinitionError as error:
+            raise NotKeyLocalError(error) from None
+        if key is None:
+            target = dict.fromkeys(key_of_text(query, schemas, stage=name), False)
+        else:
+            target = key_columns(key, found.names, stage=name)
         value = (column for column in found.names if column not in target)
         schema = unknown_schema(target, value)
-        files = stored_as(stored, stage=name)
         return self.add(Producer(name, inputs, schema, KeyLocalQuery(found), stored=files))
+
+    def _view(
+        self,
+        name: str,
+        query: str,
+        key: str | None,
+        schemas: Mapping[str, RowSchema],
+        files: StoredAs | None,
+    ) -> Producer:
+        """Add a stage that is a query over whole stages."""
+        from deltaproduce.stages.views.kind import View
+
+        kind = View.defined(query, key, schemas, stage=name)
+        feeders = kind.over(schemas).feeders
+        inputs = tuple((self._feeder_named(feeder, stage=name),) for feeder in feeders)
+        schema = kind.schema(schemas, stage=name)
+        return self.add(Producer(name, inputs, schema, kind, stored=files))
 
     def partitioned(
         self,
@@ -545,6 +630,17 @@ class Pipeline(Tabular):
             Producer(name, inputs, schema, kind, revision, auxiliary=auxiliary, stored=files)
         )
 
+    def explain(self, name: str) -> Explanation:
+        """Return how a stage is kept up to date: which operators a step computes, and how.
+
+        Args:
+            name: the stage's name.
+
+        Raises:
+            NotFoundError: there is no such stage.
+        """
+        return explanation(self.graph().stage(name))
+
     def index(
         self,
         name: str,
@@ -635,7 +731,7 @@ class Pipeline(Tabular):
     ) -> Partitioned:
         """The kind of a stage whose partitions tasks make; see `partitioned` and `foreign`."""
         from deltaproduce.stages.partitioned.kind import partitioned
-        from deltaproduce.stages.queries import key_columns
+        from deltaproduce.stages.sql.keys import key_columns
 
         self._check_name(name)
         for text, what in ((query, "query"), (partition, "partition"), (retention, "retention")):

@@ -51,10 +51,12 @@ from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.overview import overview
 from deltaproduce.reading.remains import Forgotten
 from deltaproduce.reading.selects import Dialect
+from deltaproduce.shown.explanations import Explanation
 from deltaproduce.shown.phases import Progress
 from deltaproduce.shown.table import Table
 from deltaproduce.shown.tabular import Tabular, one_line
 from deltaproduce.shown.tasks import Backfill, Run, Task
+from deltaproduce.stages.kind import explanation
 from deltaproduce.storage.parquet.lookups import Strategy
 from deltaproduce.storage.versions import Version
 
@@ -92,7 +94,8 @@ class Store(Tabular):
         policy: when the store may recompute a stage in full. ``auto``: if its definition changed,
             or if at least nine in ten of 50,000 or more rows that it reads belong to changed keys,
             because that is faster. ``incremental``: only if its definition changed. ``strict``:
-            never; an update says so, and writes nothing.
+            never; an update says so, and writes nothing; and a store with a view (`Pipeline.sql`)
+            does not open. Without ``strict``, a view is recomputed at each change of its feeders.
         on_conflict: what happens if another writer publishes first. ``raise``: a ConflictError.
             ``retry``: the store tries again on top of the other's version, up to 20 times, with
             growing waits.
@@ -811,6 +814,19 @@ class Store(Tabular):
         """
         return diff(self._opened, before, after, sample)
 
+    def explain(self, name: str) -> Explanation:
+        """Return how a stage is kept up to date: which operators a step computes, and how.
+
+        Reads nothing.
+
+        Args:
+            name: the stage's name.
+
+        Raises:
+            NotFoundError: there is no such stage.
+        """
+        return explanation(self._opened.stage(name))
+
     def lookup(
         self,
         stage: str | Stage,
@@ -864,8 +880,9 @@ class Store(Tabular):
             store computes.
 
         Raises:
-            NotFoundError: there is no such stage or version; or a stage on the way was defined
-                otherwise in it.
+            NotFoundError: there is no such stage or version; or a stage on the way up is a view, of
+                which no lineage is kept, or was defined otherwise in it. Views on the way down are
+                left out.
             InvalidArgumentError: the key does not fit the stage's key columns.
         """
         computing, at = self._writer.computing, self._opened.version(version)

@@ -128,7 +128,8 @@ def check_stage(stage: Stage) -> None:
     """
     if isinstance(stage, Producer):
         if not stage.kind.scheduled:
-            check_inputs(stage.inputs, stage=stage.name)
+            by_key = stage.kind.reads_by_key
+            check_inputs(stage.inputs, stage=stage.name, by_key=by_key)
         _check_forgotten(stage)
         if stage.revision is not None:
             check_text(stage.revision, "its revision", stage=stage.name)
@@ -169,10 +170,13 @@ def _outreaches(window: Window, kept: Window, stage: Producer, feeder: Stage) ->
     return outreaches(own, kept, key, stage=stage.name)
 
 
-def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str) -> None:
+def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str, by_key: bool = True) -> None:
     """Check that feeders have equal key types, and merged feeders equal value types.
 
     The types of queries' columns count when they are known.
+
+    Args:
+        by_key: whether they are read by equal keys; if not, their types may differ.
 
     Raises:
         DefinitionError: they differ, or there are no feeders, or one is given twice; with `stage`.
@@ -186,7 +190,7 @@ def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str) -> None:
         if any(feeder is earlier for earlier in feeders[:position]):
             message = f"stage {stage!r} reads {feeder.name!r} twice; name each feeder once"
             raise DefinitionError(message, stage=stage)
-        if _differ(feeder.schema.key, first.schema.key):
+        if by_key and _differ(feeder.schema.key, first.schema.key):
             message = (
                 f"stage {stage!r}: its feeders differ in their keys, {first.name!r} has "
                 f"{first.schema.key.told!r} and {feeder.name!r} {feeder.schema.key.told!r}; use "

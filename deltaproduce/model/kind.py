@@ -283,6 +283,26 @@ class Kind(ABC):
         return False
 
     @property
+    def reads_by_key(self) -> bool:
+        """Whether it reads its feeders by equal keys, which have the same types then."""
+        return True
+
+    @property
+    def has_lineage(self) -> bool:
+        """Whether it is known which keys of its feeders made which of its keys."""
+        return True
+
+    @property
+    def recomputes(self) -> str | None:
+        """Why all of it is made again whenever a feeder changes; None if only changed keys are."""
+        return None
+
+    @property
+    def has_rows_of_nothing(self) -> bool:
+        """Whether it may have rows though no feeder has ever had any."""
+        return False
+
+    @property
     def reads_states(self) -> bool:
         """Whether it works on the states of its feeders, which may change where no value does."""
         return False

@@ -31,7 +31,7 @@ from deltaproduce.model.limits import Limits
 from deltaproduce.operations.analysis import analysed
 from deltaproduce.operations.computing import Computing
 from deltaproduce.operations.executor import Executor
-from deltaproduce.operations.step.plan import Policy, TableType
+from deltaproduce.operations.step.plan import Policy, TableType, check_policy
 from deltaproduce.operations.views import Views
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.reading.opened import Opened
@@ -182,7 +182,9 @@ def opened(
     engines = Engines.opened(spark, limits)
     tables = tables_at(engines, location, [stage.name for stage in pipeline.stages])
     log = VersionLog(tables)
-    analysis = analysed(pipeline.graph(), tables, log.head)
+    graph = pipeline.graph()
+    check_policy(graph, policy)
+    analysis = analysed(graph, tables, log.head)
     zone = StoreZone(log, named, engines.zone_of_session)
     engines = replace(engines, zone=zone)
 

@@ -1,5 +1,7 @@
 """Headers: the part of a SQL file before its query: ``STAGE name (…);``, ``EXTERNAL …``.
 
+A file with a query alone has none: it defines the stage that is named after the file.
+
 Pure. The invariant: a header has each of its clauses once and no others, and an error names its
 line in the file.
 """
@@ -16,6 +18,7 @@ from sqlglot.errors import SqlglotError
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.syntax import DEPTHS, reason, shortened, spark_dialect
+from deltaproduce.stages.sql.text import BEGINNINGS
 
 Sort = Literal["STAGE", "EXTERNAL"]
 
@@ -125,18 +128,25 @@ def place_of(name: str | None, text: str) -> int | None:
     return next((t.line for t in _tokens(text) if t.text.lower() == wanted), None)
 
 
-def parsed(text: str) -> Statement:
+def parsed(text: str, name: str) -> Statement:
     """Parse the statement of a file.
+
+    Args:
+        name: the name of the stage if the file has a query alone.
 
     Raises:
         DefinitionError: the text is not a statement; with `line`.
     """
     tokens = _tokens(text)
     word = tokens[0].text.upper() if tokens else ""
+    if tokens and tokens[0].token_type in BEGINNINGS:
+        _check_query("STAGE", tokens)
+        query = text[tokens[0].start :].rstrip().rstrip(";")
+        return Statement("STAGE", name, {}, query, tokens[0].line, tokens[0].line)
     if word not in _CLAUSES:
         found = f"begins with {shortened(tokens[0].text)!r}" if tokens else "is empty"
         _refuse(
-            f"it {found}; begin with STAGE name (…); or EXTERNAL name (…);",
+            f"it {found}; begin with SELECT, or STAGE name (…); or EXTERNAL name (…);",
             tokens[0].line if tokens else 1,
         )
     sort: Sort = "STAGE" if word == "STAGE" else "EXTERNAL"

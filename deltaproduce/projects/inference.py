@@ -49,6 +49,9 @@ def _types(stage: Stage, known: Mapping[str, RowSchema]) -> dict[str, DataType]:
     Raises:
         DefinitionError: the query names no column, or does not fit the types of columns.
     """
+    resolved = stage_kind(stage).over({one.name: known[one.name] for one in stage.merged})
+    if resolved is not None:
+        return {name.lower(): kind for name, kind in resolved.types.items()}
     query = stage_kind(stage).select
     if query is None or not all(one.kind.lists_columns for one in stage.merged):
         return {}

@@ -60,7 +60,7 @@ class SqlFile:
                 text = path.read_text(encoding="utf-8-sig")
             except (OSError, UnicodeDecodeError) as error:
                 raise DefinitionError(f"it cannot be read: {error}", line=1) from None
-            statement = parsed(text)
+            statement = parsed(text, path.stem)
             reads = frozenset[str]()
             if statement.sort == "STAGE":
                 with shifted(statement.select_line):
@@ -143,15 +143,13 @@ class SqlFile:
             if clause in said.clauses:
                 line = said.clauses[clause].line
                 raise DefinitionError(f"{clause} needs a clause partition (…)", line=line)
-        if "key" not in said.clauses:
-            raise DefinitionError(f"STAGE {name} has no key (…); add it", line=said.line)
         with shifted(said.select_line):
             query = said.select
             if self.vars:
                 known = (stage for stage in pipeline.stages if stage.kind.lists_columns)
                 values = Scopes.read(let(self.vars, self.vars)).sample
                 query = with_values(query, map(feeder_of, known), values)
-            pipeline.sql(name, query, key=said.text("key") or "")
+            pipeline.sql(name, query, key=said.text("key"))
 
     def _check_scopes(self) -> None:
         """Parse scopes and partition columns, so that an error in them names its line."""

@@ -115,6 +115,11 @@ class _Walk:
         for stage in reversed(self.graph.stages):
             if stage.name not in reached:
                 continue
+            if not stage.kind.has_lineage:
+                raise NotFoundError(
+                    f"stage {stage.name!r} is a query over many keys, and which of them made a key "
+                    "is not kept; read its feeders with the query's conditions"
+                )
             self._check_same(stage)
             if not stage.feeders:
                 continue
@@ -142,6 +147,8 @@ class _Walk:
         for stage in self.graph.producers:
             feeding: Selection | None = None
             if is_auxiliary(stage.name) or reached.keys().isdisjoint(_names(stage.feeders)):
+                continue
+            if not stage.kind.has_lineage:  # what it makes of a key is not known
                 continue
             self._check_same(stage)
             if not stage.source_key:

@@ -8,21 +8,26 @@ calls these methods, and never asks which kind a stage has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from deltaproduce.engines.choice import OPEN_IN_SESSION, Engines
 from deltaproduce.errors import DefinitionError, InvalidChangesError, SessionError
 from deltaproduce.model.graph import Source, Stage, belongs_to
 from deltaproduce.model.kind import Kind
+from deltaproduce.shown.explanations import Explanation, Operator
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.storage.figures import InPlace, StageFigures
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import Version
+from deltaproduce.types.columns import RowSchema
+
+if TYPE_CHECKING:  # reading SQL needs its grammar
+    from deltaproduce.stages.sql.resolve import Resolved
 
 
 class StageKind(Kind):
@@ -50,6 +55,23 @@ class StageKind(Kind):
     def select(self) -> tuple[str, Mapping[str, Constant]] | None:
         """The query over its feeders, and the constants that its names stand for; None without."""
         return None
+
+    def over(self, feeders: Mapping[str, RowSchema]) -> Resolved | None:
+        """Return the query that makes all its rows of all rows of its feeders; None without one.
+
+        Args:
+            feeders: the columns of the stages that it reads.
+
+        Raises:
+            DefinitionError: the query does not fit them.
+        """
+        del feeders
+        return None
+
+    def operators(self, feeders: Sequence[Stage]) -> tuple[Operator, ...]:
+        """Return what a step computes, inputs first, for explanations."""
+        scans = [Operator(f"Scan {one.name}", "incremental") for one in feeders]
+        return (*scans, Operator(self.word, "incremental", None, tuple(range(len(scans)))))
 
 
 class Arrival(Protocol):
@@ -164,6 +186,12 @@ def needing(stage: Stage) -> Iterator[None]:
             f"{what} needs Spark, and the store was opened without a session; {OPEN_IN_SESSION}",
             stage=belongs_to(stage.name),
         ) from error
+
+
+def explanation(stage: Stage) -> Explanation:
+    """Return how a stage is kept up to date."""
+    key = tuple(column.name for column in stage.schema.key if not column.is_hidden)
+    return Explanation(stage.name, key, stage_kind(stage).operators(stage.merged))
 
 
 def unfit(stage: Stage, wanted: str) -> DefinitionError:

@@ -181,7 +181,9 @@ def unknown_schema(key: Mapping[str, bool], value: Iterable[str]) -> RowSchema:
     )
 
 
-def row_schema(key: SchemaLike, value: SchemaLike, *, stage: str) -> RowSchema:
+def row_schema(
+    key: SchemaLike, value: SchemaLike, *, stage: str, may_lack_values: bool = False
+) -> RowSchema:
     """Read and check the columns that a stage declares.
 
     Args:
@@ -189,6 +191,7 @@ def row_schema(key: SchemaLike, value: SchemaLike, *, stage: str) -> RowSchema:
             ``desc``, or its field's metadata is ``{"descending": True}``.
         value: the value columns, as DDL or StructType.
         stage: the name of the stage that declares them, for messages.
+        may_lack_values: whether there may be no value columns.
 
     Returns:
         The columns, with types as DDL can express them: comments and other metadata are dropped,
@@ -199,7 +202,9 @@ def row_schema(key: SchemaLike, value: SchemaLike, *, stage: str) -> RowSchema:
             if it is about one column, `column`.
     """
     try:
-        schema = RowSchema(key_columns(key), _value_columns(value))
+        is_without = may_lack_values and not value
+        values = Columns(()) if is_without else _value_columns(value)
+        schema = RowSchema(key_columns(key), values)
         _check_distinct(schema.names)
     except DefinitionError as error:
         raise _of_stage(error, stage) from None
@@ -290,7 +295,7 @@ def stored_schema(key: str, value: str, *, stage: str) -> RowSchema:
     """Return the columns of tables that the library has written, as `row_schema` checks them."""
     if key == NO_KEY.ddl:
         return keyless_schema(value, stage=stage)
-    return row_schema(key, value, stage=stage)
+    return row_schema(key, value, stage=stage, may_lack_values=True)
 
 
 def stored_key(ddl: str) -> Columns:

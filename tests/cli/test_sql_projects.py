@@ -25,7 +25,7 @@ FILES = {
     ),
     "stages/cents.sql": (
         "STAGE cents (key (customer_id));\n"
-        "SELECT customer_id, order_id, amount * 100 AS cents\nFROM orders WHERE amount > 0"
+        "SELECT customer_id, order_id, xxhash64(amount) AS cents\nFROM orders WHERE amount > 0"
     ),
     "stages/after.sql": "STAGE after (key (customer_id));\nSELECT customer_id, cents FROM cents",
     "orders.csv": "order_id,customer_id,amount\n1,7,5\n",
@@ -67,7 +67,7 @@ def test_what_writes_names_stage_file_and_mend(
     shop: Path, call: Call, args: tuple[str, ...]
 ) -> None:
     said = call(*args, code=1).stderr
-    assert said.startswith("error: stages/cents.sql:1: stage 'cents' is a query")
+    assert said.startswith("error: stages/cents.sql:1: stage 'cents': 'xxhash64(amount)' is ")
     assert 'set engine = "spark" in [project] of deltaproduce.toml' in said
     assert "local_session" not in said
     assert not (shop / "lake").exists()
@@ -119,7 +119,7 @@ def test_stages_that_read_a_refused_one_are_said_to_be_unchecked(
 def test_the_store_of_a_project_without_a_session_names_the_stage(tmp_path: Path) -> None:
     pipeline = dp.Pipeline("shop")
     pipeline.source("orders", key="id bigint", value="n bigint")
-    pipeline.sql("double", "SELECT id, n * 2 AS n FROM orders", key="id")
+    pipeline.sql("double", "SELECT id, xxhash64(n) AS n FROM orders", key="id")
     with ProjectStore(None, tmp_path / "lake", pipeline) as store:
         assert store.content("orders").num_rows == store.content("double").num_rows == 0
         for write in (lambda: store.update({"orders": [{"id": 1, "n": 1}]}), store.refresh):
@@ -137,3 +137,27 @@ def test_a_store_without_queries_reads_no_log_to_open(
     monkeypatch.delattr(VersionLog, "head")
     monkeypatch.setattr(VersionLog, "head", None, raising=False)
     dp.Store(None, tmp_path / "lake", pipeline).close()
+
+
+def test_a_file_with_a_select_alone_is_a_stage(shop: Path, call: Call, asked: Call) -> None:
+    """By the file's name, without Spark; its types are known before there is data."""
+    for name in ("cents", "after"):
+        (shop / "stages" / f"{name}.sql").unlink()
+    totals = shop / "stages" / "totals.sql"
+    totals.write_text("SELECT customer_id, sum(amount) AS total\nFROM orders GROUP BY 1;")
+    (shop / "stages" / "large.sql").write_text(
+        "STAGE large (key (total desc));\n"
+        "SELECT t.customer_id, t.total, o.order_id\n"
+        "FROM totals t JOIN orders o ON o.customer_id = t.customer_id"
+    )
+    assert asked("check")["problems"] == []
+    schemas = {s.name: s.schema for s in dp.Project(shop).pipeline.stages}
+    assert schemas["totals"].value.ddl == schemas["large"].key.ddl.removesuffix(" DESC")
+    assert asked("run")["made"]
+    assert [row["total"] for row in asked("show", "totals")["rows"]] == [5]
+    explained = asked("explain", "totals")["operators"]
+    assert [one["mode"] for one in explained] == ["incremental", "recompute", "recompute"]
+    assert "Aggregate sum(amount) by customer_id" in call("explain", "totals").stdout
+    totals.write_text("SELECT customer_id,\n  sum(amuont) AS total FROM orders GROUP BY 1")
+    (one,) = (one for one in asked("check", code=1)["problems"] if one["stage"] == "totals")
+    assert (one["file"], one["line"]) == ("stages/totals.sql", 2)

@@ -27,7 +27,7 @@ ANSWERED = {
         ("customer_totals",),
         {
             *("stage", "kind", "key", "value", "made_from", "read_by", "version", "figures"),
-            "without_new_rows",
+            *("without_new_rows", "operators"),
         },
     ),
     "doctor": ("doctor", (), None),

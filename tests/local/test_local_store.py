@@ -137,12 +137,12 @@ def test_what_needs_spark_says_so(tmp_path: Path, location: str) -> None:
     with pytest.raises(SessionError, match="session"):
         Store(None, "abfss://lake@account/shop", pipeline)
     with_query = totals()
-    with_query.sql(
-        "counts", "SELECT customer, count(*) AS n FROM total GROUP BY customer", key="customer"
-    )
+    with_query.sql("hashes", "SELECT customer, xxhash64(total) AS n FROM total", key="customer")
+    with_view = totals()
+    with_view.sql("view", "SELECT xxhash64(total) AS n, count(*) AS c FROM total GROUP BY total")
     with_table = Pipeline("others")
     with_table.delta_source("rows", table=str(tmp_path / "table"), key="k")
-    for one, stage in ((with_query, "counts"), (with_table, "rows")):
+    for one, stage in ((with_query, "hashes"), (with_view, "view"), (with_table, "rows")):
         with pytest.raises(SessionError, match="session") as caught:
             Store(None, location, one)
         assert caught.value.stage == stage

@@ -98,7 +98,7 @@ KEYED = (
 def test_a_refused_join_says_which_stage_to_key_by_what(query: str, said: list[str]) -> None:
     """And not to equate keys that never belong together."""
     with pytest.raises(dp.DefinitionError) as caught:
-        shop().sql("t", query, key="order_id")
+        shop().sql("t", query, key="order_id", incremental="always")
     assert all(part in str(caught.value) for part in said), str(caught.value)
     assert "payment_id" not in str(caught.value)
 
@@ -119,4 +119,4 @@ def test_what_the_advice_says_is_accepted() -> None:
 def test_a_join_that_lacks_a_part_of_the_key_is_told_to_add_it() -> None:
     pipeline, query = shop(), "SELECT a.* FROM lines a JOIN lines b ON a.order_id = b.order_id"
     with pytest.raises(dp.DefinitionError, match=r"add to its ON, with AND: `a`.`line` = `b`"):
-        pipeline.sql("t", query, key="order_id")
+        pipeline.sql("t", query, key="order_id", incremental="always")

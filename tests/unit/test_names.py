@@ -12,9 +12,9 @@ from sqlglot.dialects.spark import Spark
 from deltaproduce import Pipeline, agg
 from deltaproduce.described.content import described, read_text, text_of
 from deltaproduce.described.descriptor import Description
-from deltaproduce.stages.queries.keys import key_columns
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.functions import PHYSICAL, VOLATILE
+from deltaproduce.stages.sql.keys import key_columns
 from deltaproduce.types.columns import named_columns, plain_columns
 from deltaproduce.types.ddl import ddl_of, identifier, name_from, quoted, struct_from_ddl
 from deltaproduce.types.stored_as import StoredAs

@@ -36,6 +36,7 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.queries import Query, key_local
 from deltaproduce.stages.queries.functions import ORDER_DEPENDENT
 from deltaproduce.stages.sql.functions import AGGREGATES, PHYSICAL, VOLATILE
+from deltaproduce.stages.sql.resolve import resolved
 from deltaproduce.types.columns import row_schema
 
 NAMED = {name: name for name in ALL_STAGES}
@@ -392,7 +393,7 @@ def test_other_functions_pass(name: str) -> None:
 
 
 def test_the_page_on_sql_is_right() -> None:
-    """The queries that it shows are key-local, but for those that it shows as refused."""
+    """The queries that it shows are key-local, but for those that it shows as views, or refused."""
     page = Path(__file__).parents[2] / "docs" / "sql.md"
     stages = {
         "orders": row_schema(
@@ -406,11 +407,16 @@ def test_the_page_on_sql_is_right() -> None:
             "customer_id bigint", "order_id bigint, amount int", stage="c"
         ),
     }
-    blocks = re.findall(r'```sql( title="refused")?\n(.*?)```', page.read_text(), re.DOTALL)
+    blocks = re.findall(r'```sql(?: title="(\w+)")?\n(.*?)```', page.read_text(), re.DOTALL)
     assert len(blocks) > 10
-    for is_refused, text in blocks:
-        if is_refused:
-            with pytest.raises(DefinitionError):
-                key_local(text, stages, stage="shown")
-        else:
+    for title, text in blocks:
+        if not title:
             assert key_local(text, stages, stage="shown")
+            continue
+        with pytest.raises(DefinitionError):
+            key_local(text, stages, stage="shown")
+        if title == "view":
+            assert resolved(text, stages)
+        else:
+            with pytest.raises(DefinitionError):
+                resolved(text, stages)

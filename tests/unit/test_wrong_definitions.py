@@ -106,7 +106,13 @@ def calls():
         ),
         "sql": (
             lambda **given: shop().sql(**given),
-            {"name": "totals", "query": "SELECT id, n FROM orders", "key": "id", "stored": None},
+            {
+                "name": "totals",
+                "query": "SELECT id, n FROM orders",
+                "key": "id",
+                "incremental": "auto",
+                "stored": None,
+            },
         ),
         "index": (
             lambda **given: shop().index(**given),
@@ -154,7 +160,7 @@ TAKEN = {
     *(("arrow_producer", "streaming", True), ("aggregate", "revision", None)),
     *(("aggregate", "key", ""), ("aggregate", "where", None)),
     *(("aggregate", "window", None), ("source", "retain", None)),
-    ("index", "include", None),
+    *(("index", "include", None), ("sql", "key", None), ("sql", "key", "")),
     ("source", "unique", True),
     *(("source", "partition", None), ("source", "scopes", None), ("partitioned", "key", None)),
     *(("delta_source", "partition", None), ("delta_source", "scopes", None)),
@@ -184,7 +190,7 @@ def test_a_wrong_value_is_refused_by_name(method):
 
 
 def test_all_methods_and_parameters_are_called():
-    without = {"as_tables", "graph"}
+    without = {"as_tables", "explain", "graph"}
     methods = {
         name: getattr(Pipeline, name)
         for name in dir(Pipeline)

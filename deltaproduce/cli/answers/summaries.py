@@ -306,9 +306,15 @@ def explained(about: Mapping[str, Any]) -> Answer:
     rows = tuple(
         (name.replace("_", " "), _in_a_line(value))
         for name, value in flat.items()
-        if name not in ("stage", "figures")
+        if name not in ("stage", "figures", "operators")
     )
-    return Answer(dict(about), (Table(str(about["stage"]), ("", ""), rows),))
+    steps = tuple(
+        (place, one["operator"], one["mode"], one["reason"], ", ".join(map(str, one["inputs"])))
+        for place, one in enumerate(about["operators"])
+    )
+    columns = ("", "operator", "mode", "reason", "reads")
+    parts = Table(str(about["stage"]), ("", ""), rows), Table("operators", columns, steps)
+    return Answer(dict(about), parts)
 
 
 def _in_a_line(value: object) -> Cell:

@@ -40,4 +40,5 @@ def explanation(graph: Graph, stage: str, store: Store) -> dict[str, Any]:
         "version": head.number,
         "figures": None if figures is None else figures.as_dict(),
         "without_new_rows": follows,
+        "operators": [one.to_dict() for one in store.explain(stage).operators],
     }

@@ -295,6 +295,8 @@ class Update(Work):
         production, inputs = self.production(stage, shift), self.inputs(stage, results)
         if stage.kind.scheduled:
             return self._tasked(production, inputs, content, redefined)
+        if step.if_changed and not any(each.changed for each in inputs):
+            return None
         if step.how == "full":
             return full_step(production, inputs, content, redefined)
         mappings = partial(reader.key_mappings, head, stage)

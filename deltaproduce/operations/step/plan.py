@@ -61,12 +61,15 @@ class Step:
             feeder's keys turn out to have changed) or ``full``.
         reason: why, in words.
         redefined: its tables were made by another definition.
+        if_changed: it is skipped if its feeders' keys turn out not to have changed, though it is
+            produced in full.
     """
 
     stage: Stage
     how: Literal["changes", "incremental", "full"]
     reason: str
     redefined: bool = False
+    if_changed: bool = False
 
     def __repr__(self) -> str:
         return one_line(self, self.stage.name, Word(self.how), self.reason)
@@ -152,6 +155,22 @@ def plan(
             steps[stage.name] = step
     steps |= _stored_anew(graph, head, stored, steps)
     return tuple(steps[stage.name] for stage in graph.stages if stage.name in steps)
+
+
+def check_policy(graph: Graph, policy: Policy) -> None:
+    """Refuse stages that every change recomputes, if the policy is strict.
+
+    Raises:
+        DefinitionError: with `stage`.
+    """
+    for stage in graph.producers if policy == "strict" else ():
+        if stage.kind.recomputes is not None:
+            raise DefinitionError(
+                f"stage {stage.name!r} would be produced in full at each change, as "
+                f"{stage.kind.recomputes}, and the policy is 'strict': open the store with another "
+                "one, or write a query that is incremental",
+                stage=stage.name,
+            )
 
 
 def _check_pipeline(graph: Graph, head: Version) -> None:
@@ -288,7 +307,8 @@ def _producer_step(
     reached = [feeder.name for feeder in stage.feeders if feeder.name in steps]
     if not has_tables(head, stage.name):
         fed = reached or [x.name for x in stage.feeders if has_tables(head, x.name)]
-        return Step(stage, "full", "first version of this stage") if fed else None
+        is_made = fed or (stage.kind.has_rows_of_nothing and (steps or head.number))
+        return Step(stage, "full", "first version of this stage") if is_made else None
     if head.definitions[stage.name].function == NOT_MADE:
         return Step(stage, "full", "first version of this stage since a rollback")
     anew = _anew(stage, head, definition, refreshed, rezoned)
@@ -303,6 +323,8 @@ def _producer_step(
     if reached:
         shown = [name for name in reached if not is_auxiliary(name)] or reached
         reason = f"reached through {', '.join(shown)}"
+        if stage.kind.recomputes is not None:
+            return Step(stage, "full", f"{reason}; {stage.kind.recomputes}", if_changed=True)
         note = stage.kind.note
         return Step(stage, "incremental", reason if note is None else f"{reason}; {note}")
     if stage.name in due:

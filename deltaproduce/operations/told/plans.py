@@ -265,11 +265,21 @@ def _planned(
         cause = "changed"
     elif not stage.feeders:
         cause = "given"
-    elif step.how == "full":
+    elif step.how == "full" and not step.if_changed:
         cause = "refreshed"
     keys = _keys(step, planned, given)
     share = 1.0 if step.how == "full" else _share(step, keys, head)
-    return PlannedStep(stage, step.how, step.reason, step.redefined, cause, parts, keys, share)
+    return PlannedStep(
+        stage,
+        step.how,
+        step.reason,
+        step.redefined,
+        step.if_changed,
+        cause=cause,
+        altered=parts,
+        keys=keys,
+        share=share,
+    )
 
 
 def _keys(

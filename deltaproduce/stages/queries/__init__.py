@@ -7,7 +7,6 @@ this from the query's text and the names of its feeders' columns.
 The invariant: the package needs no Spark session, and it only inserts into a query's text.
 """
 
-from deltaproduce.stages.queries.keys import key_columns
 from deltaproduce.stages.queries.query import Query, key_local
 
-__all__ = ["Query", "key_columns", "key_local"]
+__all__ = ["Query", "key_local"]

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from deltaproduce.engines.spark.columns import col, cols, comparable, typed
 from deltaproduce.errors import DefinitionError
@@ -42,7 +42,15 @@ def query_schema(stage: Stage, query: Query, spark: SparkSession) -> RowSchema:
         except AnalysisException as error:
             message = f"stage {stage.name!r}: Spark refuses its query: {error}"
             raise DefinitionError(message, stage=stage.name) from error
-    types = dict(zip(found.names, (field.dataType for field in found), strict=True))
+    return typed_schema(stage, {field.name: field.dataType for field in found})
+
+
+def typed_schema(stage: Stage, types: Mapping[str, DataType]) -> RowSchema:
+    """Return the columns of a stage with these types, by name.
+
+    Raises:
+        DefinitionError: a column has a type that cannot be stored; with `stage`.
+    """
     key = [
         StructField(c.name, types[c.name], metadata={DESCENDING: True} if c.descending else {})
         for c in stage.schema.key

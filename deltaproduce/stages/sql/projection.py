@@ -103,7 +103,7 @@ class Projection:
                     "without a session; open it with Store(deltaproduce.local_session(), …)"
                 )
         elif others or any(one.column is None for one in self._expressions):
-            _check_session(engines.session)
+            check_ansi(engines.session)
         if others:
             of_spark = dict(zip(others, _spark_types(others, columns, engines.spark), strict=True))
             types |= {name: of_spark[one] for name, one in self.outputs if one in of_spark}
@@ -191,8 +191,17 @@ def _check_condition(condition: Expression, found: DataType) -> None:
         )
 
 
-def _check_session(session: SparkSession) -> None:
-    """Refuse a session with settings under which expressions have other results."""
+def is_ansi(session: SparkSession | None) -> bool:
+    """Return whether rows in a session are computed as without one, in ANSI mode."""
+    return session is None or all(session.conf.get(name) == "true" for name in _SETTINGS)
+
+
+def check_ansi(session: SparkSession) -> None:
+    """Refuse a session with settings under which expressions have other results.
+
+    Raises:
+        SessionError: it is one.
+    """
     for name in _SETTINGS:
         if session.conf.get(name) != "true":
             raise SessionError(

@@ -108,7 +108,7 @@ class QueryText:
                 tokens = tokens[:-1]
             if any(token.token_type is TokenType.PIPE_GT for token in tokens):
                 raise DefinitionError("'|>' is not supported in a query; write SELECT … FROM …")
-            if tokens and tokens[0].token_type in _BEGINNINGS:
+            if tokens and tokens[0].token_type in BEGINNINGS:
                 trees = GrammarParser(dialect=dialect).parse(list(_marked(tokens)), text)
         except SqlglotError as error:
             raise DefinitionError(
@@ -161,7 +161,8 @@ def number_of(node: exp.Expr) -> int:
     return int(node.meta["number"])
 
 
-_BEGINNINGS: Final = {TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN}
+BEGINNINGS: Final = {TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN}
+"""The tokens that a query may begin with."""
 _BEFORE_COLUMNS: Final = {TokenType.HINT, TokenType.ALL, TokenType.DISTINCT}
 _MARK: Final = "_first_column"
 

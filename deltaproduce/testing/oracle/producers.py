@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,11 @@ from pyspark.sql.types import (
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.model.kind import PARTS
-from deltaproduce.testing.oracle.rows import Row, Rows, in_order, key_groups
+from deltaproduce.stages.kind import stage_kind
+from deltaproduce.stages.sql.resolve import Resolved
+from deltaproduce.testing.oracle.relations import in_order as in_order_of
+from deltaproduce.testing.oracle.relations import interpreted
+from deltaproduce.testing.oracle.rows import Row, Rows, in_order, key_groups, named_rows
 from deltaproduce.testing.oracle.values import (
     Value,
     as_argument,
@@ -28,7 +32,15 @@ from deltaproduce.testing.oracle.values import (
 )
 from deltaproduce.testing.oracle.windows import Windows, window_place
 from deltaproduce.types.atoms import arrow_schema
-from deltaproduce.types.columns import Columns
+from deltaproduce.types.columns import NO_KEY, Columns
+
+
+def is_known(producer: Producer) -> bool:
+    """Return whether the oracle computes a producer."""
+    kind = producer.kind
+    if kind.model is not None or kind.model_of_all is not None:
+        return True
+    return stage_kind(producer).over({one.name: one.schema for one in producer.merged}) is not None
 
 
 def fed_rows(producer: Stage, state: Rows, forgotten: Rows) -> Rows:
@@ -50,6 +62,9 @@ def produced_rows(producer: Producer, state: Rows, windows: Windows, forgotten: 
         state: as `fed_rows` returns it.
         forgotten: the forgotten rows of sources, of which parts of values may be.
     """
+    query = stage_kind(producer).over({one.name: one.schema for one in producer.merged})
+    if query is not None:
+        return _rows_of_query(producer, query, state)
     if producer.kind.model_of_all is not None:
         return _rows_of_all(producer, state, windows, forgotten)
     columns = producer.feeders[0].schema.key
@@ -67,6 +82,27 @@ def produced_rows(producer: Producer, state: Rows, windows: Windows, forgotten: 
             row.ordinal,
         ),
     )
+
+
+def _rows_of_query(producer: Producer, query: Resolved, state: Rows) -> list[Row]:
+    """Return the rows of a query over all rows of its feeders, numbered within their keys."""
+    key, values = producer.schema.key, producer.schema.value
+
+    def stored(made: Mapping[str, Any]) -> Row:
+        named = {name: made[field] for name, field in query.fields.items()}
+        named.setdefault(NO_KEY.names[0], True)
+        own = tuple(named[name] for name in key.names), tuple(named[name] for name in values.names)
+        return Row(as_stored(own[0], key), (), 0, as_stored(own[1], values))
+
+    made = interpreted(query.relation, named_rows(producer.merged, state))
+    made.sort(key=lambda row: sort_key(stored(row).value, values))
+    made = in_order_of(made, query.order)  # of equal rows the one with the least values is first
+    rows = sorted(map(stored, made), key=lambda row: sort_key(row.key, key))
+    counts: Counter[Hashable] = Counter()
+    for place, row in enumerate(rows):
+        rows[place] = replace(row, ordinal=counts[plain(row.key)])
+        counts[plain(row.key)] += 1
+    return rows
 
 
 def _rows_of_all(producer: Producer, state: Rows, windows: Windows, forgotten: Rows) -> list[Row]:

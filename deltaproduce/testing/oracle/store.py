@@ -14,6 +14,7 @@ from deltaproduce.pipeline import Pipeline
 from deltaproduce.testing.oracle.producers import (
     fed_rows,
     given_rows,
+    is_known,
     numbered_rows,
     preserved_rows,
     produced_rows,
@@ -91,7 +92,7 @@ class Oracle:
     def __init__(self, pipeline: Pipeline) -> None:
         self._graph = pipeline.graph()
         for producer in self._producers:
-            if producer.kind.model is None and producer.kind.model_of_all is None:
+            if not is_known(producer):
                 message = (
                     f"stage {producer.name!r} is of kind {producer.kind.word!r}, which the oracle "
                     "has not; write it as a function, or give its kind a model"

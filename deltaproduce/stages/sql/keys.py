@@ -6,13 +6,16 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.types.ddl import names_from_list
 
 
-def key_columns(text: str, names: Sequence[str], *, stage: str) -> dict[str, bool]:
+def key_columns(
+    text: str, names: Sequence[str], *, stage: str, needs_values: bool = True
+) -> dict[str, bool]:
     """Read the names of the key columns.
 
     Args:
         text: names of columns, each perhaps with ``asc`` or ``desc``, such as ``total desc, id``.
         names: the columns of the query.
         stage: the name of the stage, for messages.
+        needs_values: whether columns must be left for the value.
 
     Returns:
         The names, in the query's spelling, and whether each sorts descending; in order.
@@ -35,7 +38,7 @@ def key_columns(text: str, names: Sequence[str], *, stage: str) -> dict[str, boo
             message = f"stage {stage!r}: key column {name!r} is named twice; name it once"
             raise DefinitionError(message, stage=stage, column=name)
         found[spelled[name.lower()]] = bool(descending)
-    if len(found) == len(names):
+    if needs_values and len(found) == len(names):
         message = (
             f"stage {stage!r}: all columns of its query are in its key {text!r}; a stage needs a "
             "value too, so select another column"

@@ -1,0 +1,50 @@
+"""SQL producers on the driver: a stage's query over the rows of the affected source keys.
+
+The text that Spark would run, which returns the source key, too, is resolved and computed over
+Arrow tables. The invariant: its rows are those that Spark returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.model.graph import Stage
+from deltaproduce.model.layouts import Layout
+from deltaproduce.stages.queries.query import Query
+from deltaproduce.stages.sql.operators.computing import Computing, blaming
+from deltaproduce.stages.sql.operators.evaluation import rows_of
+from deltaproduce.stages.sql.operators.numbering import numbered
+from deltaproduce.stages.sql.resolve import Resolved, resolved
+
+
+def plan(stage: Stage, query: Query) -> Resolved | str:
+    """Return the query as the driver computes it; or the part of it that only Spark computes."""
+    text = query.sql({feeder: feeder for feeder in query.feeders})
+    if query.order is not None:
+        text = f"SELECT * FROM ({text}) ORDER BY {query.order}"
+    try:
+        found = resolved(text, {feeder.name: feeder.schema for feeder in stage.feeders})
+    except DefinitionError as error:  # it is refused in a view, but not here; or Spark refuses it
+        return str(error)
+    return found if found.only_in_spark is None else found.only_in_spark
+
+
+def computed(
+    stage: Stage, found: Resolved, contents: Mapping[str, pa.Table], zone: str
+) -> pa.Table:
+    """Return the rows of a query, in the columns of the stage's content.
+
+    Args:
+        contents: the rows of the feeders, by name.
+
+    Raises:
+        ProducerError: it fails for a row; with `stage`.
+    """
+    layout = Layout.of(stage)
+    with blaming(stage.name):
+        rows = rows_of(found.relation, contents, Computing(zone))
+    made = numbered(rows, found.fields, found.order, layout.pair, layout.value)
+    return made.select([column.name for column in layout.content])

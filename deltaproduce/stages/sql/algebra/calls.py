@@ -1,0 +1,117 @@
+"""Calls of aggregate functions: their types, and which the driver computes.
+
+The invariant: a call has the type of Spark's function; its value is that of `agg`, so a sum of
+doubles is the double nearest to the exact sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from pyspark.sql.types import DataType, LongType, NullType
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.sql.algebra.scalars import NESTED, Scalar
+from deltaproduce.stages.sql.states.agg import AggregateCall
+from deltaproduce.stages.sql.states.functions.catalogue import planned
+from deltaproduce.stages.sql.states.functions.plans import Planned
+
+_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **{name: name for name in ("count", "count_if", "sum", "avg", "min", "max")},
+        **{name: name for name in ("bool_and", "bool_or", "var_pop", "var_samp")},
+        **{name: name for name in ("stddev_pop", "stddev_samp")},
+        "mean": "avg",
+        "every": "bool_and",
+        "any": "bool_or",
+        "some": "bool_or",
+        "variance": "var_samp",
+        "std": "stddev_samp",
+        "stddev": "stddev_samp",
+    }
+)
+"""Spark's names of the functions that the driver computes -> the names in `agg`."""
+
+_ENDS: Final = frozenset({"min", "max"})
+COUNTS: Final = frozenset({"count", "count_if"})
+"""Functions that are 0 over no rows; others are null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of an aggregate function.
+
+    Attributes:
+        function: its name in `agg`; in Spark's for one that only Spark computes.
+        arguments: none for ``count(*)``.
+        is_distinct: whether equal arguments of a group count once.
+        where: the condition of the rows that count; all if None.
+        text: what the user wrote.
+        data_type: as for a `Field`.
+        is_plain: whether the driver computes it, apart from its arguments.
+    """
+
+    function: str
+    arguments: tuple[Scalar, ...]
+    is_distinct: bool
+    where: Scalar | None
+    text: str
+    data_type: DataType | None
+    is_plain: bool
+
+    @staticmethod
+    def of(
+        name: str,
+        arguments: Sequence[Scalar],
+        *,
+        is_distinct: bool,
+        where: Scalar | None,
+        text: str,
+    ) -> Call:
+        """Find the type of a call.
+
+        Args:
+            name: Spark's name of the function, in lower case.
+        """
+        function = _NAMES.get(name, name)
+        found = _type(function, [one.data_type for one in arguments], is_known=name in _NAMES)
+        plain = found is not None
+        return Call(function, tuple(arguments), is_distinct, where, text, found, plain)
+
+    @property
+    def scalars(self) -> tuple[Scalar, ...]:
+        """The expressions that it reads."""
+        return self.arguments if self.where is None else (*self.arguments, self.where)
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it is the least or the greatest value."""
+        return self.function in _ENDS
+
+    @property
+    def planned(self) -> Planned:
+        """How it is computed from values; not for an end."""
+        return _planned(self.function, [one.data_type for one in self.arguments])
+
+
+def _planned(function: str, types: Sequence[DataType | None]) -> Planned:
+    known = [kind for kind in types if kind is not None]
+    call = AggregateCall(function, tuple(f"_{place}" for place in range(len(known))))
+    return planned(call, range(len(known)), known)
+
+
+def _type(function: str, types: Sequence[DataType | None], *, is_known: bool) -> DataType | None:
+    """Return the type of a function's value; None if only Spark computes it."""
+    if function == "count" and is_known:
+        return LongType()
+    if not is_known or len(types) != 1 or types[0] is None or isinstance(types[0], NullType):
+        return None
+    if function in _ENDS:
+        return None if isinstance(types[0], NESTED) else types[0]
+    try:
+        return _planned(function, types).data_type
+    except DefinitionError:  # text, which Spark casts, or what it refuses
+        return None

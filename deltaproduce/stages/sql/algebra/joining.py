@@ -1,0 +1,123 @@
+"""Joining: inner joins by what must be equal, whatever the order of FROM, ON and WHERE.
+
+``FROM a, b, c WHERE …`` is a cross join and a filter, as SQL has it. Here its tables are joined one
+after the other by the equalities of the WHERE, and conditions on one table come before the joins.
+The invariant: the rows are the same; a condition that may fail is computed last, and for no row for
+which the others do not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from deltaproduce.stages.sql.algebra.relations import Filter, Join, Matched, Relation, Single
+from deltaproduce.stages.sql.algebra.scalars import Equality, Field, Scalar
+
+
+def joined_by_equalities(relation: Relation) -> Relation:
+    """Return the same rows with other joins; a relation that is not filtered or joined stays."""
+    layers = list[Filter | Matched | Single]()
+    base = relation
+    while isinstance(base, Filter | Matched | Single):
+        layers.append(base)
+        base = base.input
+    inputs, conditions = _flattened(base)
+    if len(inputs) == 1:
+        return relation
+    own = _ids(base.fields)
+    moved = [one for one in layers if isinstance(one, Filter) and _moves(one.condition, own)]
+    moving = [scalar for one in reversed(moved) for scalar in _parts(one.condition, base.fields)]
+    found = _joined(inputs, [*conditions, *moving])
+    for layer in reversed(layers):
+        if layer not in moved:
+            found = replace(layer, input=found)
+    return found
+
+
+def _flattened(relation: Relation) -> tuple[list[Relation], list[Scalar]]:
+    """Return the relations of inner joins, and their conditions."""
+    if not isinstance(relation, Join) or relation.kind != "inner":
+        return [relation], []
+    (left, of_left), (right, of_right) = map(_flattened, (relation.left, relation.right))
+    return [*left, *right], [*of_left, *of_right, *relation.scalars]
+
+
+def _moves(condition: Scalar, own: set[str]) -> bool:
+    return not condition.may_fail and set(condition.fields) <= own
+
+
+def _parts(condition: Scalar, fields: Sequence[Field]) -> Iterator[Scalar]:
+    """Yield a condition, and the equalities that each branch of its OR has."""
+    yield condition
+    branches = [
+        {one.sql("spark"): one for one in _conjuncts(branch)}
+        for branch in _disjuncts(condition.expression.tree)
+    ]
+    for text, tree in branches[0].items():
+        if len(branches) > 1 and all(text in other for other in branches):
+            yield Scalar.of(tree, fields, condition.text)
+
+
+def _disjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
+    bare = tree.unnest()
+    if isinstance(bare, exp.Or):
+        yield from _disjuncts(bare.this)
+        yield from _disjuncts(bare.expression)
+    else:
+        yield bare
+
+
+def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
+    bare = tree.unnest()
+    if isinstance(bare, exp.And):
+        yield from _conjuncts(bare.this)
+        yield from _conjuncts(bare.expression)
+    else:
+        yield bare
+
+
+def _joined(inputs: Sequence[Relation], conditions: Sequence[Scalar]) -> Relation:
+    """Join relations one after the other; each condition holds as soon as its fields are there."""
+    late = [one for one in conditions if one.may_fail]
+    waiting = [one for one in conditions if not one.may_fail]
+    left: list[Relation] = []
+    for one in inputs:
+        ready, waiting = _ready(waiting, _ids(one.fields))
+        left.append(_filtered(one, ready))
+    found = left.pop(0)
+    while left:
+        place = next((n for n, one in enumerate(left) if _equal(waiting, found, one)), 0)
+        other = left.pop(place)
+        equal = _equal(waiting, found, other)
+        by_equality = [scalar for scalar, _ in equal]
+        waiting = [one for one in waiting if one not in by_equality]
+        ready, waiting = _ready(waiting, _ids((*found.fields, *other.fields)))
+        found = Join(found, other, "inner", tuple(one for _, one in equal), tuple(ready))
+    return _filtered(found, [*waiting, *late])
+
+
+def _equal(
+    conditions: Iterable[Scalar], left: Relation, right: Relation
+) -> list[tuple[Scalar, Equality]]:
+    """Return the conditions that are equalities between two relations."""
+    pairs = ((one, Equality.between(one, left.fields, right.fields)) for one in conditions)
+    return [(one, equality) for one, equality in pairs if equality is not None]
+
+
+def _ready(conditions: Sequence[Scalar], own: set[str]) -> tuple[list[Scalar], list[Scalar]]:
+    """Separate the conditions on some fields from the others."""
+    ready = [one for one in conditions if set(one.fields) <= own]
+    return ready, [one for one in conditions if one not in ready]
+
+
+def _filtered(relation: Relation, conditions: Iterable[Scalar]) -> Relation:
+    for condition in conditions:
+        relation = Filter(relation, condition)
+    return relation
+
+
+def _ids(fields: Iterable[Field]) -> set[str]:
+    return {field.id for field in fields}

@@ -1,0 +1,202 @@
+"""Scalars: the columns of relations, and the typed expressions over them.
+
+The invariant: a scalar that is plain has the type and the values of Spark in ANSI mode, and the
+driver computes it. The type of another one may be unknown until Spark says it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    MapType,
+    NullType,
+    StructType,
+    VariantType,
+)
+from sqlglot import exp
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.sql.expressions.analysis import analysed
+from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.expressions.terms import Constant, Term
+
+NESTED: Final = (ArrayType, MapType, StructType, VariantType)
+"""Types whose values the driver does not order."""
+
+_ID: Final = re.compile(r"`?([^`'#\s]+)#[0-9]+`?")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of a relation.
+
+    Attributes:
+        id: its name in tables and expressions, unique in a query, as ``amount#3``.
+        data_type: its type; `NullType` if it is always null, None if only Spark knows it.
+    """
+
+    id: str
+    data_type: DataType | None
+
+    @property
+    def name(self) -> str:
+        """Its name without the number."""
+        return self.id.rpartition("#")[0]
+
+    @property
+    def tree(self) -> exp.Expr:
+        """The column as an expression."""
+        return exp.column(exp.to_identifier(self.id, quoted=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """An expression over the fields of one relation, or of several side by side.
+
+    Attributes:
+        expression: it names fields by their ids.
+        data_type: as for a `Field`.
+        text: what the user wrote, for messages.
+        is_plain: whether the driver computes it.
+        may_fail: whether it may fail for some row.
+    """
+
+    expression: Expression
+    data_type: DataType | None
+    text: str
+    is_plain: bool
+    may_fail: bool = True
+
+    @staticmethod
+    def of(tree: exp.Expr, fields: Iterable[Field], text: str = "") -> Scalar:
+        """Find the type of an expression.
+
+        Args:
+            tree: it names fields by their ids.
+            fields: at least those that it names.
+            text: what the user wrote, if that is more than the name of a field.
+
+        Raises:
+            DefinitionError: its types do not fit together.
+        """
+        types = {field.id: field.data_type for field in fields}
+        named = dict.fromkeys(name for column in columns_in(tree) if (name := column.name) in types)
+        sql, text = tree.sql("spark"), text or readable(tree.sql("spark"))
+        expression = Expression(_with_escapes(sql, tree), tuple(named), tree)
+        bare = tree.unnest()
+        if isinstance(bare, exp.Null) or (bare.name in types and isinstance(bare, exp.Column)):
+            found = NullType() if isinstance(bare, exp.Null) else types[bare.name]
+            is_known = found is not None
+            return Scalar(expression, found, text, is_plain=is_known, may_fail=False)
+        known = {name: kind for name in named if (kind := types[name]) is not None}
+        is_outer = any("#" in c.name and c.name not in types for c in columns_in(tree))
+        if is_outer or len(known) < len(named):  # it depends on a query around it, or on Spark
+            return Scalar(expression, None, text, is_plain=False)
+        try:
+            term = analysed(expression, known)
+        except DefinitionError as error:
+            raise DefinitionError(readable(str(error)), line=error.line) from None
+        found = None if term is None else term.data_type
+        fails = term is None or term.may_fail
+        return Scalar(expression, found, text, is_plain=term is not None, may_fail=fails)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The ids of the fields that it reads."""
+        return self.expression.columns
+
+    def term(self, fields: Iterable[Field], zone: str) -> Term:
+        """Return it as the driver computes it; it is plain.
+
+        Args:
+            zone: the time zone that it is computed in.
+        """
+        if isinstance(self.data_type, NullType):
+            return Constant(NullType(), None)
+        types = {f.id: f.data_type for f in fields if f.data_type is not None}
+        found = analysed(self.expression, types, zone)
+        assert found is not None  # it is plain
+        return found
+
+    @property
+    def may_be_condition(self) -> bool:
+        """Whether its type is boolean, or not known to be another one."""
+        return self.data_type is None or isinstance(self.data_type, BooleanType | NullType)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A field and the expression that computes it."""
+
+    field: Field
+    scalar: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Equality:
+    """Two expressions over the two sides of a join that must be equal.
+
+    Attributes:
+        scalar: ``left = right``, or ``left <=> right``.
+        left: the fields of the left side that it reads.
+        right: those of the right side.
+    """
+
+    scalar: Scalar
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+
+    @staticmethod
+    def between(
+        condition: Scalar, left: Sequence[Field], right: Sequence[Field]
+    ) -> Equality | None:
+        """Return an equality of two sides; None if a condition is none, or not of both sides."""
+        tree = condition.expression.tree
+        if not isinstance(tree, exp.EQ | exp.NullSafeEQ):
+            return None
+        sides = [{field.id for field in side} for side in (left, right)]
+        for one, other in (
+            (tree.this, tree.expression),
+            (tree.expression, tree.this),
+        ):
+            names = [tuple(dict.fromkeys(c.name for c in columns_in(p))) for p in (one, other)]
+            if all(names) and sides[0] >= {*names[0]} and sides[1] >= {*names[1]}:
+                turned = type(tree)(this=one.copy(), expression=other.copy())
+                scalar = Scalar.of(turned, (*left, *right), condition.text)
+                return Equality(scalar, *names)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """A field that rows are sorted by, and the direction."""
+
+    field: Field
+    descending: bool
+    nulls_first: bool
+
+
+def columns_in(tree: exp.Expr) -> list[exp.Expr]:
+    """Return the columns that an expression names, in order."""
+    return [node for node in tree.walk() if isinstance(node, exp.Column)]
+
+
+def readable(text: str) -> str:
+    """Return a text with the names of fields in place of their ids."""
+    return _ID.sub(r"\1", text)
+
+
+def _with_escapes(sql: str, tree: exp.Expr) -> str:
+    """Mark an expression with a literal that was written with a backslash: Spark handles its own.
+
+    sqlglot does not always keep them.
+    """
+    escaped = any(node.meta.get("escaped") for node in tree.walk() if isinstance(node, exp.Literal))
+    return f"{sql} /* \\ */" if escaped else sql

@@ -1,0 +1,123 @@
+"""GROUP BY: aggregate functions over the rows of each group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaproduce.engines.local.arrays import (
+    Numbers,
+    factorize,
+    firsts_of,
+    order_codes,
+)
+from deltaproduce.stages.sql.algebra.calls import COUNTS, Call
+from deltaproduce.stages.sql.algebra.relations import Aggregate
+from deltaproduce.stages.sql.operators.computing import Computing, QueryError, normal
+from deltaproduce.stages.sql.states.measures import GroupError
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.columns import Column
+from deltaproduce.types.pandas_on_demand import in_numpy
+
+_VALUE: Final = "value"
+
+
+def whole(aggregate: Aggregate, rows: pa.Table, computing: Computing) -> pa.Table:
+    """Return one row for each group; without keys one row, also over no rows."""
+    fields = aggregate.input.fields
+    keys = [normal(computing.value(key.scalar, rows, fields)) for key in aggregate.keys]
+    if keys:
+        groups = factorize(pa.chunked_array([key]) for key in keys)
+        firsts = firsts_of(groups)
+        size = len(firsts)
+    else:
+        groups, firsts, size = np.zeros(len(rows), np.int64), np.zeros(0, np.int64), 1
+    found = {
+        key.field.id: values.take(pa.array(firsts))
+        for key, values in zip(aggregate.keys, keys, strict=True)
+    }
+    for field, call in aggregate.calls:
+        arguments = [computing.value(one, rows, fields) for one in call.arguments]
+        counted = None if call.where is None else computing.holds(call.where, rows, fields)
+        if call.is_distinct:
+            counted = _firsts(arguments, groups, counted)
+        if counted is not None:
+            arguments = _counted(arguments, counted)
+        found[field.id] = _values(call, arguments, groups, size)
+    return pa.table(found)
+
+
+def _values(call: Call, arguments: Sequence[pa.Array], groups: Numbers, size: int) -> pa.Array:
+    """Return a function's value for each group.
+
+    Raises:
+        QueryError: a value does not fit its type.
+    """
+    assert call.data_type is not None
+    wanted = arrow_type(call.data_type)
+    if not len(groups):
+        nothing = 0 if call.function in COUNTS else None
+        return pa.repeat(pa.scalar(nothing, wanted), size)
+    if call.function == "count":
+        return _count(arguments, groups, size)
+    (values,) = arguments
+    if call.is_end:
+        return _ends(values, groups, size, is_greatest=call.function == "max")
+    signs = np.ones(len(groups), np.int64)
+    function = call.planned
+    try:
+        states = [
+            one.settled(one.here(values if one.arguments else None, signs, groups, size))
+            for one in function.measures
+        ]
+        return function.finish(states)
+    except GroupError as error:
+        raise QueryError(call.text, str(error)) from error
+
+
+def _count(arguments: Sequence[pa.Array], groups: Numbers, size: int) -> pa.Array:
+    """Return the number of rows in which no argument is null."""
+    for values in arguments:
+        valid = in_numpy(pc.is_valid(values), bool)
+        groups, arguments = groups[valid], [one.filter(pa.array(valid)) for one in arguments]
+        if len(arguments) > 1:
+            return _count(arguments[1:], groups, size)
+    return pa.array(np.bincount(groups, minlength=size).astype(np.int64))
+
+
+def _ends(values: pa.Array, groups: Numbers, size: int, *, is_greatest: bool) -> pa.Array:
+    """Return the least or the greatest value of each group; null if it has none."""
+    values = normal(values)
+    there = np.flatnonzero(in_numpy(pc.is_valid(values), bool))
+    rows = pa.table({_VALUE: values.take(pa.array(there))})
+    (codes,) = order_codes(rows, [Column(_VALUE, None)])  # type: ignore[arg-type]
+    order = np.lexsort((-codes if is_greatest else codes, groups[there]))
+    own = groups[there][order]
+    begins = np.append(True, own[1:] != own[:-1])[: len(own)]
+    places = np.full(size, -1)
+    places[own[begins]] = there[order[begins]]
+    return values.take(pa.array(places, mask=places < 0))
+
+
+def _firsts(
+    arguments: Sequence[pa.Array], groups: Numbers, counted: np.ndarray | None
+) -> np.ndarray:
+    """Return which rows are the first of their group with equal arguments, of those that count."""
+    columns = [pa.chunked_array([pa.array(groups)])]
+    columns += [pa.chunked_array([normal(one)]) for one in arguments]
+    if counted is not None:  # the others are no first ones
+        columns.append(pa.chunked_array([pa.array(counted)]))
+    marks = np.zeros(len(groups), bool)
+    marks[firsts_of(factorize(columns))] = True
+    return marks if counted is None else marks & counted
+
+
+def _counted(arguments: Sequence[pa.Array], counted: np.ndarray) -> list[pa.Array]:
+    """Return arguments that are null where a row does not count, so that no group is empty."""
+    if not arguments:
+        return [pa.array(counted, mask=~counted)]
+    return [pc.if_else(pa.array(counted), one, pa.scalar(None, one.type)) for one in arguments]

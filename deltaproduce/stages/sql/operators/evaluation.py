@@ -1,0 +1,79 @@
+"""Evaluation: the rows of a relation from the contents of stages, each operator as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import pyarrow as pa
+
+from deltaproduce.stages.sql.algebra.relations import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Limit,
+    Matched,
+    Project,
+    Relation,
+    Scan,
+    SetOperation,
+    Single,
+    Values,
+)
+from deltaproduce.stages.sql.operators import (
+    aggregate,
+    distinct,
+    join,
+    limit,
+    matched,
+    plain,
+    set_operation,
+    single,
+)
+from deltaproduce.stages.sql.operators.computing import Computing
+
+
+def rows_of(relation: Relation, contents: Mapping[str, pa.Table], computing: Computing) -> pa.Table:
+    """Return the rows of a relation that the driver computes, in columns named by its fields.
+
+    Args:
+        contents: the rows of the stages that it scans, by name.
+
+    Raises:
+        QueryError: it fails for a row.
+    """
+    found = dict[int, pa.Table]()
+    uses = dict[int, int]()
+    for one in relation.walk():
+        for given in one.inputs:
+            uses[id(given)] = uses.get(id(given), 0) + 1
+    for one in relation.walk():
+        if isinstance(one, Scan):
+            found[id(one)] = plain.scanned(one, contents[one.feeder])
+        else:
+            inputs = [found[id(given)] for given in one.inputs]
+            found[id(one)] = _WHOLE[type(one)](one, *inputs, computing=computing)
+        for given in one.inputs:
+            uses[id(given)] -= 1
+            if not uses[id(given)]:
+                del found[id(given)]
+    return found[id(relation)]
+
+
+_WHOLE: Final[Mapping[type[Relation], Callable[..., pa.Table]]] = MappingProxyType(
+    {
+        Values: plain.values,
+        Project: plain.projected,
+        Filter: plain.filtered,
+        Join: join.whole,
+        Matched: matched.whole,
+        Single: single.whole,
+        Aggregate: aggregate.whole,
+        Distinct: distinct.whole,
+        SetOperation: set_operation.whole,
+        Limit: limit.whole,
+    }
+)
+"""What returns all rows of an operator, from it and all rows of its inputs."""

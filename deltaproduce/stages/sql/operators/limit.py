@@ -1,0 +1,51 @@
+"""ORDER BY with LIMIT and OFFSET."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from deltaproduce.engines.local.arrays import Numbers, order_codes, sorting
+from deltaproduce.stages.sql.algebra.relations import Limit
+from deltaproduce.stages.sql.algebra.scalars import Field, SortKey
+from deltaproduce.stages.sql.operators.computing import Computing
+from deltaproduce.types.columns import Column
+from deltaproduce.types.pandas_on_demand import in_numpy
+
+
+def whole(limit: Limit, rows: pa.Table, computing: Computing) -> pa.Table:
+    """Return the first rows in the order."""
+    del computing
+    places = ordered(rows, limit.order, limit.fields)[limit.offset :]
+    return rows.combine_chunks().take(
+        pa.array(places if limit.count is None else places[: limit.count])
+    )
+
+
+def ordered(rows: pa.Table, keys: Sequence[SortKey], ties: Sequence[Field]) -> Numbers:
+    """Return the positions of sorted rows.
+
+    Args:
+        ties: the fields that order rows with equal keys, nulls first.
+    """
+    every = [*keys, *(SortKey(field, descending=False, nulls_first=True) for field in ties)]
+    numbers = order_numbers(rows, every)
+    return sorting(numbers) if len(rows) else np.zeros(0, np.int64)
+
+
+def order_numbers(rows: pa.Table, keys: Sequence[SortKey]) -> list[Numbers]:
+    """Return columns of numbers that sort rows by the keys, the most significant first."""
+    return [one for key in keys for one in _codes(rows, key)]
+
+
+def _codes(rows: pa.Table, key: SortKey) -> Iterator[Numbers]:
+    """Yield numbers in the order of a key, the most significant first."""
+    column = rows.column(key.field.id)
+    if column.null_count:
+        nulls = in_numpy(column.is_null(), bool)
+        yield (~nulls if key.nulls_first else nulls).astype(np.int64)
+    assert key.field.data_type is not None
+    wanted = Column(key.field.id, key.field.data_type, descending=key.descending)
+    yield from order_codes(rows, [wanted])

@@ -1,0 +1,47 @@
+"""Scalar subqueries: the one row that a subquery has for each row of the input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from deltaproduce.stages.sql.algebra.relations import Single
+from deltaproduce.stages.sql.operators.computing import Computing, QueryError
+from deltaproduce.stages.sql.operators.pairs import Side, matching
+
+
+def whole(
+    single: Single,
+    rows: pa.Table,
+    subquery: pa.Table,
+    otherwise: pa.Table | None = None,
+    *,
+    computing: Computing,
+) -> pa.Table:
+    """Return all rows of the input with the subquery's value.
+
+    Raises:
+        QueryError: the subquery has several rows for a row.
+    """
+    if not single.equal and len(subquery) > 1:
+        raise _several(single)
+    sides = Side(rows, single.input.fields), Side(subquery, single.subquery.fields)
+    ones, others = matching(*sides, single.equal, (), computing)
+    if len(ones) and bool((ones[1:] == ones[:-1]).any()):
+        raise _several(single)
+    values = subquery.select([single.taken.id])
+    if otherwise is not None:
+        values = pa.concat_tables([values, otherwise.rename_columns([single.taken.id])])
+    missing = len(subquery) if otherwise is not None and len(otherwise) else -1
+    places = np.full(len(rows), missing)
+    places[ones] = others
+    taken = values.combine_chunks().take(pa.array(places, mask=places < 0))
+    return rows.append_column(single.taken.id, taken.column(0))
+
+
+def _several(single: Single) -> QueryError:
+    message = (
+        "[SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row returned by a subquery used as an "
+        "expression."
+    )
+    return QueryError(single.told, message)

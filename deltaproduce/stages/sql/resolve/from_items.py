@@ -1,0 +1,313 @@
+"""FROM: tables, CTEs, subqueries, constants and joins.
+
+The invariant: a stage that is read twice is two scans, with fields of their own, and so is a CTE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from sqlglot import exp
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.sql.algebra.relations import (
+    Join,
+    JoinKind,
+    Project,
+    Relation,
+    Scan,
+    Values,
+)
+from deltaproduce.stages.sql.algebra.scalars import Equality, Output, Scalar, columns_in
+from deltaproduce.stages.sql.expressions.coercion import common
+from deltaproduce.stages.sql.resolve.building import Building
+from deltaproduce.stages.sql.resolve.names import Named, Scope, refused
+from deltaproduce.stages.sql.resolve.reading import Ctes, Reading, Selected, conjuncts
+from deltaproduce.stages.sql.syntax import spelled
+from deltaproduce.stages.sql.text import Edit, end_of, line_at, start_of
+from deltaproduce.types.excerpts import meant
+
+_KINDS: Final[dict[str, JoinKind]] = {
+    "": "inner",
+    "INNER": "inner",
+    "CROSS": "inner",
+    "LEFT": "left",
+    "RIGHT": "right",
+    "FULL": "full",
+    "SEMI": "semi",
+    "ANTI": "anti",
+}
+
+
+def from_(
+    node: exp.Expr, reading: Reading, ctes: Ctes, outer: Scope | None
+) -> tuple[Relation, Scope]:
+    """Return the relation of an item of FROM with its joins, and what can be named of it.
+
+    Raises:
+        DefinitionError: it reads something that is no stage, or a join has no meaning.
+    """
+    match node:
+        case exp.Subquery(this=exp.Table() | exp.Subquery() as inner) if not node.alias:
+            found = from_(inner, reading, ctes, outer)
+        case _:
+            found = _item(node, reading, ctes, outer)
+    return joined(found, node.args.get("joins") or (), reading, ctes, outer)
+
+
+def joined(
+    left: tuple[Relation, Scope],
+    joins: Sequence[exp.Expr],
+    reading: Reading,
+    ctes: Ctes,
+    outer: Scope | None,
+) -> tuple[Relation, Scope]:
+    """Return a relation with its joins; see `from_`."""
+    crossed = False
+    for join in joins:
+        assert isinstance(join, exp.Join)
+        kind = _kind(join)
+        if isinstance(join.this, exp.Lateral):
+            left = _lateral(join.this, left, reading)
+            continue
+        right = from_(join.this, reading, ctes, outer)
+        if crossed and kind in {"right", "full"}:  # a comma binds less than JOIN, and is not told
+            both = left[1].beside(right[1])
+            left = reading.in_spark(join, [left[0], right[0]], both.fields), both
+            continue
+        crossed = crossed or join.kind == "CROSS"
+        left = _join(join, kind, left, right, reading, ctes)
+    return left
+
+
+def with_laterals(
+    found: tuple[Relation, Scope], laterals: Sequence[exp.Expr], reading: Reading
+) -> tuple[Relation, Scope]:
+    """Return a relation with LATERAL VIEWs, which only Spark computes."""
+    for lateral in laterals:
+        found = _lateral(lateral, found, reading)
+    return found
+
+
+def _lateral(
+    node: exp.Expr, found: tuple[Relation, Scope], reading: Reading
+) -> tuple[Relation, Scope]:
+    alias = node.args.get("alias")
+    if alias is None or not alias.columns:
+        raise refused(node, "needs names of columns; write AS name, …")
+    relation, scope = found
+    own = [(alias.name or None, one.name, reading.field(one.name, None)) for one in alias.columns]
+    fields = (*relation.fields, *(field for _, _, field in own))
+    wide = replace(scope, columns=(*scope.columns, *(Named(*one) for one in own)))
+    return reading.in_spark(node, [relation], fields), wide
+
+
+def _item(
+    node: exp.Expr, reading: Reading, ctes: Ctes, outer: Scope | None
+) -> tuple[Relation, Scope]:
+    _check_item(node)
+    match node:
+        case exp.Table() if isinstance(node.this, exp.Identifier):
+            return _table(node, reading, ctes)
+        case exp.Table() | exp.Lateral():
+            raise refused(node, "may read tables, whose changes would go unnoticed; use VALUES")
+        case exp.Values():
+            return _renamed(values(node, reading), node, node.alias or None, reading)
+        case exp.Subquery():
+            found = reading.query(node, ctes, outer)
+            if found.links:
+                raise refused(node, "names columns of the query around it, which needs LATERAL")
+            return _renamed(found, node, node.alias or None, reading)
+    raise refused(node, "is not supported in FROM; write a join")
+
+
+def _check_item(node: exp.Expr) -> None:
+    if node.args.get("sample") is not None:
+        raise refused(node, "takes rows at random; filter by a column")
+    if node.args.get("version") is not None or node.args.get("when") is not None:
+        raise refused(node, "reads another version than the stage's; drop it")
+    if node.args.get("pivots"):
+        raise refused(node, "has a PIVOT; use sum(CASE WHEN … END) with GROUP BY")
+
+
+def _table(node: exp.Table, reading: Reading, ctes: Ctes) -> tuple[Relation, Scope]:
+    name = node.name.lower()
+    alias = node.alias or node.name
+    if not node.db and name in ctes:
+        return _renamed(ctes[name], node, alias, reading)
+    if node.db or name not in reading.stages:
+        known = meant(node.name, (stage for stage, _ in reading.stages.values()))
+        raise DefinitionError(
+            f"{spelled(node)!r} is no stage that comes before; only stages can be read, by their "
+            f"names, since changes of other tables would go unnoticed; {known}",
+            line=line_at(node),
+        )
+    stage, schema = reading.stages[name]
+    start, end = start_of(node.this), end_of(node.this)
+    written = "" if node.alias else f" AS {reading.text.text[start:end]}"
+    reading.edits.append(Edit(start, end, written, stage))
+    seen = [c for c in (*schema.key, *schema.value) if not c.is_hidden]
+    fields = tuple(reading.field(c.name, c.data_type if c.is_known else None) for c in seen)
+    scan = Scan(stage, tuple(c.name for c in seen), fields)
+    pairs = zip(scan.columns, fields, strict=True)
+    named = tuple(Named(alias, column, field) for column, field in pairs)
+    return scan, Scope(_with_names(node, named))
+
+
+def _renamed(
+    found: Selected, node: exp.Expr, alias: str | None, reading: Reading
+) -> tuple[Relation, Scope]:
+    """Return a query's columns as fields of their own, under the names of an alias."""
+    outputs, named = list[Output](), list[Named]()
+    for one in found.columns:
+        field = reading.field(one.name, one.field.data_type)
+        outputs.append(Output(field, Scalar.of(one.field.tree, [one.field])))
+        named.append(Named(alias, one.name, field))
+    return Project(found.relation, tuple(outputs)), Scope(_with_names(node, tuple(named)))
+
+
+def _with_names(node: exp.Expr, named: tuple[Named, ...]) -> tuple[Named, ...]:
+    alias = node.args.get("alias")
+    names = [column.name for column in alias.columns] if alias is not None else []
+    if not names:
+        return named
+    if len(names) != len(named):
+        raise refused(node, f"names {len(names)} of {len(named)} columns")
+    return tuple(replace(one, name=name) for one, name in zip(named, names, strict=True))
+
+
+def values(node: exp.Expr, reading: Reading) -> Selected:
+    """Return the rows of VALUES."""
+    rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
+    if len({len(row) for row in rows}) != 1:
+        raise refused(node, "has rows of different lengths")
+    nothing = Scope()
+    for part in node.walk():
+        if isinstance(part, exp.Query | exp.Column) and part is not node:
+            raise refused(part, "is no constant, and VALUES has constants")
+    typed = [[reading.scalar(one, nothing, one) for one in row] for row in rows]
+    kinds = [
+        None if None in (types := [one.data_type for one in column]) else common(types)
+        for column in zip(*typed, strict=True)
+    ]
+    fields = tuple(reading.field(f"col{n}", kind) for n, kind in enumerate(kinds, start=1))
+    relation = Values(fields, tuple(map(tuple, typed)))
+    columns = tuple(Named(None, field.name, field) for field in fields)
+    return Selected(relation, columns)
+
+
+def _kind(join: exp.Join) -> JoinKind:
+    word = join.kind if join.kind in {"SEMI", "ANTI"} else join.side or join.kind
+    odd = join.kind in {"SEMI", "ANTI"} and join.side not in {"", "LEFT"}
+    if word not in _KINDS or odd or join.method not in {"", "NATURAL"}:
+        raise refused(join, "is a kind of join that Spark does not have")
+    return _KINDS[word]
+
+
+def _join(
+    join: exp.Join,
+    kind: JoinKind,
+    left: tuple[Relation, Scope],
+    right: tuple[Relation, Scope],
+    reading: Reading,
+    ctes: Ctes,
+) -> tuple[Relation, Scope]:
+    names = _common_names(join, left[1], right[1])
+    if names is not None:
+        return _by_names(join, kind, names, left, right, reading)
+    both = left[1].beside(right[1])
+    equal, rest = list[Equality](), list[Scalar]()
+    holder = Building(reading, left[0], both, ctes)
+    for node in conjuncts(join.args.get("on")):
+        if node.find(exp.Query) is not None:
+            fields = left[0].fields if kind in {"semi", "anti"} else both.fields
+            made = reading.in_spark(join, [left[0], right[0]], fields)
+            return made, left[1] if kind in {"semi", "anti"} else both
+        tree = holder.expression(node)
+        sided = _sided(tree, left[0], right[0])
+        if sided is not None:
+            equal.append(reading.equality(*sided, (left[0], right[0]), node))
+        else:
+            rest.append(reading.condition(tree, (*left[0].fields, *right[0].fields), node))
+    found = Join(left[0], right[0], kind, tuple(equal), tuple(rest))
+    return found, left[1] if kind in {"semi", "anti"} else both
+
+
+def _sided(tree: exp.Expr, left: Relation, right: Relation) -> tuple[exp.Expr, exp.Expr] | None:
+    """Return the sides of an equality between the relations, the left one first."""
+    if not isinstance(tree, exp.EQ | exp.NullSafeEQ):
+        return None
+    ids = [{field.id for field in side.fields} for side in (left, right)]
+    parts = tree.this, tree.expression
+    names = [{column.name for column in columns_in(part)} for part in parts]
+    if not all(names):
+        return None
+    for first, second in ((0, 1), (1, 0)):
+        if names[first] <= ids[0] and names[second] <= ids[1]:
+            return parts[first], parts[second]
+    return None
+
+
+def _common_names(join: exp.Join, left: Scope, right: Scope) -> list[str] | None:
+    """Return the columns that USING or NATURAL equates; None if there is neither."""
+    if join.method == "NATURAL":
+        there = {name.lower() for name in right.known}
+        return [name for name in left.known if name.lower() in there]
+    using = join.args.get("using")
+    return [name.name for name in using] if using else None
+
+
+def _by_names(
+    join: exp.Join,
+    kind: JoinKind,
+    names: Sequence[str],
+    left: tuple[Relation, Scope],
+    right: tuple[Relation, Scope],
+    reading: Reading,
+) -> tuple[Relation, Scope]:
+    """Return a join by USING or NATURAL: the columns that it equates come first, and once."""
+    equal, pairs = list[Equality](), list[tuple[Named, Named]]()
+    for name in names:
+        pair = [
+            [one for one in scope.columns if (one.name or "").lower() == name.lower()]
+            for scope in (left[1], right[1])
+        ]
+        if [len(found) for found in pair] != [1, 1]:
+            raise refused(join, f"needs the column {name!r} once on each side; write ON")
+        mine, other = pair[0][0], pair[1][0]
+        pairs.append((mine, other))
+        sides = left[0], right[0]
+        same = exp.EQ(this=mine.field.tree, expression=other.field.tree)
+        equal.append(reading.equality(mine.field.tree, other.field.tree, sides, same))
+    relation: Relation = Join(left[0], right[0], kind, tuple(equal))
+    gone = [other for _, other in pairs]
+    kept = [mine for mine, _ in pairs]
+    if kind in {"semi", "anti"}:
+        rest = tuple(one for one in left[1].columns if one not in kept)
+        return relation, replace(left[1], columns=(*kept, *rest))
+    if kind == "right":
+        kept, gone = gone, kept
+    elif kind == "full":
+        relation, kept = _coalesced(relation, pairs, reading)
+        gone = [one for pair in pairs for one in pair]
+    taken = {one.field for pair in pairs for one in pair}
+    others = (one for one in (*left[1].columns, *right[1].columns) if one.field not in taken)
+    merged = (*left[1].merged, *right[1].merged, *gone)
+    return relation, Scope((*kept, *others), merged)
+
+
+def _coalesced(
+    relation: Relation, pairs: Sequence[tuple[Named, Named]], reading: Reading
+) -> tuple[Relation, list[Named]]:
+    """Add columns that have the value of either side."""
+    outputs = [Output(field, Scalar.of(field.tree, [field])) for field in relation.fields]
+    kept = list[Named]()
+    for mine, other in pairs:
+        tree = exp.Anonymous(this="coalesce", expressions=[mine.field.tree, other.field.tree])
+        scalar = Scalar.of(tree, relation.fields)
+        field = reading.field(mine.name, scalar.data_type)
+        outputs.append(Output(field, scalar))
+        kept.append(Named(None, mine.name, field))
+    return Project(relation, tuple(outputs)), kept

@@ -1,0 +1,281 @@
+"""GROUP BY: the keys of groups, the calls of aggregate functions, and expressions over both.
+
+The invariant: after it, an expression names keys and calls only; a column that is neither is
+refused, as by Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from sqlglot import exp
+
+from deltaproduce.stages.sql.algebra.calls import Call
+from deltaproduce.stages.sql.algebra.relations import Aggregate
+from deltaproduce.stages.sql.algebra.scalars import Field, Output, columns_in
+from deltaproduce.stages.sql.functions import AGGREGATES, names_in
+from deltaproduce.stages.sql.resolve.building import Building, check_determined
+from deltaproduce.stages.sql.resolve.names import refused
+from deltaproduce.stages.sql.resolve.reading import Link, own
+from deltaproduce.stages.sql.syntax import function_name
+
+_ORDER_DEPENDENT: Final = names_in(
+    "any_value array_agg collect_list collect_set first first_value last last_value listagg "
+    "string_agg"
+)
+_ORDERING: Final = names_in("array_max array_min array_size array_sort cardinality size sort_array")
+_AROUND: Final = exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Return whether a node is a call of an aggregate function, and not of a window function."""
+    if isinstance(node, exp.Window):
+        return False
+    call = _called(node)
+    if function_name(call) not in AGGREGATES:
+        return False
+    whole = call
+    while isinstance(whole.parent, _AROUND):
+        whole = whole.parent
+    return not (isinstance(whole.parent, exp.Window) and whole.parent.this is whole)
+
+
+def aggregates(node: exp.Expr | None) -> bool:
+    """Return whether an expression calls an aggregate function."""
+    return node is not None and any(map(is_aggregate, own(node)))
+
+
+@dataclass
+class Grouped(Building):
+    """The relation of a SELECT after its GROUP BY.
+
+    Attributes:
+        rows: the relation before it.
+        keys: the fields of the keys, by their resolved text.
+        calls: the fields of the calls, by their text.
+    """
+
+    rows: Building = field(kw_only=True)
+    keys: dict[str, Output] = field(default_factory=dict)
+    calls: dict[str, Field] = field(default_factory=dict)
+
+    def replaced(self, node: exp.Expr) -> exp.Expr | None:
+        """See `Building.replaced`: keys and calls become their fields."""
+        if is_aggregate(node):
+            return self._call(node).tree
+        if not isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Query | exp.Subquery):
+            key = self._key(node)
+            if key is not None:
+                return key.tree
+        return super().replaced(node)
+
+    def column(self, node: exp.Column) -> exp.Expr:
+        """See `Building.column`."""
+        tree = super().column(node)
+        own_fields = {one.id for one in self.rows.relation.fields}
+        known = {output.field.id for output in self.keys.values()}
+        if any(c.name in own_fields - known for c in columns_in(tree)):
+            raise refused(node, "is neither grouped by nor in an aggregate; add it to GROUP BY")
+        return tree
+
+    def _key(self, node: exp.Expr) -> Field | None:
+        """Return the field of a key, if an expression is one."""
+        if aggregates(node) or any(isinstance(one, exp.Query | exp.Window) for one in own(node)):
+            return None
+        if isinstance(node, exp.Column):
+            found = self.scope.find(node)
+            if found is None or found[1] != len(node.parts):
+                return None
+            output = self.keys.get(_text(found[0].tree))
+            return None if output is None else output.field
+        if not any(isinstance(part, exp.Column) for part in own(node)):
+            return None
+        if any(self._is_alias(part) for part in own(node)):
+            return None
+        output = self.keys.get(_text(self.rows.expression(node)))
+        return None if output is None else output.field
+
+    def _is_alias(self, node: exp.Expr) -> bool:
+        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+            return isinstance(node, exp.Column)
+        return self.scope.find(node) is None or (
+            self.prefers_aliases and node.name.lower() in self.aliases
+        )
+
+    def _call(self, node: exp.Expr) -> Field:
+        """Return the field of a call."""
+        return self.calls[node.sql("spark")]
+
+
+def keys_of(select: exp.Expr, rows: Building) -> list[exp.Expr] | None:
+    """Return the expressions of GROUP BY; None if only Spark computes its groups.
+
+    Raises:
+        DefinitionError: a number is that of no column.
+    """
+    group = select.args.get("group")
+    if group is None:
+        return []
+    columns = select.expressions
+    if group.args.get("all"):
+        return [one.unalias() for one in columns if not aggregates(one)]
+    special = exp.Rollup | exp.Cube | exp.GroupingSets
+    if any(value for name, value in group.args.items() if name not in {"expressions", "all"}):
+        return None
+    if any(isinstance(one, special) for one in group.expressions):
+        return None
+    found = list[exp.Expr]()
+    for node in group.expressions:
+        if isinstance(node, exp.Literal) and node.is_int:
+            number = int(node.name)
+            if not 0 < number <= len(columns) or any(_is_star(one) for one in columns[:number]):
+                raise refused(node, f"is the number of no column; there are {len(columns)}")
+            found.append(columns[number - 1].unalias())
+        elif isinstance(node, exp.Column) and rows.scope.find(node) is None:
+            aliased = [o for o in columns if isinstance(o, exp.Alias) and _is_named(o, node)]
+            found.append(aliased[0].this if aliased else node)
+        else:
+            found.append(node)
+    return found
+
+
+def grouped(rows: Building, keys: Sequence[exp.Expr], nodes: Sequence[exp.Expr]) -> Grouped | None:
+    """Return the groups of rows by expressions, and by what a subquery is linked with.
+
+    Args:
+        nodes: the expressions over the groups, of which the calls are computed.
+
+    Returns:
+        None if only Spark knows how it is linked.
+
+    Raises:
+        DefinitionError: a key cannot be one.
+    """
+    outputs = dict[str, Output]()
+    for node in keys:
+        if aggregates(node):
+            raise refused(node, "is an aggregate, and no key of groups")
+        tree = rows.expression(node)
+        _add_key(tree, rows, outputs, node)
+    links = list[Link]()
+    for link in rows.links:
+        sided = _own_side(link, rows)
+        if sided is None:
+            return None
+        mine, other = sided
+        key = _add_key(mine, rows, outputs, link.node)
+        made = type(link.tree)(this=other, expression=key.tree)
+        links.append(Link(made, link.node))
+    fields, calls = dict[str, Field](), list[tuple[Field, Call]]()
+    for node in (part for one in nodes for part in _calls_in(one)):
+        text = node.sql("spark")
+        if text not in fields:
+            call = _read_call(node, rows)
+            fields[text] = rows.reading.field(call.function, call.data_type)
+            calls.append((fields[text], call))
+    if not outputs and not calls:
+        count = Call.of("count", (), is_distinct=False, where=None, text="count(*)")
+        calls.append((rows.reading.field("count", count.data_type), count))
+    relation = Aggregate(rows.relation, tuple(outputs.values()), tuple(calls))
+    return Grouped(
+        rows.reading,
+        relation,
+        rows.scope,
+        rows.ctes,
+        links=links,
+        rows=rows,
+        keys=outputs,
+        calls=fields,
+    )
+
+
+def _calls_in(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the calls of aggregate functions in an expression, but for those in subqueries."""
+    for part in node.walk(prune=lambda one: isinstance(one, exp.Query) or is_aggregate(one)):
+        if is_aggregate(part):
+            yield part
+
+
+def _add_key(tree: exp.Expr, rows: Building, outputs: dict[str, Output], node: exp.Expr) -> Field:
+    text = _text(tree)
+    if text in outputs:
+        return outputs[text].field
+    scalar = rows.reading.typed(tree, rows.relation.fields, node)
+    bare = tree.unnest()
+    name = bare.name if isinstance(bare, exp.Column) else None
+    kept = next((field for field in rows.relation.fields if field.id == name), None)
+    found = kept or rows.reading.field("key", scalar.data_type)
+    outputs[text] = Output(found, scalar)
+    return found
+
+
+def _own_side(link: Link, rows: Building) -> tuple[exp.Expr, exp.Expr] | None:
+    """Return the side of an equality that is over the rows, and the other one."""
+    if not isinstance(link.tree, exp.EQ | exp.NullSafeEQ):
+        return None
+    own_ids = {one.id for one in rows.relation.fields}
+    sides = link.tree.this, link.tree.expression
+    for mine, other in (sides, sides[::-1]):
+        names = [{c.name for c in columns_in(side)} for side in (mine, other)]
+        if names[0] and names[0] <= own_ids and names[1].isdisjoint(own_ids):
+            return mine, other
+    return None
+
+
+def _read_call(node: exp.Expr, rows: Building) -> Call:
+    call, where = _called(node), None
+    name = function_name(call) or ""
+    check_determined(call)
+    if name in _ORDER_DEPENDENT and not _is_ordered(node, call):
+        raise refused(
+            node,
+            "depends on the order of rows, and SQL has none; use max_by(…, …) or min_by, or "
+            "sort_array(collect_list(…))",
+        )
+    if isinstance(node, exp.Filter):
+        condition = node.expression.this
+        where = rows.reading.condition(rows.expression(condition), rows.relation.fields, condition)
+    given = call.expressions or [part for part in (call.this,) if isinstance(part, exp.Expr)]
+    is_distinct = len(given) == 1 and isinstance(given[0], exp.Distinct)
+    if is_distinct:
+        given = given[0].expressions
+    if len(given) == 1 and isinstance(given[0], exp.Star):
+        given = []
+    for one in given:
+        if aggregates(one):
+            raise refused(one, "is an aggregate inside of another one")
+    is_plain = node is call or (isinstance(node, exp.Filter) and node.this is call)
+    arguments = [
+        rows.reading.typed(rows.expression(one), rows.relation.fields, one)
+        for one in given
+        if not isinstance(one, exp.Column) or not isinstance(one.this, exp.Star)
+    ]
+    text = node.sql("spark", normalize_functions=False)
+    found = Call.of(name, arguments, is_distinct=is_distinct, where=where, text=text)
+    return found if is_plain else replace(found, data_type=None, is_plain=False)
+
+
+def _is_ordered(node: exp.Expr, call: exp.Expr) -> bool:
+    inside = isinstance(node, exp.WithinGroup) or isinstance(call.parent, exp.WithinGroup)
+    return inside or function_name(node.parent) in _ORDERING
+
+
+def _called(node: exp.Expr) -> exp.Expr:
+    """Return the function call inside its FILTER, WITHIN GROUP and IGNORE NULLS."""
+    while isinstance(node, _AROUND):
+        node = node.this
+    return node
+
+
+def _text(tree: exp.Expr) -> str:
+    return str(tree.unnest().sql("spark"))
+
+
+def _is_star(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Star) or isinstance(node.this, exp.Star)
+
+
+def _is_named(alias: exp.Expr, node: exp.Column) -> bool:
+    return not node.args.get("table") and alias.alias.lower() == node.name.lower()

@@ -1,0 +1,116 @@
+"""Names: the columns that the clauses of a SELECT can name.
+
+The invariant: a name means what it means in Spark. Case does not count; a name of several parts is
+a table and its column if that table has such a column; a column of the SELECT itself comes before
+one of the query around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.sql.algebra.scalars import Field
+from deltaproduce.stages.sql.syntax import spelled
+from deltaproduce.stages.sql.text import line_at
+from deltaproduce.types.excerpts import meant
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A column that can be named.
+
+    Attributes:
+        table: the table name or alias that may qualify it; None if there is none.
+        name: None if Spark generates a name.
+    """
+
+    table: str | None
+    name: str | None
+    field: Field
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The columns of a FROM.
+
+    Attributes:
+        columns: those that can be named without a table, in the order of ``*``.
+        merged: those that must be qualified, because USING or NATURAL merged them.
+        outer: the scope of the query around a subquery.
+    """
+
+    columns: tuple[Named, ...] = ()
+    merged: tuple[Named, ...] = ()
+    outer: Scope | None = None
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields of its columns, each once."""
+        return tuple(dict.fromkeys(one.field for one in (*self.columns, *self.merged)))
+
+    @property
+    def all_fields(self) -> tuple[Field, ...]:
+        """The same, and those of the queries around it."""
+        return self.fields if self.outer is None else (*self.fields, *self.outer.all_fields)
+
+    def within(self, outer: Scope | None) -> Scope:
+        """Return the same columns in a subquery of a query."""
+        return replace(self, outer=outer)
+
+    def beside(self, other: Scope) -> Scope:
+        """Return the columns of two sides of a join."""
+        return Scope(
+            self.columns + other.columns, self.merged + other.merged, self.outer or other.outer
+        )
+
+    def of_table(self, table: str) -> list[Named]:
+        """Return the columns of ``table.*``."""
+        own = [one for one in (*self.columns, *self.merged) if _same(one.table, table)]
+        return sorted(own, key=lambda one: _number(one.field))
+
+    def find(self, node: exp.Expr) -> tuple[Field, int] | None:
+        """Return the field that a name means, and how many of its parts name it; None if none.
+
+        Raises:
+            DefinitionError: it may mean several.
+        """
+        names = [part.name for part in node.parts] if isinstance(node, exp.Column) else [node.name]
+        found: list[Named] = []
+        used = 1
+        if len(names) > 1:
+            found = [one for one in self.of_table(names[0]) if _same(one.name, names[1])]
+            used = 2
+        if not found:
+            found, used = [one for one in self.columns if _same(one.name, names[0])], 1
+        if len({one.field.id for one in found}) > 1:
+            raise refused(node, "may mean several columns; put the table's name before it")
+        if found:
+            return found[0].field, used
+        return None if self.outer is None else self.outer.find(node)
+
+    @property
+    def known(self) -> list[str]:
+        """The names of its columns."""
+        return [one.name for one in self.columns if one.name is not None]
+
+
+def refused(node: exp.Expr, advice: str) -> DefinitionError:
+    """Return the error for a part of a query, with its line."""
+    return DefinitionError(f"{spelled(node)!r} {advice}", line=line_at(node))
+
+
+def unknown(node: exp.Expr, names: Sequence[str]) -> DefinitionError:
+    """Return the error for a name that means nothing."""
+    return refused(node, f"is no column here; {meant(node.name, names)}")
+
+
+def _same(name: str | None, other: str) -> bool:
+    return name is not None and name.lower() == other.lower()
+
+
+def _number(field: Field) -> int:
+    return int(field.id.rpartition("#")[2])

@@ -1,0 +1,100 @@
+"""ORDER BY, LIMIT and OFFSET.
+
+Rows that are equal in the order are ordered by all columns, from left to right, nulls first: then
+the first rows are the same whoever computes them. For Spark, the text gets these columns by their
+numbers (`Edit`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql.types import MapType
+from sqlglot import TokenType, exp
+
+from deltaproduce.stages.sql.algebra.relations import Limit
+from deltaproduce.stages.sql.algebra.scalars import Field, SortKey
+from deltaproduce.stages.sql.resolve.names import refused
+from deltaproduce.stages.sql.resolve.reading import Reading, Selected
+from deltaproduce.stages.sql.text import Edit, start_of
+
+
+def ordinal(node: exp.Expr, columns: int) -> int | None:
+    """Return the position of the column that a number in ORDER BY names; None for no number.
+
+    Raises:
+        DefinitionError: there is no such column.
+    """
+    if isinstance(node, exp.Literal) and node.is_int:
+        if not 0 < int(node.name) <= columns:
+            raise refused(node, f"is the number of no column; there are {columns}")
+        return int(node.name) - 1
+    if isinstance(node, exp.Var) and node.name.upper() == "ALL":
+        raise refused(node, "is not supported in ORDER BY; name the columns")
+    return None
+
+
+def directions(node: exp.Expr, field: Field) -> SortKey:
+    """Return a field with the direction that ORDER BY says."""
+    return SortKey(field, bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
+
+
+def limited(node: exp.Expr, found: Selected, reading: Reading) -> Selected:
+    """Return the rows that LIMIT and OFFSET of a query leave.
+
+    Raises:
+        DefinitionError: there is no ORDER BY, so which rows they leave is not defined.
+    """
+    limit, offset = node.args.get("limit"), node.args.get("offset")
+    if limit is None and offset is None:
+        return found
+    if not found.order:
+        clause = offset if limit is None else limit
+        assert clause is not None
+        raise refused(clause, "without ORDER BY takes rows at random; write ORDER BY … before it")
+    count, skipped = _number(limit), _number(offset) or 0
+    _break_ties(node, found, reading)
+    if found.links:
+        relation = reading.in_spark(node, [found.relation], found.relation.fields)
+        return replace(found, relation=relation)
+    return replace(found, relation=Limit(found.relation, found.order, count, skipped))
+
+
+def break_last_ties(node: exp.Expr, found: Selected, reading: Reading) -> None:
+    """Order the rows that a final ORDER BY leaves equal, for Spark."""
+    if found.order and node.args.get("limit") is None and node.args.get("offset") is None:
+        reading.edits.append(Edit(reading.text.end, reading.text.end, _ties(found)))
+
+
+def _break_ties(node: exp.Expr, found: Selected, reading: Reading) -> None:
+    """Add the columns to ORDER BY, in front of LIMIT and OFFSET."""
+    numbers = [
+        start_of(clause.expression)
+        for name in ("limit", "offset")
+        if (clause := node.args.get(name)) is not None
+    ]
+    first = min(numbers)
+    words = [
+        token.start
+        for token in reading.text.tokens
+        if token.token_type in {TokenType.LIMIT, TokenType.OFFSET} and token.start < first
+    ]
+    reading.edits.append(Edit(words[-1], words[-1], f"{_ties(found)} "))
+
+
+def _ties(found: Selected) -> str:
+    places = (
+        place
+        for place, column in enumerate(found.columns, start=1)
+        if not isinstance(column.field.data_type, MapType)
+    )
+    return "".join(f", {place} ASC NULLS FIRST" for place in places)
+
+
+def _number(clause: exp.Expr | None) -> int | None:
+    if clause is None:
+        return None
+    number = clause.expression
+    if not isinstance(number, exp.Literal) or not number.is_int:
+        raise refused(clause, "needs a whole number")
+    return int(number.name)

@@ -1,0 +1,191 @@
+"""What is collected while a query is resolved, and how nodes are rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TypeAlias
+
+from pyspark.sql.types import DataType
+from sqlglot import exp
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.sql.algebra.relations import InSpark, Relation
+from deltaproduce.stages.sql.algebra.scalars import (
+    Equality,
+    Field,
+    Scalar,
+    SortKey,
+    columns_in,
+    readable,
+)
+from deltaproduce.stages.sql.resolve.names import Named, Scope, refused
+from deltaproduce.stages.sql.syntax import spelled
+from deltaproduce.stages.sql.text import Edit, QueryText, line_at
+from deltaproduce.types.columns import RowSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A query that is resolved.
+
+    Attributes:
+        relation: its rows; perhaps with more fields than its columns.
+        columns: its columns, in order.
+        links: conditions that need fields of the query around it.
+        grouped: the columns that have the keys of its outermost grouping, if all are there; none
+            if it aggregates without GROUP BY, None if it does not group.
+        otherwise: the one row that it has where no row fulfils the links; None for none.
+        order: the fields that a final ORDER BY sorts by.
+    """
+
+    relation: Relation
+    columns: tuple[Named, ...]
+    links: tuple[Link, ...] = ()
+    grouped: tuple[str, ...] | None = None
+    otherwise: Relation | None = None
+    order: tuple[SortKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A condition of a subquery that names fields of the query around it.
+
+    Attributes:
+        tree: names fields by their ids.
+        node: what the user wrote.
+    """
+
+    tree: exp.Expr
+    node: exp.Expr
+
+
+Ctes: TypeAlias = Mapping[str, Selected]
+Query: TypeAlias = Callable[[exp.Expr, Ctes, Scope | None], Selected]
+
+
+@dataclass
+class Reading:
+    """A query while it is resolved.
+
+    Attributes:
+        stages: the stages that it may read, by lower-case name: the name and the columns.
+        query: resolves a query inside of it.
+        edits: the places of feeders' names, and of orders in which ties are broken.
+    """
+
+    text: QueryText
+    stages: Mapping[str, tuple[str, RowSchema]]
+    query: Query
+    edits: list[Edit] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def field(self, name: str | None, data_type: DataType | None) -> Field:
+        """Return a new field."""
+        plain = "".join(c for c in name or "column" if c not in "`'\"# \n\t")
+        return Field(f"{plain}#{next(self._numbers)}", data_type)
+
+    def scalar(self, tree: exp.Expr, scope: Scope, node: exp.Expr) -> Scalar:
+        """Return a resolved expression with its type.
+
+        Args:
+            node: what the user wrote.
+
+        Raises:
+            DefinitionError: its types do not fit together; with `line`.
+        """
+        return self.typed(tree, scope.all_fields, node)
+
+    def typed(self, tree: exp.Expr, fields: Sequence[Field], node: exp.Expr) -> Scalar:
+        """Return a resolved expression over fields with its type; see `scalar`."""
+        for literal in node.find_all(exp.Literal):
+            start, end = literal.meta.get("start"), literal.meta.get("end")
+            if start is not None and end is not None and "\\" in self.text.text[start : end + 1]:
+                literal.meta["escaped"] = True
+        try:
+            return Scalar.of(_with_marks(tree, node), fields, readable(spelled(node)))
+        except DefinitionError as error:
+            raise DefinitionError(str(error), line=line_at(node)) from None
+
+    def condition(self, tree: exp.Expr, fields: Sequence[Field], node: exp.Expr) -> Scalar:
+        """Return a resolved condition over fields.
+
+        Raises:
+            DefinitionError: its type is not boolean, or types do not fit together; with `line`.
+        """
+        found = self.typed(tree, fields, node)
+        if not found.may_be_condition:
+            assert found.data_type is not None
+            raise refused(node, f"is of type {found.data_type.simpleString()}, and no condition")
+        return found
+
+    def equality(
+        self, left: exp.Expr, right: exp.Expr, sides: tuple[Relation, Relation], node: exp.Expr
+    ) -> Equality:
+        """Return ``left = right``, each over one of two relations."""
+        kind = exp.NullSafeEQ if isinstance(node, exp.NullSafeEQ) else exp.EQ
+        tree = kind(this=_operand(left), expression=_operand(right))
+        scalar = self.typed(tree, (*sides[0].fields, *sides[1].fields), node)
+        names = [tuple(dict.fromkeys(c.name for c in columns_in(one))) for one in (left, right)]
+        return Equality(scalar, names[0], names[1])
+
+    def in_spark(
+        self,
+        node: exp.Expr,
+        given: Sequence[Relation],
+        fields: Sequence[Field],
+    ) -> InSpark:
+        """Return what a clause makes of relations, which only Spark computes."""
+        return InSpark(tuple(given), tuple(fields), spelled(node))
+
+
+def rebuilt(node: exp.Expr, replaced: Callable[[exp.Expr], exp.Expr | None]) -> exp.Expr:
+    """Return an expression with some parts replaced, the outermost ones first."""
+    found = replaced(node)
+    if found is not None:
+        return found
+    arguments = dict[str, object]()
+    for name, value in node.args.items():
+        if isinstance(value, exp.Expr):
+            arguments[name] = rebuilt(value, replaced)
+        elif isinstance(value, list):
+            arguments[name] = [
+                rebuilt(one, replaced) if isinstance(one, exp.Expr) else one for one in value
+            ]
+        else:
+            arguments[name] = value
+    made = type(node)(**arguments)
+    made.meta.update(node.meta)
+    return made
+
+
+def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
+    """Yield the conditions that AND joins, in the order written."""
+    match condition:
+        case None:
+            return
+        case exp.And():
+            yield from conjuncts(condition.this)
+            yield from conjuncts(condition.expression)
+        case exp.Paren() if isinstance(condition.unnest(), exp.And):
+            yield from conjuncts(condition.unnest())
+        case _:
+            yield condition
+
+
+def own(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the nodes of an expression; of a nested query only its top node."""
+    yield from node.walk(prune=lambda part: isinstance(part, exp.Query))
+
+
+def _operand(tree: exp.Expr) -> exp.Expr:
+    return tree if isinstance(tree, exp.Column | exp.Literal | exp.Paren) else exp.Paren(this=tree)
+
+
+def _with_marks(tree: exp.Expr, node: exp.Expr) -> exp.Expr:
+    """Mark a literal of the tree as escaped if the user wrote one so."""
+    if any(literal.meta.get("escaped") for literal in node.find_all(exp.Literal)):
+        for literal in tree.find_all(exp.Literal):
+            literal.meta["escaped"] = True
+    return tree

@@ -1,0 +1,333 @@
+"""SELECT: its clauses, in the order in which SQL computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from sqlglot import exp
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.sql.algebra.joining import joined_by_equalities
+from deltaproduce.stages.sql.algebra.provenance import bare
+from deltaproduce.stages.sql.algebra.relations import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Project,
+    Relation,
+    one_row,
+)
+from deltaproduce.stages.sql.algebra.scalars import Output, Scalar, SortKey, columns_in
+from deltaproduce.stages.sql.functions import GENERATORS
+from deltaproduce.stages.sql.resolve.building import Building
+from deltaproduce.stages.sql.resolve.from_items import from_, joined, with_laterals
+from deltaproduce.stages.sql.resolve.grouping import Grouped, aggregates, grouped, keys_of
+from deltaproduce.stages.sql.resolve.names import Named, Scope, refused
+from deltaproduce.stages.sql.resolve.ordering import directions, limited, ordinal
+from deltaproduce.stages.sql.resolve.reading import Ctes, Link, Reading, Selected, conjuncts
+from deltaproduce.stages.sql.syntax import function_name
+
+_KNOWN: Final = frozenset(
+    {
+        *("expressions", "from_", "joins", "laterals", "where", "group", "having", "distinct"),
+        *("order", "limit", "offset", "with_", "qualify", "windows", "hint", "kind"),
+    }
+)
+_SORTS: Final = frozenset({"sort", "cluster", "distribute"})
+
+
+def select(node: exp.Select, reading: Reading, ctes: Ctes, outer: Scope | None) -> Selected:
+    """Resolve a SELECT without its WITH.
+
+    Raises:
+        DefinitionError: a clause is refused; with `line`.
+    """
+    _check_clauses(node)
+    rows = _from(node, reading, ctes, outer)
+    _filter(rows, node.args.get("where"))
+    rows.relation = joined_by_equalities(rows.relation)
+    building, of_groups = _groups(node, rows)
+    outputs = _outputs(node, building)
+    _having(node, building, outputs)
+    order = node.args.get("order")
+    keys = _sort_keys(order, building, outputs, is_distinct=bool(node.args.get("distinct")))
+    found = _selected(node, building, outputs, keys)
+    if isinstance(building, Grouped):
+        found = _with_groups(node, found, building, outputs)
+    if of_groups is not None:
+        found = replace(found, grouped=_with_keys(of_groups, outputs))
+    return limited(node, found, reading)
+
+
+def _check_clauses(node: exp.Select) -> None:
+    for name, value in node.args.items():
+        if not value or name in _KNOWN:
+            continue
+        if name in _SORTS:
+            raise refused(node, f"has a {name.upper()} BY, which places rows in tasks; drop it")
+        raise refused(node, f"has a clause that is not supported here: {name.strip('_')}")
+    if node.args.get("kind") or (
+        isinstance(node.args.get("distinct"), exp.Distinct)
+        and (node.args["distinct"].args.get("on"))
+    ):
+        raise refused(node, "is no SELECT of Spark")
+
+
+def _from(node: exp.Select, reading: Reading, ctes: Ctes, outer: Scope | None) -> Building:
+    source = node.args.get("from_")
+    found: tuple[Relation, Scope] = (one_row(), Scope())
+    if source is not None:
+        found = from_(source.this, reading, ctes, outer)
+        found = joined(found, node.args.get("joins") or (), reading, ctes, outer)
+        found = with_laterals(found, node.args.get("laterals") or (), reading)
+    return Building(reading, found[0], found[1].within(outer), ctes)
+
+
+def _filter(rows: Building, where: exp.Expr | None) -> None:
+    """Keep the rows that fulfil the conditions; those that name a query around it are links."""
+    for node in conjuncts(None if where is None else where.this):
+        if aggregates(node):
+            raise refused(node, "has an aggregate, which WHERE cannot have; use HAVING")
+        tree = rows.condition(node)
+        if not rows.is_own(tree):
+            rows.links.append(Link(tree, node))
+            continue
+        condition = rows.reading.condition(tree, rows.relation.fields, node)
+        rows.relation = Filter(rows.relation, condition)
+
+
+def _groups(node: exp.Select, rows: Building) -> tuple[Building, tuple[str, ...] | None]:
+    """Return what the SELECT's expressions are over, and the fields of its groups if it groups."""
+    having, order = node.args.get("having"), node.args.get("order")
+    over = [*node.expressions, *([having.this] if having else []), *_sorted_by(order)]
+    if node.args.get("group") is None and having is None and not any(map(aggregates, over)):
+        if node.args.get("windows") or node.args.get("qualify"):
+            fields = rows.relation.fields
+            rows.relation = rows.reading.in_spark(node, [rows.relation], fields)
+        return rows, None
+    keys = keys_of(node, rows)
+    found = None if keys is None else grouped(rows, keys, over)
+    if found is None:
+        fields = rows.relation.fields
+        clause = node.args.get("group") or node
+        rows.relation = rows.reading.in_spark(clause, [rows.relation], fields)
+        return _InSpark(rows.reading, rows.relation, rows.scope, rows.ctes, links=rows.links), None
+    own_keys = tuple(found.keys.values())[: len(found.keys) - len(found.links)]
+    return found, tuple(key.field.id for key in own_keys)
+
+
+class _InSpark(Building):
+    """The rows of groups that only Spark computes: calls have unknown types."""
+
+    def replaced(self, node: exp.Expr) -> exp.Expr | None:
+        """See `Building.replaced`."""
+        if aggregates(node) and not isinstance(node, exp.Alias):
+            return self.only_in_spark(node).tree
+        return super().replaced(node)
+
+
+def _outputs(node: exp.Select, building: Building) -> list[tuple[Named, Output]]:
+    """Return the columns of a SELECT; one may name those before it."""
+    found = list[tuple[Named, Output]]()
+    for item in node.expressions:
+        star = _star(item)
+        if star is not None:
+            found += _starred(item, star, building)
+            continue
+        bare = item.unalias()
+        name = _name(item)
+        tree = building.expression(bare)
+        output = _output(tree, bare, name, building)
+        found.append((Named(None, name, output.field), output))
+        if isinstance(item, exp.Alias):
+            building.aliases = {**building.aliases, item.alias.lower(): exp.Paren(this=tree)}
+    return found
+
+
+def _output(tree: exp.Expr, node: exp.Expr, name: str | None, building: Building) -> Output:
+    scalar = building.reading.typed(tree, building.relation.fields, node)
+    return Output(building.reading.field(name, scalar.data_type), scalar)
+
+
+def _name(item: exp.Expr) -> str | None:
+    match item:
+        case exp.Alias():
+            return item.alias
+        case exp.Aliases():
+            raise refused(item, "names several columns; use LATERAL VIEW")
+        case exp.Column():
+            return item.name
+    return None
+
+
+def _star(item: exp.Expr) -> exp.Expr | None:
+    if isinstance(item, exp.Star):
+        return item
+    return item.this if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) else None
+
+
+def _starred(item: exp.Expr, star: exp.Expr, building: Building) -> Iterator[tuple[Named, Output]]:
+    """Yield the columns of ``*`` or ``table.*``, perhaps without some."""
+    if any(v for name, v in star.args.items() if name != "except_"):
+        raise refused(item, "is not supported; name the columns")
+    if isinstance(item, exp.Column):
+        named: Sequence[Named] = building.scope.of_table(item.table)
+        if not named:
+            raise refused(item, f"has no table {item.table!r} in FROM; name the columns")
+    else:
+        named = building.scope.columns
+    left_out = [one.name.lower() for one in star.args.get("except_") or ()]
+    for name in left_out:
+        if name not in [(one.name or "").lower() for one in named]:
+            raise refused(item, f"leaves out {name!r}, which is no column here")
+    for one in named:
+        if (one.name or "").lower() in left_out:
+            continue
+        tree = one.field.tree
+        if isinstance(building, Grouped):
+            tree = building.column(_named(one))
+        output = _output(tree, tree, one.name, building)
+        yield Named(None, one.name, output.field), output
+
+
+def _named(one: Named) -> exp.Column:
+    """Return a column of FROM as a user would name it."""
+    table = None if one.table is None else exp.to_identifier(one.table)
+    return exp.Column(this=exp.to_identifier(one.name or ""), table=table)
+
+
+def _having(node: exp.Select, building: Building, outputs: Sequence[tuple[Named, Output]]) -> None:
+    having = node.args.get("having")
+    if having is None:
+        return
+    over = replace(building, aliases=_as_aliases(outputs), prefers_aliases=True)
+    for one in conjuncts(having.this):
+        tree = over.condition(one)
+        condition = building.reading.condition(tree, over.relation.fields, one)
+        over.relation = Filter(over.relation, condition)
+    building.relation = over.relation
+
+
+def _as_aliases(outputs: Sequence[tuple[Named, Output]]) -> dict[str, exp.Expr]:
+    return {
+        named.name.lower(): exp.Paren(this=output.scalar.expression.tree)
+        for named, output in outputs
+        if named.name is not None
+    }
+
+
+def _sorted_by(order: exp.Expr | None) -> list[exp.Expr]:
+    return [] if order is None else [one.this for one in order.expressions]
+
+
+def _sort_keys(
+    order: exp.Expr | None,
+    building: Building,
+    outputs: list[tuple[Named, Output]],
+    *,
+    is_distinct: bool,
+) -> list[tuple[SortKey, Output | None]]:
+    """Return what ORDER BY sorts by; with an output for what is no column.
+
+    Raises:
+        DefinitionError: DISTINCT lacks it.
+    """
+    found = list[tuple[SortKey, Output | None]]()
+    over = replace(building, aliases=_as_aliases(outputs), prefers_aliases=True)
+    for one in () if order is None else order.expressions:
+        place = ordinal(one.this, len(outputs))
+        if place is not None:
+            found.append((directions(one, outputs[place][1].field), None))
+            continue
+        tree = over.expression(one.this)
+        text = tree.unnest().sql("spark")
+        same = [o for _, o in outputs if o.scalar.expression.tree.unnest().sql("spark") == text]
+        if same:
+            found.append((directions(one, same[0].field), None))
+            continue
+        if is_distinct:
+            raise refused(one, "sorts by what is no column of the result; add it to the columns")
+        building.relation = over.relation
+        output = _output(tree, one.this, "order", building)
+        found.append((directions(one, output.field), output))
+    return found
+
+
+def _selected(
+    node: exp.Select,
+    building: Building,
+    outputs: Sequence[tuple[Named, Output]],
+    keys: Sequence[tuple[SortKey, Output | None]],
+) -> Selected:
+    """Return the columns, and beside them what links and sorting need."""
+    reading, relation = building.reading, building.relation
+    if any(function_name(part) in GENERATORS for _, o in outputs for part in _parts(o)):
+        relation = reading.in_spark(node, [relation], relation.fields)
+    needed = {c.name for link in building.links for c in columns_in(link.tree)}
+    beside = [
+        Output(field, Scalar.of(field.tree, [field]))
+        for field in relation.fields
+        if field.id in needed
+    ]
+    added = [output for _, output in keys if output is not None]
+    relation = Project(relation, (*(o for _, o in outputs), *added, *beside))
+    if node.args.get("distinct"):
+        if beside:
+            relation = reading.in_spark(node, [relation], relation.fields)
+        else:
+            relation = Distinct(relation)
+    columns = tuple(named for named, _ in outputs)
+    return Selected(
+        relation, columns, links=tuple(building.links), order=tuple(key for key, _ in keys)
+    )
+
+
+def _with_keys(
+    keys: Sequence[str], outputs: Sequence[tuple[Named, Output]]
+) -> tuple[str, ...] | None:
+    """Return the columns that have the keys of groups; None if a key has no column."""
+    names = {bare(output): named.name for named, output in reversed(outputs)}
+    found = [names.get(key) for key in keys]
+    return None if None in found else tuple(name for name in found if name is not None)
+
+
+def _parts(output: Output) -> Iterator[exp.Expr]:
+    yield from output.scalar.expression.tree.walk()
+
+
+def _with_groups(
+    node: exp.Select, found: Selected, building: Grouped, outputs: Sequence[tuple[Named, Output]]
+) -> Selected:
+    """Add the row that a linked aggregate without GROUP BY has where no row fulfils its links."""
+    if not building.links or len(building.keys) > len(building.links):
+        return found
+    aggregate = building.relation
+    (_, output), *others = outputs
+    if isinstance(aggregate, Aggregate) and not others:
+        nothing = Filter(aggregate.input, Scalar.of(exp.false(), ()))
+        row = Aggregate(nothing, (), aggregate.calls)
+        if {*output.scalar.fields} <= {field.id for field in row.fields}:
+            return replace(found, otherwise=Project(row, (output,)))
+    relation = building.reading.in_spark(node, [found.relation], found.relation.fields)
+    return replace(found, relation=relation)
+
+
+def check_columns(columns: Sequence[Named], node: exp.Expr) -> None:
+    """Refuse columns without a name, or with one that is there twice.
+
+    Raises:
+        DefinitionError: with `line` or `column`.
+    """
+    names = set[str]()
+    for place, one in enumerate(columns, start=1):
+        if one.name is None:
+            raise refused(node, f"has a column {place} without a name; write … AS name")
+        if one.name.lower() in names:
+            raise DefinitionError(
+                f"there are two columns {one.name!r} (case does not count); rename one with AS, or "
+                "name the columns in place of '*'",
+                column=one.name,
+            )
+        names.add(one.name.lower())

@@ -1,0 +1,78 @@
+"""UNION, INTERSECT and EXCEPT: both sides in the types that hold the values of either."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql.types import DataType, NullType
+from sqlglot import exp
+
+from deltaproduce.stages.sql.algebra.relations import Project, Relation, SetKind, SetOperation
+from deltaproduce.stages.sql.algebra.scalars import Output, Scalar
+from deltaproduce.stages.sql.expressions.coercion import common
+from deltaproduce.stages.sql.resolve.names import Named, refused
+from deltaproduce.stages.sql.resolve.ordering import directions, limited, ordinal
+from deltaproduce.stages.sql.resolve.reading import Reading, Selected
+from deltaproduce.types.ddl import ddl_of
+
+_KINDS: Final[dict[type[exp.Expr], SetKind]] = {
+    exp.Union: "union",
+    exp.Intersect: "intersect",
+    exp.Except: "except",
+}
+
+
+def set_operation(
+    node: exp.SetOperation, left: Selected, right: Selected, reading: Reading
+) -> Selected:
+    """Return the columns and rows of a set operation, without its WITH.
+
+    Raises:
+        DefinitionError: the sides have different numbers of columns, or the order is not one of
+            them.
+    """
+    if len(left.columns) != len(right.columns):
+        widths = f"{len(left.columns)} and {len(right.columns)}"
+        raise refused(node, f"has sides with {widths} columns")
+    if any(node.args.get(name) for name in ("by_name", "side", "kind", "on")):
+        raise refused(node, "is not supported; name the columns on both sides, in one order")
+    kinds = ([column.field.data_type for column in side.columns] for side in (left, right))
+    types = [
+        None if None in both else common([one for one in both if one is not None])
+        for both in zip(*kinds, strict=True)
+    ]
+    sides = [_side(one, types, reading) for one in (left, right)]
+    columns = tuple(
+        Named(None, one.name, reading.field(one.name, kind))
+        for one, kind in zip(left.columns, types, strict=True)
+    )
+    own = tuple(one.field for one in columns)
+    kind, is_all = _KINDS[type(node)], not node.args.get("distinct")
+    relation: Relation
+    if None in types or left.links or right.links:
+        relation = reading.in_spark(node, sides, own)
+    else:
+        relation = SetOperation(sides[0], sides[1], kind, is_all, own)
+    order = []
+    for one in node.args["order"].expressions if node.args.get("order") else ():
+        place = ordinal(one.this, len(columns))
+        named = [c for c in columns if (c.name or "").lower() == one.this.name.lower()]
+        if place is None and (not isinstance(one.this, exp.Column) or len(named) != 1):
+            raise refused(one, "sorts a set operation by what is no column of it; name a column")
+        order.append(directions(one, (named[0] if place is None else columns[place]).field))
+    return limited(node, Selected(relation, columns, order=tuple(order)), reading)
+
+
+def _side(found: Selected, types: Sequence[DataType | None], reading: Reading) -> Relation:
+    """Return the columns of one side in the types of both."""
+    outputs = []
+    for one, wanted in zip(found.columns, types, strict=True):
+        tree, kind = one.field.tree, one.field.data_type
+        if wanted is not None and kind != wanted and not isinstance(wanted, NullType):
+            inner = exp.Null() if isinstance(kind, NullType) else tree
+            to = exp.DataType.build(ddl_of(wanted), dialect="spark")
+            tree = exp.TryCast(this=inner, to=to)  # as the parser makes of CAST
+        scalar = Scalar.of(tree, [one.field])
+        outputs.append(Output(reading.field(one.name, scalar.data_type), scalar))
+    return Project(found.relation, tuple(outputs))

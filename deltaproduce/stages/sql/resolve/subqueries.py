@@ -1,0 +1,129 @@
+"""Subqueries in expressions: EXISTS, IN and scalar ones, which become fields of the relation.
+
+A subquery that depends on the row around it does so by conditions in its WHERE (`Link`), which
+become the conditions under which its rows belong to that row. What depends on it in another way is
+left to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql.types import BooleanType
+from sqlglot import exp
+
+from deltaproduce.stages.sql.algebra.relations import Matched, Relation, Single
+from deltaproduce.stages.sql.algebra.scalars import Equality, Scalar, columns_in
+from deltaproduce.stages.sql.resolve.names import refused
+from deltaproduce.stages.sql.resolve.reading import Link, Reading, Selected
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A relation with the field that a subquery becomes, and the field as an expression."""
+
+    relation: Relation
+    tree: exp.Expr
+
+
+@dataclass(frozen=True, slots=True)
+class _Linked:
+    """The conditions under which a subquery's rows belong to a row around it."""
+
+    equal: tuple[Equality, ...]
+    rest: tuple[Scalar, ...]
+
+
+def exists(found: Selected, relation: Relation, reading: Reading) -> Added | None:
+    """Return what EXISTS becomes; None if only Spark computes it."""
+    linked = _linked(found, relation, reading)
+    if linked is None or found.otherwise is not None:  # that row would exist, too
+        return None
+    field = reading.field("exists", BooleanType())
+    made = Matched(relation, found.relation, field, linked.equal, linked.rest)
+    return Added(made, field.tree)
+
+
+def among(
+    node: exp.Expr, value: exp.Expr, found: Selected, relation: Relation, reading: Reading
+) -> Added | None:
+    """Return what IN with a subquery becomes; None if only Spark computes it.
+
+    Args:
+        value: the value that is looked for, resolved.
+
+    Raises:
+        DefinitionError: the subquery has another number of columns.
+    """
+    width = len(value.expressions) if isinstance(value, exp.Tuple) else 1
+    if len(found.columns) != width:
+        raise refused(node, f"compares {width} columns with {len(found.columns)}")
+    linked = _linked(found, relation, reading)
+    if (
+        linked is None
+        or found.otherwise is not None
+        or width > 1
+        or not _names(value) <= _ids(relation)
+    ):
+        return None
+    sides = relation, found.relation
+    equal = reading.equality(value, found.columns[0].field.tree, sides, node)
+    field = reading.field("in", BooleanType())
+    made = Matched(*sides, field, linked.equal, linked.rest, (equal,))
+    return Added(made, field.tree)
+
+
+def single(node: exp.Expr, found: Selected, relation: Relation, reading: Reading) -> Added | None:
+    """Return what a scalar subquery becomes; None if only Spark computes it.
+
+    Raises:
+        DefinitionError: it has several columns.
+    """
+    if len(found.columns) != 1:
+        raise refused(node, f"has {len(found.columns)} columns; a value has one")
+    linked = _linked(found, relation, reading)
+    if linked is None or linked.rest:
+        return None
+    field = found.columns[0].field
+    made = Single(relation, found.relation, field, linked.equal, found.otherwise)
+    return Added(made, field.tree)
+
+
+def _linked(found: Selected, relation: Relation, reading: Reading) -> _Linked | None:
+    """Return the conditions of a subquery; None if only Spark knows what it depends on."""
+    equal, rest = list[Equality](), list[Scalar]()
+    sides = relation, found.relation
+    for link in found.links:
+        sided = _sided(link, sides)
+        if sided is not None:
+            equal.append(reading.equality(*sided, sides, link.node))
+        elif _names(link.tree) <= _ids(relation) | _ids(found.relation):
+            fields = (*relation.fields, *found.relation.fields)
+            rest.append(reading.condition(link.tree, fields, link.node))
+        else:
+            return None
+    return _Linked(tuple(equal), tuple(rest)) if _are_apart(sides) else None
+
+
+def _sided(link: Link, sides: Sequence[Relation]) -> tuple[exp.Expr, exp.Expr] | None:
+    """Return the two sides of an equality, the one over the relation first; None if it is none."""
+    if not isinstance(link.tree, exp.EQ | exp.NullSafeEQ):
+        return None
+    one, other = link.tree.this, link.tree.expression
+    for first, second in ((one, other), (other, one)):
+        if _names(first) <= _ids(sides[0]) and _names(second) <= _ids(sides[1]):
+            return first, second
+    return None
+
+
+def _names(tree: exp.Expr) -> set[str]:
+    return {column.name for column in columns_in(tree)}
+
+
+def _ids(relation: Relation) -> set[str]:
+    return {field.id for field in relation.fields}
+
+
+def _are_apart(sides: Sequence[Relation]) -> bool:
+    return _ids(sides[0]).isdisjoint(_ids(sides[1]))

@@ -1,0 +1,282 @@
+"""The kind of a view: any SELECT over stages, computed as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from textwrap import dedent
+from typing import Final
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.types import DataType, NullType, StructField, StructType
+
+from deltaproduce.engines.choice import OPEN_IN_SESSION
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.local.arrays import empty
+from deltaproduce.errors import DefinitionError, ProducerError, SessionError
+from deltaproduce.model.graph import Stage
+from deltaproduce.model.kind import Definition
+from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
+from deltaproduce.shown.explanations import Operator
+from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.productions import DerivedKind, Found, Production
+from deltaproduce.stages.sql.algebra.relations import Aggregate, InSpark, Scan, Values
+from deltaproduce.stages.sql.algebra.scalars import readable
+from deltaproduce.stages.sql.expressions.terms import Constant
+from deltaproduce.stages.sql.keys import key_columns
+from deltaproduce.stages.sql.projection import check_ansi
+from deltaproduce.stages.sql.projection import naming as of_stage
+from deltaproduce.stages.sql.resolve import Resolved, resolved
+from deltaproduce.stages.sql.text import QueryText
+from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
+from deltaproduce.stages.views import in_spark
+from deltaproduce.stages.views.keys import key_of, naming
+from deltaproduce.stages.views.on_driver import computed
+from deltaproduce.storage.stored import Stored
+from deltaproduce.storage.tables import Tables
+from deltaproduce.types.columns import (
+    RowSchema,
+    keyless_schema,
+    row_schema,
+    unknown_schema,
+)
+from deltaproduce.types.ddl import DESCENDING
+from deltaproduce.types.excerpts import escaped
+
+REASON: Final = "NO_DELTA_RULE"
+"""Why an operator recomputes: this version of the library has no rule for its changes."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class View(DerivedKind):
+    """A stage that is a query over whole stages.
+
+    Attributes:
+        query: the user's text.
+        of_nothing: whether it may have rows over stages without rows.
+        key: the key columns that its user names -> whether they sort descending; None for those
+            that follow from the query.
+    """
+
+    query: str
+    of_nothing: bool
+    key: tuple[tuple[str, bool], ...] | None = None
+
+    @property
+    def word(self) -> str:
+        """See `Kind.word`."""
+        return "view"
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """See `Kind.tables`: no key mappings, since a row comes from rows of many source keys."""
+        return (CONTENT, UPDATES, RUNS)
+
+    @property
+    def made_by(self) -> object:
+        """See `Kind.made_by`."""
+        return self.query
+
+    def definition(self, feeders: Sequence[str]) -> Definition:
+        """See `Kind.definition`."""
+        del feeders
+        return Definition("sql", dedent(self.query).strip())
+
+    @property
+    def maker(self) -> str:
+        """See `Kind.maker`."""
+        return "query"
+
+    @property
+    def recomputes(self) -> str:
+        """See `Kind.recomputes`."""
+        return "its query runs as a whole"
+
+    @property
+    def has_lineage(self) -> bool:
+        """See `Kind.has_lineage`."""
+        return False
+
+    @property
+    def select(self) -> tuple[str, Mapping[str, Constant]]:
+        """See `StageKind.select`."""
+        return self.query, {}
+
+    @property
+    def reads_by_key(self) -> bool:
+        """See `Kind.reads_by_key`."""
+        return False
+
+    @property
+    def has_rows_of_nothing(self) -> bool:
+        """See `Kind.has_rows_of_nothing`: one row if it aggregates without GROUP BY."""
+        return self.of_nothing
+
+    @staticmethod
+    def defined(
+        query: str,
+        key: str | None,
+        stages: Mapping[str, RowSchema],
+        *,
+        stage: str,
+    ) -> View:
+        """Return the kind of a stage from its definition.
+
+        Args:
+            key: the names of its key columns, perhaps with directions; one row over all if empty,
+                those that follow from the query if None.
+            stages: the columns of the stages that it may read.
+
+        Raises:
+            DefinitionError: the query is refused; with `stage`.
+        """
+        with naming(stage):
+            found = resolved(query, stages)
+        relations = [*found.relation.walk()]
+        globals_ = (isinstance(one, Aggregate) and not one.keys for one in relations)
+        constants = (isinstance(one, Values | InSpark) for one in relations)
+        of_nothing = any(globals_) or any(constants)
+        named = {} if not key else key_columns(key, found.names, stage=stage, needs_values=False)
+        return View(query, of_nothing, None if key is None else tuple(named.items()))
+
+    def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
+        """See `Kind.depends_on_zone`: by the text of the query."""
+        del schema
+        return depends_on_zone(QueryText.read(self.query).tree, types_of(feeders))
+
+    def operators(self, feeders: Sequence[Stage]) -> tuple[Operator, ...]:
+        """See `StageKind.operators`."""
+        relations = [*self.over({one.name: one.schema for one in feeders}).relation.walk()]
+        numbers = {id(one): number for number, one in enumerate(relations)}
+        return tuple(
+            Operator(
+                readable(one.told),
+                "incremental" if isinstance(one, Scan) else "recompute",
+                None if isinstance(one, Scan) else REASON,
+                tuple(numbers[id(given)] for given in one.inputs),
+            )
+            for one in relations
+        )
+
+    def over(self, feeders: Mapping[str, RowSchema]) -> Resolved:
+        """See `StageKind.over`."""
+        return resolved(self.query, feeders)
+
+    def schema(self, stages: Mapping[str, RowSchema], *, stage: str) -> RowSchema:
+        """Return the columns of such a stage, without types if only Spark knows some.
+
+        Args:
+            stages: the columns of the stages that it may read.
+
+        Raises:
+            DefinitionError: the query is refused, or a column cannot be stored; with `stage`.
+        """
+        with naming(stage):
+            query = self.over(stages)
+        types = [column.field.data_type for column in query.columns]
+        for column, kind in zip(query.columns, types, strict=True):
+            if isinstance(kind, NullType):
+                message = (
+                    f"stage {stage!r}: column {column.name!r} is always null, of type void; "
+                    "write CAST(NULL AS type)"
+                )
+                raise DefinitionError(message, stage=stage, column=column.name)
+        known = [kind for kind in types if kind is not None]
+        if len(known) < len(types):
+            key = self._key(query, stages)
+            return unknown_schema(key, [name for name in query.names if name not in key])
+        return self._typed(query, known, stages, stage=stage)
+
+    def resolved(self, stage: Stage, tables: Tables) -> Stage:
+        """See `StageKind.resolved`: Spark finds the types that are not certain without it."""
+        stages = {one.name: one.schema for one in stage.feeders}
+        found = self.schema(stages, stage=stage.name)
+        query, session = self.over(stages), tables.engines.session
+        if query.only_in_spark is None:
+            return replace(stage, schema=found)
+        if session is None:
+            message = (
+                f"stage {stage.name!r}: {query.only_in_spark!r} is computed by Spark only, and the "
+                f"store was opened without a session; {OPEN_IN_SESSION}"
+            )
+            raise SessionError(message, stage=stage.name)
+        with of_stage(stage.name):
+            check_ansi(session)
+        types = in_spark.types_of(stage, query, tables.spark)
+        typed = replace(
+            query,
+            columns=tuple(
+                replace(column, field=replace(column.field, data_type=kind))
+                for column, kind in zip(query.columns, types, strict=True)
+            ),
+        )
+        return replace(stage, schema=self._typed(typed, types, stages, stage=stage.name))
+
+    def produced(
+        self, production: Production, inputs: Sequence[StageInput]
+    ) -> tuple[Rows, int] | None:
+        """See `DerivedKind.produced`."""
+        stage, engines = production.stage, production.engines
+        query = self.over({one.name: one.schema for one in stage.feeders})
+        if query.only_in_spark is None:
+            contents = {each.stage.name: each.all_rows() for each in inputs}
+            tables = {
+                each.stage.name: empty(each.content) if rows is None else rows
+                for each, rows in zip(inputs, contents.values(), strict=True)
+            }
+            if all(isinstance(rows, pa.Table) for rows in tables.values()):
+                layout, zone = Layout.of(stage), engines.time_zone
+                made = computed(query, tables, layout, zone, stage=stage.name)
+                return made, len(made)
+        check_ansi(engines.spark)
+        frames = production.frames(inputs, None)
+        if frames is None:
+            frames = {
+                each.stage.name: engines.frame(empty(each.content), each.content) for each in inputs
+            }
+        with in_spark.queried(stage, query, frames, engines.spark) as rows:
+            try:
+                return production.computed(rows)
+            except PySparkException as error:
+                said = escaped(str(error).partition("\n== ")[0])  # the rest is in the cause
+                message = f"stage {stage.name!r}: its query failed: {said}"
+                raise ProducerError(message, stage=stage.name) from error
+
+    def changed(
+        self,
+        production: Production,
+        inputs: Sequence[StageInput],
+        content: Stored | None,
+        mappings: Callable[[], Stored | None],
+    ) -> Found | None:
+        """See `DerivedKind.changed`: the query runs as a whole."""
+        del mappings
+        if not any(each.changed for each in inputs):
+            return None
+        made = self.produced(production, inputs)
+        return None if made is None else production.replaced(content, *made)
+
+    def _key(self, query: Resolved, stages: Mapping[str, RowSchema]) -> dict[str, bool]:
+        if self.key is not None:
+            return dict(self.key)
+        return dict.fromkeys(key_of(query, stages), False)
+
+    def _typed(
+        self,
+        query: Resolved,
+        types: Sequence[DataType],
+        stages: Mapping[str, RowSchema],
+        *,
+        stage: str,
+    ) -> RowSchema:
+        """Return the columns with their types, split into key and value."""
+        key, known = self._key(query, stages), dict(zip(query.names, types, strict=True))
+        value = StructType([StructField(n, kind) for n, kind in known.items() if n not in key])
+        if not key:
+            return keyless_schema(value, stage=stage)
+        fields = [
+            StructField(name, known[name], metadata={DESCENDING: True} if descending else {})
+            for name, descending in key.items()
+        ]
+        return row_schema(StructType(fields), value, stage=stage, may_lack_values=True)

@@ -1,0 +1,218 @@
+"""Relations in plain Python, one row at a time: what a query returns over lists of rows.
+
+It shares the algebra with the library, and not how it is computed: joins are nested loops.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from deltaproduce.errors import ProducerError
+from deltaproduce.stages.sql.algebra.calls import Call
+from deltaproduce.stages.sql.algebra.relations import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Limit,
+    Matched,
+    Project,
+    Relation,
+    Scan,
+    SetOperation,
+    Single,
+    Values,
+)
+from deltaproduce.stages.sql.algebra.scalars import Scalar, SortKey
+from deltaproduce.stages.sql.expressions.model import value_of
+
+_Row: TypeAlias = Mapping[str, Any]
+Contents: TypeAlias = Mapping[str, Sequence[_Row]]
+"""The rows of stages, by column name."""
+
+
+def interpreted(relation: Relation, contents: Contents) -> list[_Row]:
+    """Return the rows of a relation, by the ids of its fields, in an order if it has one.
+
+    Raises:
+        DefinitionError: an expression is not known to the oracle.
+        ProducerError: a scalar subquery has several rows.
+    """
+    return list(_ROWS[type(relation)](relation, contents))
+
+
+def in_order(rows: Sequence[_Row], keys: Sequence[SortKey]) -> list[_Row]:
+    """Return rows sorted by keys; rows that are equal in them stay as they are."""
+    found = list(rows)
+    for key in reversed(keys):
+        name = key.field.id
+        found.sort(key=lambda row: _sortable(row[name]), reverse=key.descending)
+        found.sort(key=lambda row: (row[name] is None) != key.nulls_first)
+    return found
+
+
+def _sortable(value: Any) -> Any:  # noqa: ANN401 as it may be
+    if value is None:
+        return (0, 0)
+    return (1, value.encode() if isinstance(value, str) else value)
+
+
+def _scan(scan: Scan, contents: Contents) -> Iterator[_Row]:
+    names = [*zip((field.id for field in scan.fields), scan.columns, strict=True)]
+    for row in contents[scan.feeder]:
+        yield {field: row[column] for field, column in names}
+
+
+def _values(values: Values, _: Contents) -> Iterator[_Row]:
+    for row in values.rows:
+        yield {
+            field.id: value_of(scalar.expression, {})
+            for field, scalar in zip(values.fields, row, strict=True)
+        }
+
+
+def _project(project: Project, contents: Contents) -> Iterator[_Row]:
+    for row in interpreted(project.input, contents):
+        yield {one.field.id: value_of(one.scalar.expression, row) for one in project.outputs}
+
+
+def _filter(filter_: Filter, contents: Contents) -> Iterator[_Row]:
+    for row in interpreted(filter_.input, contents):
+        if value_of(filter_.condition.expression, row) is True:
+            yield row
+
+
+def _fulfil(row: _Row, conditions: Sequence[Scalar]) -> bool:
+    return all(value_of(one.expression, row) is True for one in conditions)
+
+
+def _join(join: Join, contents: Contents) -> Iterator[_Row]:
+    left, right = interpreted(join.left, contents), interpreted(join.right, contents)
+    nothing = dict.fromkeys((field.id for field in join.right.fields), None)
+    alone = set(range(len(right)))
+    for one in left:
+        found = [n for n, other in enumerate(right) if _fulfil({**one, **other}, join.scalars)]
+        alone.difference_update(found)
+        match join.kind:
+            case "semi" | "anti":
+                if bool(found) == (join.kind == "semi"):
+                    yield one
+            case _:
+                yield from ({**one, **right[n]} for n in found)
+                if not found and join.kind in {"left", "full"}:
+                    yield {**one, **nothing}
+    if join.kind in {"right", "full"}:
+        padding = dict.fromkeys((field.id for field in join.left.fields), None)
+        yield from ({**padding, **right[n]} for n in sorted(alone))
+
+
+def _matched(matched: Matched, contents: Contents) -> Iterator[_Row]:
+    subquery = interpreted(matched.subquery, contents)
+    linked = [*(one.scalar for one in matched.equal), *matched.rest]
+    for row in interpreted(matched.input, contents):
+        pairs = [pair for other in subquery if _fulfil(pair := {**row, **other}, linked)]
+        found: bool | None = bool(pairs)
+        for among in matched.among:
+            equal = [value_of(among.scalar.expression, pair) for pair in pairs]
+            found = True if True in equal else None if None in equal else False
+        yield {**row, matched.found.id: found}
+
+
+def _single(single: Single, contents: Contents) -> Iterator[_Row]:
+    subquery = interpreted(single.subquery, contents)
+    otherwise = [] if single.otherwise is None else interpreted(single.otherwise, contents)
+    linked, name = [one.scalar for one in single.equal], single.taken.id
+    if not linked and len(subquery) > 1:
+        raise ProducerError("a scalar subquery has several rows")
+    for row in interpreted(single.input, contents):
+        found = [other for other in subquery if _fulfil({**row, **other}, linked)] or otherwise
+        if len(found) > 1:
+            raise ProducerError("a scalar subquery has several rows")
+        yield {**row, name: found[0][name] if found else None}
+
+
+def _aggregate(aggregate: Aggregate, contents: Contents) -> Iterator[_Row]:
+    groups: dict[tuple[Any, ...], list[_Row]] = {} if aggregate.keys else {(): []}
+    for row in interpreted(aggregate.input, contents):
+        key = tuple(value_of(one.scalar.expression, row) for one in aggregate.keys)
+        groups.setdefault(key, []).append(row)
+    for key, rows in groups.items():
+        found = dict(zip((one.field.id for one in aggregate.keys), key, strict=True))
+        yield found | {field.id: _called(call, rows) for field, call in aggregate.calls}
+
+
+def _called(call: Call, rows: Sequence[_Row]) -> Any:  # noqa: ANN401 as it may be
+    if call.where is not None:
+        rows = [row for row in rows if value_of(call.where.expression, row) is True]
+    given = [tuple(value_of(one.expression, row) for one in call.arguments) for row in rows]
+    given = [values for values in given if None not in values]
+    if call.is_distinct:
+        given = list(dict.fromkeys(given))
+    if call.function == "count":
+        return len(given)
+    return _CALLS[call.function]([value for (value,) in given]) if given else None
+
+
+_CALLS: Final[Mapping[str, Callable[[list[Any]], Any]]] = MappingProxyType(
+    {
+        "sum": sum,
+        "avg": lambda values: float(Fraction(sum(values), len(values))),
+        "min": lambda values: min(values, key=_sortable),
+        "max": lambda values: max(values, key=_sortable),
+        "bool_and": all,
+        "bool_or": any,
+    }
+)
+
+
+def _distinct(distinct: Distinct, contents: Contents) -> Iterator[_Row]:
+    rows = interpreted(distinct.input, contents)
+    yield from ({**dict(items)} for items in dict.fromkeys(tuple(row.items()) for row in rows))
+
+
+def _set_operation(operation: SetOperation, contents: Contents) -> Iterator[_Row]:
+    names = [field.id for field in operation.fields]
+    left, right = (
+        Counter(
+            tuple(row[field.id] for field in side.fields) for row in interpreted(side, contents)
+        )
+        for side in operation.inputs
+    )
+    match operation.kind, operation.is_all:
+        case "union", _:
+            counts = left + right
+        case "intersect", _:
+            counts = left & right
+        case _, True:
+            counts = left - right
+        case _:
+            counts = Counter(row for row in left if row not in right)
+    rows = counts.elements() if operation.is_all else counts
+    yield from (dict(zip(names, row, strict=True)) for row in rows)
+
+
+def _limit(limit: Limit, contents: Contents) -> Iterator[_Row]:
+    ties = [SortKey(field, descending=False, nulls_first=True) for field in limit.fields]
+    rows = in_order(interpreted(limit.input, contents), [*limit.order, *ties])[limit.offset :]
+    yield from rows if limit.count is None else rows[: limit.count]
+
+
+_ROWS: Final[Mapping[type[Relation], Callable[[Any, Contents], Iterator[_Row]]]] = MappingProxyType(
+    {
+        Scan: _scan,
+        Values: _values,
+        Project: _project,
+        Filter: _filter,
+        Join: _join,
+        Matched: _matched,
+        Single: _single,
+        Aggregate: _aggregate,
+        Distinct: _distinct,
+        SetOperation: _set_operation,
+        Limit: _limit,
+    }
+)

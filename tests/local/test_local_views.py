@@ -1,0 +1,290 @@
+"""Views without a session: any SELECT, kept up to date, compared with the oracle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from local_stores import as_rows
+from view_queries import STAGES, Queries
+
+from deltaproduce import (
+    DefinitionError,
+    NotFoundError,
+    Pipeline,
+    ProducerError,
+    SessionError,
+    Store,
+)
+from deltaproduce.testing import Change, Delete, Oracle, Upsert, plain_rows
+
+
+def two_stages() -> Pipeline:
+    pipeline = Pipeline("two")
+    for name, schema in STAGES.items():
+        pipeline.source(name, key=schema.key.ddl, value=schema.value.ddl)
+    return pipeline
+
+
+def batch(random: Random) -> dict[str, list[Change]]:
+    """Changes of both stages at once, of one, or of none; several rows of a key, and deletes."""
+    found = dict[str, list[Change]]()
+    for name, schema in STAGES.items():
+        if random.random() < 0.3:
+            continue
+        changes = list[Change]()
+        for key in random.sample((None, 1, 2, 3), random.choice((1, 2, 4))):
+            if random.random() < 0.3:
+                changes.append(Delete((key,)))
+                continue
+            for _ in range(random.choice((1, 1, 2))):
+                value = tuple(
+                    random.choice((None, "", "x") if c == "s" else (None, 0, 1, 2))
+                    for c in schema.value.names
+                )
+                changes.append(Upsert((key,), value))
+        found[name] = changes
+    return found
+
+
+def same(store: Store, oracle: Oracle, names: list[str]) -> None:
+    for name in names:
+        found = store.content(name, ordered=True)
+        assert plain_rows(rows_of(found)) == oracle.content(name), name
+        updates = store.updates(name, ordered=True)
+        assert plain_rows(rows_of(updates)) == oracle.updates(name), name
+
+
+def rows_of(table: Any) -> list[tuple[Any, ...]]:
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_views_follow_their_stages(tmp_path: Path, seed: int) -> None:
+    """Each version's rows and updates are those of the query over its stages; a view of views too.
+
+    Both sides of a join change at once, stages are emptied and filled again.
+    """
+    random, pipeline = Random(seed), two_stages()
+    names = [f"v{n}" for n in range(8)]
+    for name in names:
+        pipeline.sql(name, Queries(random).query(), incremental="never")
+    pipeline.sql("all_of_them", "SELECT count(*) AS n FROM v0 CROSS JOIN v1")
+    oracle, store = Oracle(pipeline), Store(None, str(tmp_path / "store"), pipeline)
+    with store:
+        for _ in range(4):
+            changes = batch(random)
+            number = oracle.update(changes)
+            assert store.update(as_rows(pipeline, changes)).number == number
+            if number:
+                same(store, oracle, [*names, "all_of_them"])
+        assert not store.verify()
+
+
+def shop() -> Pipeline:
+    pipeline = Pipeline("shop")
+    pipeline.source("orders", key="id bigint", value="customer string, amount bigint, rate double")
+    pipeline.source("customers", key="name string", value="city string")
+    return pipeline
+
+
+ORDERS = [
+    {"id": 1, "customer": "a", "amount": 5, "rate": 0.1},
+    {"id": 2, "customer": "b", "amount": 7, "rate": 0.2},
+    {"id": 3, "customer": "a", "amount": 9, "rate": 0.3},
+]
+KEYS = {
+    "SELECT customer, sum(amount) AS s FROM orders GROUP BY customer": ("customer",),
+    "SELECT sum(amount) AS s FROM orders": (),
+    "SELECT sum(amount) AS s, count(*) AS n FROM orders GROUP BY customer": ("s", "n"),
+    "SELECT customer AS c, amount % 2 AS m, count(*) AS n FROM orders GROUP BY 1, amount % 2": (
+        ("c", "m")
+    ),
+    "SELECT amount, id AS number FROM orders WHERE amount > (SELECT avg(amount) FROM orders)": (
+        ("amount", "number")
+    ),
+    "SELECT amount, id FROM orders ORDER BY amount LIMIT 2": ("id",),
+    "SELECT o.id, c.city, o.rate FROM orders o JOIN customers c ON c.name = o.customer": (
+        ("id", "city")
+    ),
+    "SELECT DISTINCT customer FROM orders": ("customer",),
+    "SELECT DISTINCT rate FROM orders": (),
+    "SELECT customer FROM orders UNION SELECT name FROM customers": ("customer",),
+    "SELECT count(*) AS n FROM (SELECT amount FROM orders GROUP BY amount) t": (),
+}
+
+
+@pytest.mark.parametrize("query", KEYS)
+def test_a_key_follows_from_the_query(query: str) -> None:
+    """The groups, or the key of the one stage that is read, or all columns that can be a key."""
+    pipeline = shop()
+    pipeline.sql("view", query)
+    assert pipeline.explain("view").key == KEYS[query]
+
+
+def test_a_key_that_is_named_orders_its_rows_by_the_query(tmp_path: Path) -> None:
+    pipeline, ordered = shop(), "SELECT customer, id, amount FROM orders, customers"
+    pipeline.sql("by_customer", f"{ordered} WHERE name = 'a' ORDER BY amount DESC", "customer desc")
+    pipeline.sql("of_all", f"{ordered} WHERE name = 'a'", "")
+    with Store(None, str(tmp_path / "store"), pipeline) as store:
+        store.update({"orders": ORDERS, "customers": [{"name": "a", "city": "x"}]})
+        rows = store.content("by_customer", ordered=True).to_pylist()
+        assert [row["id"] for row in rows] == [2, 3, 1]
+        assert [row["_ordinal"] for row in rows] == [0, 0, 1]
+        assert [row["id"] for row in store.content("of_all", ordered=True).to_pylist()] == [1, 3, 2]
+    with pytest.raises(DefinitionError, match="not in its query"):
+        shop().sql("view", f"{ordered}", "nothing")
+
+
+def test_an_aggregate_without_group_by_has_a_row_over_no_rows(tmp_path: Path) -> None:
+    """From the first version on, though its stage never had a row, and after all have gone."""
+    pipeline = shop()
+    pipeline.sql("cities", "SELECT count(*) AS n, max(city) AS c FROM customers")
+    pipeline.sql("none", "SELECT count(*) AS n FROM customers HAVING count(*) > 1")
+    with Store(None, str(tmp_path / "store"), pipeline) as store:
+        assert store.update({}).number == 0
+        store.update({"orders": ORDERS})
+        assert store.content("cities").to_pylist() == [{"_ordinal": 0, "n": 0, "c": None}]
+        assert store.content("none").num_rows == 0
+        store.update({"customers": [{"name": "a", "city": "x"}, {"name": "b", "city": "y"}]})
+        assert store.content("none").column("n").to_pylist() == [2]
+        version = store.load({"customers": []})
+        assert store.content("cities").to_pylist() == [{"_ordinal": 0, "n": 0, "c": None}]
+        assert version.stages["cities"].mode == "full"
+        assert store.update({"orders": ORDERS}).number == version.number  # S9: nothing changes
+
+
+def test_equal_rows_are_several_rows_of_a_key_and_only_differences_are_updates(
+    tmp_path: Path,
+) -> None:
+    """S5, S7 and S8, for a stage without value columns."""
+    pipeline = shop()
+    pipeline.sql("pairs", "SELECT o.customer FROM orders o JOIN customers c ON true")
+    with Store(None, str(tmp_path / "store"), pipeline) as store:
+        store.update({"orders": ORDERS, "customers": [{"name": "a", "city": "x"}]})
+        assert store.content("pairs", ordered=True).to_pydict() == {
+            "customer": ["a", "a", "b"],
+            "_ordinal": [0, 1, 0],
+        }
+        store.update({"orders": [{**ORDERS[1], "customer": "a"}]})
+        assert store.updates("pairs", ordered=True).to_pylist() == [
+            *(
+                {"_version": 2, "_change_type": "update", "customer": "a", "_position": place}
+                for place in range(3)
+            ),
+            {"_version": 2, "_change_type": "delete", "customer": "b", "_position": 0},
+        ]
+        assert (
+            store.update({"orders": [{**ORDERS[0], "amount": 6}]}).stages["pairs"].changed_keys == 0
+        )
+        assert not store.verify(recompute=True)
+        assert store.rollback(1).number == 4
+        assert store.content("pairs").num_rows == 3
+
+
+def test_sums_of_floats_do_not_depend_on_the_order_of_rows(tmp_path: Path) -> None:
+    """A sum is the double nearest to the exact one, so a rewrite of equal rows changes nothing."""
+    pipeline = shop()
+    pipeline.sql("sums", "SELECT sum(rate) AS s, avg(rate) AS a FROM orders")
+    rates = [1e308, 0.1, 1e308, 0.2, -1e308, 0.3, -1e308]
+    rows = [{**ORDERS[0], "id": n, "rate": rate} for n, rate in enumerate(rates)]
+    with Store(None, str(tmp_path / "store"), pipeline) as store:
+        for row in rows:
+            store.update({"orders": [row]})
+        assert store.content("sums").column("s").to_pylist() == [0.6]
+        assert store.refresh().stages["sums"].changed_keys == 0
+
+
+def test_what_fails_for_a_row_is_told_with_the_expression(tmp_path: Path) -> None:
+    pipeline = shop()
+    pipeline.sql("shares", "SELECT customer, sum(amount) / min(amount) AS r FROM orders GROUP BY 1")
+    with Store(None, str(tmp_path / "store"), pipeline) as store:
+        with pytest.raises(ProducerError, match=r"sum\(amount\) / min\(amount\)") as caught:
+            store.update({"orders": [{**ORDERS[0], "amount": 0}]})
+        assert caught.value.stage == "shares"
+        assert store.head.number == 0
+
+
+def test_what_only_spark_computes_needs_a_session_on_opening(tmp_path: Path) -> None:
+    pipeline = shop()
+    pipeline.sql("h", "SELECT xxhash64(city) AS h, count(*) AS n FROM customers GROUP BY city")
+    with pytest.raises(SessionError, match=r"xxhash64\(city\)") as caught:
+        Store(None, str(tmp_path / "store"), pipeline)
+    assert caught.value.stage == "h"
+
+
+def test_a_view_has_no_lineage(tmp_path: Path) -> None:
+    pipeline = shop()
+    pipeline.sql("n", "SELECT customer, count(*) AS n FROM orders GROUP BY customer")
+    with Store(None, str(tmp_path / "store"), pipeline) as store:
+        store.update({"orders": ORDERS})
+        for ask in (lambda: store.lineage("n", "a"), lambda: store.key_mappings("n")):
+            with pytest.raises(NotFoundError):
+                ask()
+        assert store.lineage("orders", 1).downstream == {}
+
+
+def test_an_explanation_has_each_operator_and_why_it_recomputes(tmp_path: Path) -> None:
+    pipeline = shop()
+    pipeline.sql("n", "SELECT customer, count(*) AS n FROM orders GROUP BY customer")
+    pipeline.sql("large", "SELECT id, amount FROM orders WHERE amount > 6", "id")
+    found = pipeline.explain("n").to_dict()
+    assert (found["stage"], found["key"]) == ("n", ["customer"])
+    assert [(one["operator"], one["mode"], one["reason"]) for one in found["operators"]] == [
+        ("Scan orders", "incremental", None),
+        ("Aggregate count(*) by customer", "recompute", "NO_DELTA_RULE"),
+        ("Project customer, n", "recompute", "NO_DELTA_RULE"),
+    ]
+    assert "Aggregate count(*) by customer" in str(pipeline.explain("n"))
+    assert {one.mode for one in pipeline.explain("large").operators} == {"incremental"}
+    with Store(None, str(tmp_path / "store"), pipeline) as store:
+        assert store.explain("n") == pipeline.explain("n")
+        steps = {step.stage.name: step.how for step in store.plan({"orders": ORDERS})}
+        assert (steps["n"], steps["large"]) == ("full", "full")
+    with pytest.raises(DefinitionError, match="source keys"):
+        shop().sql("n", "SELECT count(*) AS n FROM orders GROUP BY customer", incremental="always")
+    with pytest.raises(NotFoundError):
+        pipeline.explain("nothing")
+
+
+def test_a_strict_store_refuses_what_recomputes(tmp_path: Path) -> None:
+    pipeline = shop()
+    pipeline.sql("large", "SELECT id, amount FROM orders WHERE amount > 6", "id")
+    Store(None, str(tmp_path / "store"), pipeline, policy="strict").close()
+    pipeline.sql("n", "SELECT count(*) AS n FROM orders")
+    with pytest.raises(DefinitionError, match="strict") as caught:
+        Store(None, str(tmp_path / "store"), pipeline, policy="strict")
+    assert caught.value.stage == "n"
+
+
+def test_a_query_of_one_source_key_stays_incremental_and_needs_no_session(tmp_path: Path) -> None:
+    pipeline = shop()
+    pipeline.sql("large", "SELECT id, amount * 2 AS twice FROM orders WHERE amount > 6 ORDER BY id")
+    with Store(None, str(tmp_path / "store"), pipeline) as store:
+        store.update({"orders": ORDERS})
+        version = store.update({"orders": [{**ORDERS[0], "amount": 8}]})
+        assert store.content("large").column("twice").to_pylist() == [16, 14, 18]
+        assert version.stages["large"].affected_keys == 1
+        assert store.lineage("large", 1).upstream["orders"].num_rows == 1
+
+
+def test_a_changed_query_is_computed_again(tmp_path: Path) -> None:
+    for query, wanted in (("sum(amount)", 21), ("max(amount)", 9)):
+        pipeline = shop()
+        pipeline.sql("n", f"SELECT {query} AS n FROM orders")
+        with Store(None, str(tmp_path / "store"), pipeline) as store:
+            store.update({"orders": ORDERS})
+            assert store.content("n").column("n").to_pylist() == [wanted]
+
+
+def test_stages_of_other_keys_are_joined(tmp_path: Path) -> None:
+    """A key-local query needs equal key types; a view does not."""
+    pipeline = Pipeline("other")
+    pipeline.source("a", key="k bigint", value="x int")
+    pipeline.source("b", key="k int", value="y int")
+    pipeline.sql("both", "SELECT a.k, x, y FROM a LEFT JOIN b ON a.k = b.k")
+    with Store(None, str(tmp_path / "store"), pipeline) as store:
+        store.update({"a": [{"k": 1, "x": 2}, {"k": 2, "x": 3}], "b": [{"k": 1, "y": 4}]})
+        assert store.content("both", ordered=True).column("y").to_pylist() == [4, None]

@@ -1,0 +1,196 @@
+"""Views beside Spark: rows and types of their queries are those that Spark returns for the text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import date
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from view_queries import STAGES, Queries, contents, tables
+
+import deltaproduce as dp
+from deltaproduce.stages.sql.operators.computing import Computing
+from deltaproduce.stages.sql.operators.evaluation import rows_of
+from deltaproduce.stages.sql.resolve import Resolved, resolved
+from deltaproduce.types.columns import RowSchema, row_schema
+
+TYPED = {
+    "sales": row_schema(
+        "id bigint",
+        "customer bigint, amount decimal(12,2), rate double, day date, word string, ok boolean, "
+        "small smallint",
+        stage="sales",
+    ),
+    "people": row_schema("customer bigint", "name string, born date", stage="people"),
+}
+ROWS = {
+    "sales": [
+        (1, 1, Decimal("10.50"), 0.5, date(2026, 1, 1), "a", True, 1),
+        (2, 1, Decimal("-3.25"), -0.0, date(2026, 2, 1), "b", False, -2),
+        (3, 2, None, float("nan"), None, None, None, None),
+        (4, None, Decimal("7.00"), 0.0, date(2025, 12, 31), "", True, 32767),
+        (5, 3, Decimal("10.50"), None, date(2026, 1, 1), "a", False, 1),
+    ],
+    "people": [(1, "Ann", date(1990, 5, 1)), (2, None, None), (4, "Dan", date(1970, 1, 1))],
+}
+QUERIES = (
+    "SELECT customer, sum(amount) AS s, avg(amount) AS a, count(*) AS n, max(day) AS d, "
+    "min(word) AS w, sum(small) AS m, avg(small) AS v FROM sales GROUP BY customer",
+    "SELECT sum(amount) AS s, avg(rate) AS a, bool_and(ok) AS b, count_if(ok) AS c, "
+    "max(rate) AS r, min(rate) AS l FROM sales",
+    "SELECT ok, stddev(small) AS s, var_pop(small) AS v, some(ok) AS o FROM sales GROUP BY ok",
+    "SELECT s.id, p.name, s.amount * 2 AS twice FROM sales s LEFT JOIN people p USING (customer)",
+    "SELECT * FROM sales NATURAL FULL JOIN people",
+    "SELECT customer, name, id FROM sales FULL JOIN people USING (customer)",
+    "SELECT people.customer AS c, id FROM sales RIGHT JOIN people USING (customer)",
+    "SELECT DISTINCT rate, ok FROM sales",
+    "SELECT rate, count(*) AS n FROM sales GROUP BY rate",
+    "SELECT small AS x FROM sales UNION ALL SELECT customer FROM people",
+    "SELECT small AS x, NULL AS y FROM sales UNION SELECT amount, id FROM sales",
+    "SELECT word AS w FROM sales EXCEPT SELECT name FROM people",
+    "SELECT id FROM sales WHERE amount > (SELECT avg(amount) FROM sales)",
+    "SELECT id, (SELECT max(born) FROM people p WHERE p.customer = s.customer) AS b FROM sales s",
+    "SELECT id, (SELECT count(*) FROM people p WHERE p.customer = s.customer) AS n FROM sales s",
+    "SELECT id FROM sales WHERE customer NOT IN (SELECT customer FROM people)",
+    "SELECT id, customer IN (SELECT customer FROM people WHERE name IS NULL) AS i, "
+    "customer NOT IN (SELECT customer FROM people WHERE name IS NULL) AS j FROM sales",
+    "SELECT id FROM sales WHERE NOT (customer IN (SELECT customer FROM people) AND ok)",
+    "SELECT id FROM sales s WHERE EXISTS (SELECT 1 FROM sales o WHERE o.customer = s.customer AND "
+    "o.id <> s.id)",
+    "SELECT year(day) AS y, sum(amount) AS s FROM sales GROUP BY year(day) HAVING s > 0",
+    "SELECT day, id FROM sales ORDER BY day DESC LIMIT 3",
+    "SELECT word, count(*) AS n FROM sales GROUP BY word ORDER BY n DESC, word LIMIT 2 OFFSET 1",
+    "SELECT a.id, b.id AS other FROM sales a, sales b WHERE a.amount = b.amount AND a.id < b.id",
+    "WITH c AS (SELECT customer, sum(amount) AS s FROM sales GROUP BY customer) "
+    "SELECT c.customer, c.s, d.s AS t FROM c JOIN c d ON c.s > d.s",
+    "SELECT v.x, count(id) AS n FROM VALUES (1, 'a'), (2L, NULL) AS v(x, y) "
+    "LEFT JOIN sales ON word = y GROUP BY v.x",
+    "SELECT id, a + 1 AS b FROM (SELECT id, small AS a FROM sales WHERE small < 10) t",
+    "SELECT id AS a, a + 1 AS b, b * 2 AS c FROM sales",
+    "SELECT customer, count(DISTINCT word, ok) AS n, sum(DISTINCT small) AS s FROM sales "
+    "GROUP BY ALL",
+    "SELECT s.customer, p.name FROM sales s LEFT ANTI JOIN people p ON s.customer = p.customer "
+    "JOIN people p ON true",
+)
+
+
+@contextmanager
+def viewed(spark: SparkSession, frames: Mapping[str, pa.Table]) -> Iterator[dict[str, str]]:
+    """Temporary views of tables."""
+    names = {name: f"_test_{name}" for name in frames}
+    for name, table in frames.items():
+        spark.createDataFrame(table).createOrReplaceTempView(names[name])
+    yield names
+    for name in names.values():
+        spark.catalog.dropTempView(name)
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return "nan" if value != value else round(value, 9) + 0.0
+    return value
+
+
+def bag(rows: Any) -> Counter[Any]:
+    return Counter(tuple(plain(value) for value in row) for row in rows)
+
+
+def check(spark: SparkSession, query: Resolved, frames: Mapping[str, pa.Table], views: Any) -> None:
+    """Rows and types are Spark's."""
+    answer = spark.sql(query.sql(views))
+    assert [field.dataType for field in answer.schema] == [*query.types.values()], query.text
+    made = rows_of(query.relation, frames, Computing("UTC"))
+    columns = [made.column(field).to_pylist() for field in query.fields.values()]
+    found = bag(zip(*columns, strict=True))
+    assert found == bag(map(tuple, answer.collect())), query.text
+
+
+def test_queries_of_all_types_return_what_spark_returns(spark: SparkSession) -> None:
+    frames = {name: typed_table(schema, ROWS[name]) for name, schema in TYPED.items()}
+    with viewed(spark, frames) as views:
+        for text in QUERIES:
+            query = resolved(text, TYPED)
+            assert query.only_in_spark is None, (query.only_in_spark, text)
+            check(spark, query, frames, views)
+
+
+def test_random_queries_return_what_spark_returns(spark: SparkSession, long_run: bool) -> None:
+    for seed in range(500 if long_run else 12):
+        random = Random(seed)
+        frames = tables(contents(random))
+        with viewed(spark, frames) as views:
+            check(spark, resolved(Queries(random).query(), STAGES), frames, views)
+
+
+def typed_table(schema: RowSchema, rows: list[tuple[Any, ...]]) -> pa.Table:
+    from deltaproduce.types.atoms import arrow_schema
+
+    columns = (*schema.key, *schema.value)
+    named = [dict(zip(schema.names, row, strict=True)) for row in rows]
+    return pa.Table.from_pylist(named, arrow_schema(columns))
+
+
+def shop() -> dp.Pipeline:
+    pipeline = dp.Pipeline("shop")
+    for name, schema in TYPED.items():
+        pipeline.source(name, key=schema.key.ddl, value=schema.value.ddl)
+    pipeline.sql(
+        "by_name",
+        "SELECT p.name, sum(s.amount) AS total FROM sales s JOIN people p USING (customer) "
+        "GROUP BY p.name",
+    )
+    pipeline.sql(
+        "hashed",
+        "SELECT s.id, xxhash64(p.name) AS h FROM sales s JOIN people p ON p.customer = s.customer "
+        "ORDER BY h DESC LIMIT 2",
+    )
+    pipeline.sql("words", "SELECT word, explode(array(1, small)) AS n FROM sales", "")
+    pipeline.sql("of_views", "SELECT count(*) AS n, max(h) AS h FROM hashed")
+    return pipeline
+
+
+def answered(store: dp.Store, spark: SparkSession, pipeline: dp.Pipeline, name: str) -> DataFrame:
+    """What Spark returns for a view's query over the store's contents."""
+    stage = pipeline.graph().stage(name)
+    text = stage.kind.definition(()).text  # type: ignore[union-attr]
+    for feeder in stage.merged:
+        seen = [c.name for c in (*feeder.schema.key, *feeder.schema.value) if not c.is_hidden]
+        store.content(feeder.name).select(*seen).createOrReplaceTempView(feeder.name)
+    return spark.sql(text)
+
+
+IN_SPARK = dp.Limits(local_rows=0, local_bytes=0)
+
+
+@pytest.mark.parametrize("limits", [dp.Limits(), pytest.param(IN_SPARK, marks=pytest.mark.long)])
+def test_a_store_keeps_views_that_are_what_spark_returns(
+    spark: SparkSession, location: str, limits: dp.Limits
+) -> None:
+    """On the driver, and with all rows in Spark; what lacks a kernel is computed by Spark."""
+    pipeline = shop()
+    rows = {n: typed_table(schema, ROWS[n]) for n, schema in TYPED.items()}
+    with dp.Store(spark, location, pipeline, limits=limits) as store:
+        store.update(rows)
+        assert store.versions()[-1].stages["by_name"].mode == "full"
+        more = [(6, 4, Decimal("1.00"), 1.0, date(2026, 1, 1), "c", True, 3)]
+        store.update({"sales": typed_table(TYPED["sales"], more)})
+        for name in ("by_name", "hashed", "words", "of_views"):
+            wanted = answered(store, spark, pipeline, name)
+            found = store.content(name).select(*wanted.columns)
+            assert found.schema == wanted.schema or found.dtypes == wanted.dtypes
+            assert bag(found.collect()) == bag(wanted.collect()), name
+        assert not store.verify()
+
+
+def test_a_session_that_is_not_ansi_is_refused(spark: SparkSession, location: str) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.ansi.enabled", "false")
+    with pytest.raises(dp.SessionError, match=r"ansi"):
+        dp.Store(session, location, shop())

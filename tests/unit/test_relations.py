@@ -1,0 +1,228 @@
+"""Queries as relations: what names mean, types without Spark, and the rows of each operator.
+
+DuckDB runs the SQL that it shares with Spark, and the oracle interprets the algebra row by row.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from random import Random
+from typing import Any
+
+import duckdb
+import pytest
+from view_queries import STAGES, Queries, contents, tables
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.sql.operators.computing import Computing, QueryError
+from deltaproduce.stages.sql.operators.evaluation import rows_of
+from deltaproduce.stages.sql.resolve import Resolved, resolved
+from deltaproduce.testing.oracle.relations import interpreted
+from deltaproduce.types.columns import row_schema
+
+Rows = dict[str, list[dict[str, object]]]
+
+
+def computed(query: Resolved, rows: Rows) -> Counter[Any]:
+    """The rows that the operators return."""
+    made = rows_of(query.relation, tables(rows), Computing("UTC"))
+    columns = [made.column(field).to_pylist() for field in query.fields.values()]
+    return Counter(zip(*columns, strict=True))
+
+
+def by_oracle(query: Resolved, rows: Rows) -> Counter[Any]:
+    found = interpreted(query.relation, rows)
+    return Counter(tuple(row[field] for field in query.fields.values()) for row in found)
+
+
+@cache
+def duck() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(config={"threads": 1})
+
+
+def by_duckdb(query: Resolved, rows: Rows) -> Counter[Any]:
+    for name, table in tables(rows).items():
+        duck().register(f"_{name}", table)
+    text = query.sql({name: f"_{name}" for name in STAGES}).replace("`", '"')
+    for word in ("SEMI", "ANTI"):
+        text = text.replace(f"LEFT {word}", word)
+    return Counter(duck().execute(text).fetchall())
+
+
+def check(text: str, random: Random, times: int) -> None:
+    query = resolved(text, STAGES)
+    assert query.only_in_spark is None, text
+    for _ in range(times):
+        rows = contents(random)
+        found = computed(query, rows)
+        assert found == by_oracle(query, rows), text
+        assert found == by_duckdb(query, rows), text
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_random_queries_return_what_duckdb_and_the_oracle_return(part: int, long_run: bool) -> None:
+    """A query's rows are those of the same text elsewhere, and of the algebra row by row."""
+    for seed in range(1250 if long_run else 40):
+        random = Random(f"{part}-{seed}")
+        check(Queries(random).query(), random, 2)
+
+
+EXAMPLES = (
+    "SELECT a, sum(b) AS s, count(*) AS c, min(s) AS m, max(b) AS x, avg(b) AS v FROM t "
+    "GROUP BY a HAVING count(*) > 1",
+    "SELECT count(*) AS n, sum(a) AS s, max(s) AS m FROM t",
+    "SELECT a, count(*) FILTER (WHERE b > 1) AS f, sum(DISTINCT b) AS d FROM t GROUP BY a",
+    "SELECT a + 1 AS x, count(*) AS c FROM t GROUP BY a + 1",
+    "SELECT t.k, t.a, u.n FROM t LEFT JOIN u ON t.k = u.k AND t.a < u.n",
+    "SELECT t.k, t.a, u.n FROM t FULL JOIN u ON t.k = u.k AND t.a < u.n",
+    "SELECT k, n, b FROM t FULL JOIN u USING (k)",
+    "SELECT t.a, u.a AS ua FROM t, u WHERE t.k < u.k OR t.a IS NULL",
+    "SELECT x.k, y.n, z.b FROM t x, u y, t z WHERE x.k = y.k AND z.b = y.n AND x.a < z.a",
+    "SELECT x.k, z.b FROM t x, t z, u y WHERE (x.k = y.k AND z.b = y.n AND x.a = 1) "
+    "OR (x.k = y.k AND z.b = y.n AND z.a = 2)",
+    "SELECT k, a FROM t WHERE a NOT IN (SELECT n FROM u)",
+    "SELECT k, a FROM t WHERE a NOT IN (SELECT n FROM u WHERE u.k = t.k)",
+    "SELECT k, a FROM t WHERE NOT (a IN (SELECT n FROM u WHERE u.n IS NOT NULL) AND b = 1)",
+    "SELECT k, (SELECT sum(n) FROM u WHERE u.k = t.k) AS m FROM t",
+    "SELECT k, (SELECT count(*) FROM u WHERE u.k = t.k) AS c FROM t",
+    "SELECT k FROM t WHERE b > (SELECT avg(n) FROM u)",
+    "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k > t.k - (SELECT min(a) FROM t))",
+    "SELECT a FROM t EXCEPT ALL SELECT n FROM u",
+    "SELECT a FROM t INTERSECT ALL SELECT n FROM u",
+    "SELECT a FROM t UNION SELECT n FROM u INTERSECT SELECT k FROM t",
+    "WITH c AS (SELECT a, count(*) AS n FROM t GROUP BY a) "
+    "SELECT x.a, x.n, y.n AS m FROM c x JOIN c y ON x.a = y.n",
+    "SELECT a, b FROM t ORDER BY a DESC NULLS LAST, b NULLS FIRST LIMIT 4 OFFSET 1",
+)
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_an_example_of_each_operator(text: str) -> None:
+    """NOT IN beside nulls, in particular; conditions of more than two tables."""
+    check(text, Random(text), 12)
+
+
+REFUSED = {
+    "SELECT q FROM u": "is no column here",
+    "SELECT n FROM t, u WHERE a = 1": "may mean several columns",
+    "SELECT k FROM w": "no stage that comes before",
+    "SELECT k FROM t LIMIT 3": "without ORDER BY takes rows at random",
+    "SELECT k FROM t ORDER BY k LIMIT 1 + 1": "needs a whole number",
+    "SELECT first(n) AS f FROM u": "depends on the order of rows",
+    "SELECT any_value(n) AS f FROM u GROUP BY k": "depends on the order of rows",
+    "SELECT collect_list(n) AS f FROM u GROUP BY k": "depends on the order of rows",
+    "SELECT rand() AS r FROM u": "differs from run to run",
+    "SELECT n FROM u WHERE n > current_date()": "differs from run to run",
+    "SELECT current_date AS d FROM u": "differs from run to run",
+    "SELECT input_file_name() AS f FROM u": "depends on how rows are stored",
+    "SELECT n + 1 FROM u": "without a name",
+    "SELECT n, a AS n FROM u": "there are two columns 'n'",
+    "SELECT n FROM u TABLESAMPLE (10 PERCENT)": "takes rows at random",
+    "WITH RECURSIVE r AS (SELECT 1 AS n) SELECT n FROM r, u": "is recursive",
+    "SELECT b FROM t GROUP BY a": "neither grouped by nor in an aggregate",
+    "SELECT sum(count(*)) AS s FROM t": "is an aggregate inside of another one",
+    "SELECT a FROM t WHERE sum(b) > 1": "use HAVING",
+    "SELECT a FROM t WHERE a": "no condition",
+    "SELECT a, b FROM t UNION SELECT n FROM u": "sides with 2 and 1 columns",
+    "SELECT a FROM t WHERE a IN (SELECT n, a FROM u)": "compares 1 columns with 2",
+    "SELECT (SELECT n, a FROM u) AS x FROM t": "has 2 columns; a value has one",
+    "SELECT 1 AS x": "reads no stage",
+    "SELECT a FROM t ORDER BY 2 LIMIT 1": "is the number of no column",
+    "SELECT DISTINCT a FROM t ORDER BY b LIMIT 1": "no column of the result",
+    "SELECT a FROM t CLUSTER BY a": "places rows in tasks",
+    "SELECT :day AS d FROM t": "is a parameter",
+    "SELECT * FROM t JOIN u USING (b)": "once on each side",
+    "SELECT z.* FROM t": "has no table 'z'",
+    "SELECT a, row_number() OVER (ORDER BY b) AS n FROM t": "leaves equal",
+    "SELECT a, sum(b) OVER (ORDER BY a ROWS 2 PRECEDING) AS n FROM t": "leaves equal",
+    "SELECT * EXCEPT (z) FROM t": "leaves out 'z'",
+    "FROM t |> SELECT a": "not supported",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_refused_names_the_clause(text: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        resolved(text, STAGES)
+    assert REFUSED[text] in str(caught.value), str(caught.value)
+
+
+TYPES = {
+    "SELECT a, k, a + k AS s FROM t": "int, bigint, bigint",
+    "SELECT sum(a) AS s, avg(a) AS v, count(*) AS n, max(s) AS m FROM t": (
+        "bigint, double, bigint, string"
+    ),
+    "SELECT a FROM t UNION ALL SELECT k FROM u": "bigint",
+    "SELECT a, NULL AS x FROM t UNION ALL SELECT n, s FROM u JOIN t USING (k)": "int, string",
+    "SELECT EXISTS (SELECT 1 FROM u) AS e, a IN (SELECT n FROM u) AS i FROM t": "boolean, boolean",
+    "SELECT (SELECT max(k) FROM u) AS m FROM t": "bigint",
+    "SELECT v.x FROM VALUES (1), (2L) AS v(x) CROSS JOIN t": "bigint",
+    "SELECT * EXCEPT (a) FROM t FULL JOIN u USING (k)": "bigint, int, string, int",
+    "SELECT a + 1 AS b, b * 2L AS c FROM t": "int, bigint",
+}
+
+
+@pytest.mark.parametrize("text", TYPES)
+def test_types_are_known_without_spark(text: str) -> None:
+    found = resolved(text, STAGES)
+    assert found.only_in_spark is None
+    assert ", ".join(kind.simpleString() for kind in found.types.values()) == TYPES[text]
+
+
+IN_SPARK = {
+    "SELECT xxhash64(a) AS h FROM t": "xxhash64(a)",
+    "SELECT a, rank() OVER (ORDER BY b) AS r FROM t": "RANK() OVER (ORDER BY b)",
+    "SELECT e FROM t LATERAL VIEW explode(array(a)) x AS e": "LATERAL VIEW",
+    "SELECT a, sum(b) AS s FROM t GROUP BY a WITH ROLLUP": "GROUP BY",
+    "SELECT a FROM t WHERE (a, b) IN (SELECT n, a FROM u)": "(a, b) IN",
+    "SELECT max_by(a, b) AS m FROM t": "max_by(a, b)",
+    "SELECT a FROM t WHERE EXISTS (SELECT max(n) FROM u WHERE u.k = t.k)": "EXISTS",
+    "SELECT a FROM t WHERE a NOT IN (SELECT max(n) FROM u WHERE u.k = t.k)": "IN",
+    "SELECT (SELECT count(*) FROM u WHERE u.k = t.k HAVING count(*) > 1) AS c FROM t": "count",
+    "SELECT a FROM t WHERE EXISTS (SELECT n FROM u WHERE u.k = t.k UNION SELECT k FROM u)": "UNION",
+    "SELECT s LIKE '\\\\_x' AS l FROM t": "LIKE",
+}
+
+
+@pytest.mark.parametrize("text", IN_SPARK)
+def test_what_only_spark_computes_is_told_by_its_text(text: str) -> None:
+    found = resolved(text, STAGES).only_in_spark
+    assert found is not None
+    assert IN_SPARK[text].lower() in found.lower()
+
+
+def test_of_rows_that_are_equal_in_an_order_the_least_come_first() -> None:
+    """By all columns, from left to right, nulls first; the text for Spark says so, too."""
+    rows: Rows = {"t": [{"k": k, "a": 1, "b": b, "s": "x"} for k, b in ((3, 1), (1, 2), (2, None))]}
+    rows["u"] = []
+    query = resolved("SELECT a, b, k FROM t ORDER BY a DESC LIMIT 2", STAGES)
+    assert computed(query, rows) == Counter([(1, None, 2), (1, 1, 3)])
+    text = query.sql({"t": "t"})
+    assert text.endswith(
+        "ORDER BY a DESC , 1 ASC NULLS FIRST, 2 ASC NULLS FIRST, 3 ASC NULLS FIRST LIMIT 2"
+    )
+
+
+def test_a_scalar_subquery_of_several_rows_is_an_error() -> None:
+    query = resolved("SELECT (SELECT n FROM u) AS x FROM t", STAGES)
+    rows: Rows = {"t": [], "u": [{"k": 1, "n": n, "a": 1} for n in (1, 2)]}
+    with pytest.raises(QueryError, match="TOO_MANY_ROWS"):
+        computed(query, rows)
+
+
+def test_a_condition_is_computed_for_pairs_that_are_equal_only() -> None:
+    """What is written first guards what may fail."""
+    text = "SELECT t.k FROM t JOIN u ON t.k = u.k AND t.a / u.n > 0"
+    rows: Rows = {
+        "t": [{"k": 1, "a": 1, "b": 1, "s": ""}],
+        "u": [{"k": 1, "n": 1, "a": 1}, {"k": 2, "n": 0, "a": 1}],
+    }
+    assert computed(resolved(text, STAGES), rows) == Counter([(1,)])
+    with pytest.raises(QueryError, match="DIVIDE_BY_ZERO"):
+        computed(resolved(text, STAGES), {**rows, "t": [{"k": 2, "a": 1, "b": 1, "s": ""}]})
+
+
+def test_a_stage_with_other_types_has_other_columns() -> None:
+    wide = {**STAGES, "t": row_schema("k bigint", "a decimal(10,2), b int, s string", stage="t")}
+    assert resolved("SELECT sum(a) AS s FROM t", wide).types["s"].simpleString() == "decimal(20,2)"
