@@ -85,12 +85,12 @@ class Store(Tabular):
             relative path starts at the current directory. If the catalog is in memory, and so ends
             with the process, create the schema in this process.
         pipeline: its definitions so far; later ones do not count.
-        table_type: how the store writes updates. ``merge_on_read``: it appends a small update of a
-            large stage to a separate table of runs, which is faster; read such stages through a
-            store. ``copy_on_write``: content and key mappings are plain Delta tables at every
-            version, for readers by path. Updates tables, and all tables of a stage of up to 20,000
-            rows, are plain in both. You may open a store with another type than before: each stage
-            changes when it is next written.
+        table_type: how the store writes updates. ``copy_on_write``: content and key mappings are
+            plain Delta tables at every version, for readers by path. ``merge_on_read``: it appends
+            a small update of a large stage to a separate table of runs, which is faster where only
+            Spark commits, as in a catalog; read such stages through a store. Updates tables, and
+            all tables of a stage of up to 20,000 rows, are plain in both. You may open a store with
+            another type than before: each stage changes when it is next written.
         policy: when the store may recompute a stage in full. ``auto``: if its definition changed,
             or if at least nine in ten of 50,000 or more rows that it reads belong to changed keys,
             because that is faster. ``incremental``: only if its definition changed. ``strict``:
@@ -132,7 +132,7 @@ class Store(Tabular):
         location: str | os.PathLike[str],
         pipeline: Pipeline | None = None,
         *,
-        table_type: TableType = "merge_on_read",
+        table_type: TableType = "copy_on_write",
         policy: Policy = "auto",
         on_conflict: OnConflict = "raise",
         limits: Limits = Limits(),

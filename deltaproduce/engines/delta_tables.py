@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.file_systems.directory import Directory
@@ -89,6 +91,12 @@ class Write:
             `partition`: the rows are all of these, and other partitions stay; None for the whole
             table.
         fence: of all commits to the table with the same number, at most one takes effect.
+        replaced: rows that count as deleted from this commit on, by their numbers in each file, by
+            the file's path from the table's directory; only where rows are appended, and only
+            where the driver commits.
+        found_at: the delta version at which these rows have these numbers.
+        merged: the paths of files whose rows these are, and which they replace; only where the
+            driver commits. The commit changes no row of the table.
     """
 
     rows: Rows
@@ -105,6 +113,9 @@ class Write:
     compression: str | None = None
     within: pa.Table | None = None
     fence: int | None = None
+    replaced: Mapping[str, NDArray[np.int64]] | None = None
+    found_at: int | None = None
+    merged: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from deltaproduce.engines.choice import Engines, needs_spark
-from deltaproduce.engines.delta_log import LEAST_COMMITS, LogFiles, log_files, newest_commits
+from deltaproduce.engines.delta_log import (
+    LEAST_COMMITS,
+    LogFiles,
+    commit_file,
+    log_files,
+    newest_commits,
+)
 from deltaproduce.engines.delta_tables import (
     BrokenLogError,
     DeltaTables,
@@ -33,6 +39,7 @@ from deltaproduce.engines.file_systems.choice import directory
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import delta, files, log_actions
 from deltaproduce.engines.local.handles import Handles
+from deltaproduce.engines.local.marked.state import TableStates
 from deltaproduce.engines.spark.delta import SparkDelta
 from deltaproduce.engines.spark.file_systems import has_others, is_local
 from deltaproduce.shown.phases import jobs_begin
@@ -47,6 +54,7 @@ class Deltas(DeltaTables):
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
         self._handles = Handles()
+        self._states = TableStates()
 
     @property
     def spark(self) -> SparkDelta:
@@ -94,6 +102,21 @@ class Deltas(DeltaTables):
         alone = self._alone(place)
         return self.spark.exists(place) if alone is None else bool(delta.history(alone, 1))
 
+    def marks_rows(self, place: Place) -> bool:
+        """Return whether rows of a table can be replaced without Spark, by marking them."""
+        here = self._here(place)
+        if here is None:
+            return False
+        try:
+            return self._states.newest(here).is_simple
+        except BrokenLogError:
+            return False
+
+    def has_moved(self, place: Place, delta_version: int) -> bool:
+        """Return whether a table that the driver commits to has a later commit."""
+        here = self._here(place)
+        return here is not None and here.exists(commit_file(delta_version + 1))
+
     def history(
         self, place: Place, limit: int = LEAST_COMMITS, since: int | None = None
     ) -> tuple[LoggedCommit, ...]:
@@ -132,10 +155,13 @@ class Deltas(DeltaTables):
         found = self.spark.describe(place)
         return None if found is None else found.id
 
-    def files(self, place: Place, delta_version: int) -> pa.Table | None:
+    def files(self, place: Place, delta_version: int, *, ranges: bool = False) -> pa.Table | None:
         """Return the files of a delta version that are read without Spark; None if only Spark can.
 
         See `local.delta.files`.
+
+        Args:
+            ranges: only ranges of columns that stand for whole numbers are needed, which is faster.
 
         Raises:
             BrokenLogError: the store has no session, and the log does not list the files.
@@ -143,8 +169,9 @@ class Deltas(DeltaTables):
         """
         if place.directory is None:
             return None
+        list_files = delta.ranges if ranges else delta.files
         try:
-            found = delta.files(place.directory, delta_version, self._handles)
+            found = list_files(place.directory, delta_version, self._handles, self._states)
         except BrokenLogError:
             if self._alone(place) is not None:
                 raise
@@ -177,7 +204,7 @@ class Deltas(DeltaTables):
         alone, here = self._alone(place) is not None, self._here(place)
         large = isinstance(write.rows, pa.Table) and not self._engines.holds(write.rows)
         if here is None or not delta.written(
-            here, write, self._handles, alone=alone, streamed=large
+            here, write, self._handles, self._states, alone=alone, streamed=large
         ):
             self.spark.write(place, write)
 
@@ -190,7 +217,7 @@ class Deltas(DeltaTables):
     def restore(self, place: Place, delta_version: int, metadata: str) -> None:
         """See `DeltaTables.restore`."""
         here = self._here(place)
-        if here is None or not delta.restored(here, delta_version, metadata):
+        if here is None or not delta.restored(here, delta_version, metadata, self._states):
             self.spark.restore(place, delta_version, metadata)
 
     def set_property(self, place: Place, name: str, value: str, metadata: str) -> None:

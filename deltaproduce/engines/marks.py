@@ -58,6 +58,7 @@ Which: TypeAlias = Mapping[str, bool | int]
 ALIVE: Final[Which] = {SIDE: AFTER}
 CHANGED_KEYS: Final[Which] = {IS_KEY: True, KEY_DIFFERS: True}
 CHANGED_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_DIFFERS: True}
+REPLACED_PAIRS: Final[Which] = {**CHANGED_PAIRS, PAIR_BEFORE: True}
 NEW_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_BEFORE: False}
 GONE_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_AFTER: False}
 MOVED_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_MOVED: True}
@@ -77,7 +78,7 @@ COUNTED: Final[Mapping[str, Which]] = {
     "rows_of_changed_keys": ROWS_OF_CHANGED_KEYS,
     "rows_of_changed_pairs": ROWS_OF_CHANGED_PAIRS,
     "pairs_changed": CHANGED_PAIRS,
-    "pairs_replaced": {**CHANGED_PAIRS, PAIR_BEFORE: True},
+    "pairs_replaced": REPLACED_PAIRS,
     "pairs_new": NEW_PAIRS,
     "pairs_gone": GONE_PAIRS,
 }

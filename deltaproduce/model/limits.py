@@ -52,6 +52,9 @@ class Limits:
         rewritten_rows: the most rows of a table that is rewritten whole if some of its rows are
             replaced (copy on write): the driver writes a million in 0.3 s, and Spark takes 2 s to
             replace any.
+        replaced_percent: the largest share of a table's rows that the driver marks as replaced in
+            one step; twice that share, in all steps since the table was rewritten. With more, it is
+            rewritten.
         seek_keys: the most keys, or pairs of keys, in a predicate: Spark takes seconds to plan
             50,000.
         group_rows: the most rows of a row group in files where keys are looked up
@@ -79,6 +82,8 @@ class Limits:
             background.
         compaction_commits: when there are this many runs, they are folded; when there are this many
             small files of one table, they are merged.
+        merged_commits: after so many commits that each replaced some rows of a table, its small
+            files are merged, as far as they are of a similar size.
     """
 
     small_table_rows: int = 20_000
@@ -94,6 +99,7 @@ class Limits:
     plan_rows: int = 5_000
     task_bytes: int = 64 << 20
     rewritten_rows: int = 4_000_000
+    replaced_percent: int = 25
     seek_keys: int = 10_000
     group_rows: int = 8_192
     end_rows: int = 1_024
@@ -108,6 +114,7 @@ class Limits:
     overlay_runs: int = 200
     compaction_rows: int = 200_000
     compaction_commits: int = 100
+    merged_commits: int = 8
 
     def of_cluster(self) -> Limits:
         """Return the limits of a store in a session whose executors are other machines."""
@@ -200,6 +207,16 @@ class Limits:
     def is_rewritten(self, rows: int, row_bytes: int) -> bool:
         """Return whether a table of this many rows is rewritten whole if some are replaced."""
         return rows <= self.rewritten_rows and self.is_one_part(rows, rows * row_bytes)
+
+    def is_replaced(self, changed: int, scattered: int, rows: int, row_bytes: int) -> bool:
+        """Return whether the driver replaces this many rows of a table, rather than write all.
+
+        Args:
+            scattered: the number of rows that earlier steps have replaced since all were written.
+        """
+        most = self.replaced_percent * rows // 100
+        is_share = changed <= most and changed + scattered <= 2 * most
+        return is_share and self.is_one_part(changed, changed * row_bytes)
 
     def is_nearly_all(self, changed: int, rows: int) -> bool:
         """Return whether so large a share of a stage's input has changed that all is recomputed."""

@@ -20,22 +20,27 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+import numpy as np
+
+from deltaproduce.engines.spark.engine import ROWS_PER_FILE
 from deltaproduce.errors import ClosedError
 from deltaproduce.model.graph import Graph, Stage
-from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, UPDATES
-from deltaproduce.operations.step.edits import compacted_edit
+from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, UPDATES, Layout
+from deltaproduce.operations.step.edits import compacted_edit, merged_edit
 from deltaproduce.operations.step.filing import Filing
 from deltaproduce.operations.step.plan import Compaction, compactions
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.decisions.recovery import compacted, current
 from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.parquet.merging import merges
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import Version, stage_at
 
 _LOG: Final = logging.getLogger(__name__)
 _KINDS: Final[Mapping[Compaction, tuple[str, ...]]] = {
     "fold": (CONTENT, KEY_MAPPINGS),
+    "merge": (CONTENT, KEY_MAPPINGS),
     "feed": (UPDATES,),
 }
 
@@ -75,6 +80,8 @@ class Compactor:
             for what in compactions(version.stages.get(stage.name), limits, at_once=at_once):
                 if what == "fold":
                     act = partial(self._fold, version, stage)
+                elif what == "merge":
+                    act = partial(self._merge, version, stage, at_once=at_once)
                 else:
                     act = partial(self._tables.put_together, location.table(stage.name, UPDATES))
                 self._submit(stage.name, what, act)
@@ -95,6 +102,11 @@ class Compactor:
             self._ended.add((name, what))
             if error is not None:
                 _LOG.warning("compaction (%s) of %r failed: %s", what, name, error)
+
+    def wait_for_rows(self, name: str) -> None:
+        """Wait for the end of a compaction of a stage's content or key mappings."""
+        self.wait(name, "fold")
+        self.wait(name, "merge")
 
     def finish(self, *, raises: bool = False) -> None:
         """Wait for all compactions that are under way.
@@ -150,13 +162,15 @@ class Compactor:
             if pinned is None:
                 continue
             made = compacted(pinned, self._commits(stage, kind, pinned))
+            if not made and what == "merge":
+                continue
             if not made:
                 self._ended.discard((stage.name, what))
                 return figures
             newest[kind] = made[-1].delta_version
             folded += [commit.attempt.version for commit in made if commit.attempt][-1:]
         found = figures.at(newest)
-        if len(folded) < len(newest):
+        if what == "merge" or len(folded) < len(newest):
             return found
         added = {**figures.base.added, **dict.fromkeys(newest, 0)}
         base = replace(found.base, added=added, folded=min(folded))
@@ -188,6 +202,31 @@ class Compactor:
                 parted = in_order and bool(filing.partitions)
                 edit = compacted_edit(rows, stage, kind, filing, parted=parted)
                 tables.commit(table, edit, attempt, base)
+
+    def _merge(self, version: Version, stage: Stage, *, at_once: bool) -> None:
+        """Merge small files of content and key mappings, and purge marked rows; see `merges`."""
+        tables, figures = self._tables, version.stages[stage.name]
+        if figures.base.stored != self._filing(stage.name).text:
+            return  # the next version rewrites it, in the new filing
+        stage = stage_at(version, stage)
+        for kind in _KINDS["merge"]:
+            table = tables.location.table(stage.name, kind)
+            pinned = figures.delta_versions.get(kind)
+            if pinned is None or not tables.marks_rows(table):
+                continue
+            base = current(pinned, self._commits(stage, kind, pinned))
+            files = None if base is None else tables.files(table, base)
+            if base is None or files is None:
+                continue
+            most = tables.engines.limits.merged_commits
+            for numbers in merges(files.sizes, most=most, full=ROWS_PER_FILE, at_once=at_once):
+                columns = Layout.of(stage).columns(kind)
+                rows = files.among(np.array(numbers, np.int64)).rows(columns)
+                if rows is None:
+                    break
+                edit = merged_edit(rows, stage, kind, self._filing(stage.name), tables.engines)
+                tables.merge(table, edit, [files.paths[number] for number in numbers], base)
+                base += 1
 
     def _commits(self, stage: Stage, kind: str, pinned: int) -> tuple[Commit, ...]:
         table = self._tables.location.table(stage.name, kind)

@@ -254,7 +254,7 @@ class Publisher:
         for name, write in writes.items():
             if write.in_place:
                 with phase("waiting"):
-                    self._compactor.wait(name, "fold")
+                    self._compactor.wait_for_rows(name)
         kept = {n: w.kept.delta_versions for n, w in writes.items() if isinstance(w, WriteKept)}
         made: dict[str, Mapping[str, int]] = dict(kept)
         stages = tuple(name for name in writes if edits[name] or name in kept)

@@ -90,6 +90,14 @@ class Reader:
         stage = stage_at(version, stage)
         return self._stored(version, stage, KEY_MAPPINGS, Layout.of(stage).pair)
 
+    def marks_rows(self, stage: str, figures: StageFigures) -> bool:
+        """Return whether the driver replaces rows of a stage's content and key mappings.
+
+        See `Tables.marks_rows`.
+        """
+        found = (kind for kind in (CONTENT, KEY_MAPPINGS) if kind in figures.delta_versions)
+        return all(self._tables.marks_rows(self._tables.location.table(stage, k)) for k in found)
+
     def updates(self, version: Version, stage: Stage, since: int | None = None) -> Rows | None:
         """Return the updates of a stage in a version; None if it has none yet.
 

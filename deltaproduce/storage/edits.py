@@ -23,7 +23,8 @@ class Edit:
         overwrite: whether the rows are the whole table, or all rows of the partitions of `within`;
             otherwise they are added.
         predicate: if set, only the rows that match are added, and they replace all rows of the
-            table that match.
+            table that match: how Spark replaces rows.
+        replaced: if set, the pairs whose rows in the table the rows replace: how the driver does.
         lookup: the columns by which the table will be looked up.
         file_rows: the most rows of a file that Spark writes; None for all rows of a partition.
         sought: whether keys are looked up in the files, so that small row groups pay off.
@@ -43,6 +44,7 @@ class Edit:
     overwrite: bool
     predicate: str | None
     lookup: tuple[Column, ...]
+    replaced: pa.Table | None = None
     file_rows: int | None = None
     sought: bool = False
     by_ends: bool = False

@@ -75,6 +75,8 @@ class Base:
         runs: how many later runs are in the table of runs only.
         run_rows: how many rows these runs have.
         stored: how files keep the content, as JSON; empty for the default, by key.
+        scattered: how many rows of content were written beside the others since all were last put
+            in order.
     """
 
     added: Mapping[str, int] = field(default_factory=dict)
@@ -82,6 +84,7 @@ class Base:
     runs: int = 0
     run_rows: int = 0
     stored: str = ""
+    scattered: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,8 +327,9 @@ def stored(figures: StageFigures) -> dict[str, Any]:
     States, a window, rows read and how files keep the content appear only if they are not empty.
     """
     found = asdict(figures)
-    if not figures.base.stored:
-        del found["base"]["stored"]
+    for name in ("stored", "scattered"):
+        if not found["base"][name]:
+            del found["base"][name]
     if not figures.columns.states:
         del found["columns"]["states"]
     del found["window"]

@@ -38,8 +38,9 @@ from deltaproduce.engines.delta_tables import (
 from deltaproduce.engines.deltas import Deltas
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local import commit_probe
-from deltaproduce.engines.local.delta import MARKED
+from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.engines.local.kernels import checks as here
+from deltaproduce.engines.local.marked.listing import MARKED
 from deltaproduce.engines.marks import FILE_COLUMN, MISPLACED_COLUMN
 from deltaproduce.engines.paths import is_linked
 from deltaproduce.engines.spark.columns import col
@@ -128,12 +129,14 @@ class Tables:
             alone = table.name if self.engines.session is None else None
             place, found = self._place(table), None
             with self._whole(table):
-                told = self._delta.files(place, delta_version)
+                told = self._delta.files(place, delta_version, ranges=True)
             if place.directory is not None and told is not None:
                 paths, ranges = told.column("path").to_pylist(), FileRanges(told, len(told))
                 found = ParquetFiles(
                     place.directory, paths, alone, self.readings, ranges, self.engines.spill
                 )
+                if known is not None and known[1] is not None:
+                    found.know(known[1])
             known = delta_version, found
             self._files[table] = known
         return known[1]
@@ -401,7 +404,10 @@ class Tables:
             ConflictError: the table moved from ``base`` by more than this commit and compactions.
             CorruptStoreError: it did, and not by a store.
         """
-        self._files.pop(table, None)
+        at = base
+        if isinstance(edit, Edit) and edit.replaced is not None and base is not None:
+            at = self._compacted(table, attempt, base)
+        places = self._places(table, edit, at) if isinstance(edit, Edit) else None
         self._frames.pop(table, None)
         with self._effect("commit", table, attempt, base):
             match edit:
@@ -409,7 +415,9 @@ class Tables:
                     # A new table, or one that a version pins, has the properties that tables get
                     # here. Any other may have any properties, and an overwrite would keep them.
                     is_known = base is not None or not self.exists(table)
-                    write = self._write(table, edit, attempt, is_known=is_known)
+                    metadata = attempt.metadata(table.name)
+                    write = self._write(edit, metadata, is_known=is_known)
+                    write = replace(write, replaced=places, found_at=at)
                     self._delta.write(self._place(table), write)
                 case Restore():
                     self._set_back(table, edit.delta_version, attempt, base)
@@ -457,6 +465,23 @@ class Tables:
             fence=attempt.fencing_token,
         )
         with self._effect("drop versions" if overwrite else "publish", table, attempt):
+            self._delta.write(self._place(table), write)
+
+    def merge(self, table: Table, edit: Edit, paths: Iterable[str], base: int) -> None:
+        """Write the rows of some files again, in place of these files; change no row.
+
+        Args:
+            edit: adds these rows, in order.
+            paths: the files' paths from the table's directory.
+            base: the table's delta version.
+
+        Raises:
+            RefusedError: the table has moved since.
+        """
+        write = self._write(edit, "", is_known=True)
+        write = replace(write, merged=frozenset(paths), found_at=base)
+        self._check_commits()
+        with effect("optimize", table.name):
             self._delta.write(self._place(table), write)
 
     def restore(self, table: Table, delta_version: int, attempt: Attempt) -> int:
@@ -559,14 +584,14 @@ class Tables:
         """Return a context for many effects, which reads the user's settings only once."""
         return self._delta.many_effects()
 
-    def _write(self, table: Table, edit: Edit, attempt: Attempt, *, is_known: bool) -> Write:
+    def _write(self, edit: Edit, metadata: str, *, is_known: bool) -> Write:
         """Return an edit as a write of Delta's."""
         limits, small = self.engines.limits, edit.sought and self._root.directory is not None
         write = Write(
             edit.rows,
             edit.columns,
             "append",
-            attempt.metadata(table.name),
+            metadata,
             file_rows=edit.file_rows,
             group_rows=limits.rows_of_group(by_ends=edit.by_ends) if small else None,
             file_ends=edit.file_ends,
@@ -584,6 +609,48 @@ class Tables:
         made_with = properties(edit.lookup, marked=edit.marked, partitioned=bool(edit.partition))
         is_kept = is_known and not edit.apart
         return replace(write, mode="overwrite" if is_kept else "create", properties=made_with)
+
+    def marks_rows(self, table: Table) -> bool:
+        """Return whether the driver replaces rows of a table, by marking them as deleted."""
+        return self._delta.marks_rows(self._place(table))
+
+    def _compacted(self, table: Table, attempt: Attempt, base: int) -> int:
+        """Return a table's newest delta version if nothing but compactions came after ``base``.
+
+        Raises:
+            ConflictError, CorruptStoreError: something did.
+        """
+        if not self._delta.has_moved(self._place(table), base):
+            return base
+        commits = self.recent_commits(table, base)
+        found = current(base, commits)
+        if found is None:
+            raise overtaken(table.name, attempt, base, commits)
+        return found
+
+    def _places(self, table: Table, edit: Edit, base: int | None) -> dict[str, Numbers] | None:
+        """Return where the rows are that an edit replaces; None if it replaces none by pairs.
+
+        Raises:
+            CorruptStoreError: files of the table are gone or broken, or lack rows.
+        """
+        if edit.replaced is None:
+            return None
+        assert base is not None  # there are rows to replace
+        files = self.files(table, base)
+        columns = [c for c in edit.columns if c.name in edit.replaced.column_names]
+        ordered = edit.replaced.select([c.name for c in columns])
+        found = None
+        if files is not None:
+            found = files.places_of(ordered, columns, edit.lookup, self.engines)
+        if found is None or sum(map(len, found.values())) < len(edit.replaced):
+            raise CorruptStoreError(
+                f"table {table.name!r} lacks rows that a version has, because files of it were "
+                "removed or changed by someone else; store.verify() says what else is wrong, "
+                "store.repair() mends it",
+                table=table.name,
+            )
+        return found
 
     def _set_back(
         self, table: Table, delta_version: int, attempt: Attempt, base: int | None

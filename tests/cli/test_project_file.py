@@ -73,7 +73,7 @@ def test_all_of_a_file(tmp_path):
 
 def test_the_least_of_a_file(tmp_path):
     file = parsed(WHOLE, tmp_path)
-    assert (file.engine, file.table_type, file.policy) == ("local", "merge_on_read", "auto")
+    assert (file.engine, file.table_type, file.policy) == ("local", "copy_on_write", "auto")
     assert file.location == str(tmp_path / "lake/shop")
     assert (dict(file.spark), dict(file.inputs)) == ({}, {})
 

@@ -209,7 +209,7 @@ def test_a_store_computes_in_its_own_time_zone(spark: SparkSession, location: st
     before = spark.conf.get(key)
     spark.conf.set(key, "Asia/Tokyo")
     try:
-        limits = Limits(small_table_rows=0, local_rows=0)
+        limits = Limits(small_table_rows=0, replaced_percent=900, local_rows=0)
         store = Store(spark, location, pipeline, time_zone="America/New_York", limits=limits)
         rows = spark.range(4).selectExpr("id", "timestamp_seconds(id * 21600) AS at")
         store.update({"orders": rows})

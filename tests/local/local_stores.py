@@ -17,14 +17,26 @@ from deltaproduce.testing import Change, Oracle, Upsert, plain_rows
 from deltaproduce.types.columns import Columns
 from deltaproduce.types.row_readers import row_reader
 
-IN_PARTS = Limits(small_table_rows=0, group_rows=2, local_rows=16, local_bytes=4096, seek_keys=2)
+IN_PARTS = Limits(
+    small_table_rows=0,
+    replaced_percent=900,
+    group_rows=2,
+    local_rows=16,
+    local_bytes=4096,
+    seek_keys=2,
+)
 """Under these, whatever has more than a few rows is worked on in parts, which lie in files."""
 
 WAYS = {
     "small": Limits(),
-    "runs": Limits(small_table_rows=0, group_rows=2),
+    "runs": Limits(small_table_rows=0, replaced_percent=900, group_rows=2),
     "runs, often folded": Limits(
-        small_table_rows=0, group_rows=2, compaction_commits=2, compaction_rows=3, overlay_runs=3
+        small_table_rows=0,
+        replaced_percent=900,
+        group_rows=2,
+        compaction_commits=2,
+        compaction_rows=3,
+        overlay_runs=3,
     ),
 }
 """How tables of few rows are stored: whole, or with runs beside them."""

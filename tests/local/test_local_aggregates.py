@@ -20,9 +20,13 @@ from deltaproduce.testing import Oracle, Upsert
 
 WAYS = {
     "small": dp.Limits(),
-    "runs": dp.Limits(small_table_rows=0),
+    "runs": dp.Limits(small_table_rows=0, replaced_percent=900),
     "runs, often folded": dp.Limits(
-        small_table_rows=0, compaction_commits=2, compaction_rows=3, overlay_runs=3
+        small_table_rows=0,
+        replaced_percent=900,
+        compaction_commits=2,
+        compaction_rows=3,
+        overlay_runs=3,
     ),
     "in parts": replace(IN_PARTS, local_bytes=1 << 14),
 }

@@ -76,7 +76,7 @@ def forms(names: tuple[str, ...], key: tuple[Any, ...]) -> list[Any]:
 @pytest.fixture
 def texts(location: str) -> Store:
     """Rows in runs, a key that came, went and came back."""
-    store = Store(None, location, text, limits=Limits(small_table_rows=0))
+    store = Store(None, location, text, limits=Limits(small_table_rows=0, replaced_percent=900))
     for file, words in (("a", "to be"), ("b", "or not"), ("a", "to do"), ("a", "to be")):
         store.update({"lines": [{"file": file, "number": 1, "words": words}]})
     return store
@@ -110,7 +110,7 @@ def test_what_is_wrong_is_refused_as_in_spark(texts: Store) -> None:
 
 
 def test_what_is_beyond_the_limits_is_read_in_parts(texts: Store) -> None:
-    few = Limits(small_table_rows=0, local_rows=3, group_rows=1)
+    few = Limits(small_table_rows=0, replaced_percent=900, local_rows=3, group_rows=1)
     store = Store(None, texts._opened.tables.location.address, text, limits=few)
     assert len(store.content("words")) == 4
     assert len(store.changes("words", 3)) == 2

@@ -109,7 +109,7 @@ def test_a_crash_before_any_effect(
 def store_of(monkeypatch: pytest.MonkeyPatch, name: str, *, small: bool) -> None:
     """Set what the store of an operation is made with."""
     if not small:
-        limited(monkeypatch, small_table_rows=0)
+        limited(monkeypatch, small_table_rows=0, replaced_percent=900)
     if name == "vacuum":  # it removes files of logs that have a checkpoint
         monkeypatch.setitem(KEPT, "delta.checkpointInterval", "2")
 

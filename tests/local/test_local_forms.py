@@ -20,7 +20,11 @@ SERIES, VERSIONS = 8, 3
 WAYS: Mapping[str, Limits] = {
     "small": Limits(),
     "runs, often folded": Limits(
-        small_table_rows=0, compaction_commits=2, compaction_rows=3, overlay_runs=3
+        small_table_rows=0,
+        replaced_percent=900,
+        compaction_commits=2,
+        compaction_rows=3,
+        overlay_runs=3,
     ),
 }
 

@@ -18,7 +18,7 @@ HERE = {**OPERATIONS, **MOVES}
 
 @pytest.mark.parametrize("which", ["some", pytest.param("all", marks=pytest.mark.long)])
 def test_killed_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str) -> None:
-    limited(monkeypatch, small_table_rows=0)
+    limited(monkeypatch, small_table_rows=0, replaced_percent=900)
     monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
     FACTOR[0] = 1
     stores = Stores(None, tmp_path, None)

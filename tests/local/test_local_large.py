@@ -55,7 +55,9 @@ def test_many_keys_change_in_one_version(location):
         return {n: (f"c{draw.randrange(CUSTOMERS)}", draw.randrange(1_000)) for n in numbers}
 
     orders = drawn(range(ORDERS))
-    limits = dp.Limits(small_table_rows=0, run_rows=40_000, compaction_rows=20_000)
+    limits = dp.Limits(
+        small_table_rows=0, replaced_percent=900, run_rows=40_000, compaction_rows=20_000
+    )
     with Store(None, location, pipeline(), limits=limits) as store:
         states = [dict(orders)]
         store.update(batch(orders))

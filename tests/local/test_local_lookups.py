@@ -112,7 +112,9 @@ def check_figures(found: dp.Lookup, strategy: dp.Strategy) -> None:
         assert found.row_groups_read == found.row_groups
 
 
-@pytest.mark.parametrize("limits", [dp.Limits(), dp.Limits(small_table_rows=0, group_rows=2)])
+@pytest.mark.parametrize(
+    "limits", [dp.Limits(), dp.Limits(small_table_rows=0, replaced_percent=900, group_rows=2)]
+)
 def test_keys_of_every_type_are_found(location: str, limits: dp.Limits) -> None:
     """Each odd value of a type under a number of its own, through an index of that column."""
     pipeline = dp.Pipeline("types")
@@ -149,7 +151,7 @@ def members() -> dp.Pipeline:
 
 
 MEMBERS = [{"id": n, "email": f"m{n:04}" if n % 4 else None, "age": n % 90} for n in range(4_000)]
-LARGE = dp.Limits(small_table_rows=0, group_rows=50)
+LARGE = dp.Limits(small_table_rows=0, replaced_percent=900, group_rows=50)
 
 
 @pytest.fixture(scope="module")

@@ -160,7 +160,7 @@ def test_a_change_of_a_large_group_reads_few_row_groups(
 ) -> None:
     """Values that come and go at either end and in between, with and without runs in front."""
     call, expected = ENDS[name]
-    size, limits = 20_000, dp.Limits(small_table_rows=0, group_rows=100)
+    size, limits = 20_000, dp.Limits(small_table_rows=0, replaced_percent=900, group_rows=100)
     with dp.Store(None, location, orders(it=call), limits=limits) as store:
         ids = pa.array(range(size))
         rows = {"id": ids, "k": pa.repeat("a", size), "n": ids, "x": ids.cast(pa.float64())}
@@ -194,7 +194,7 @@ def test_ends_of_groups_that_are_held_are_not_looked_up(
     location: str, size: int, looks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of small groups, all functions are answered from the rows that the multiset's step read."""
-    limits = dp.Limits(small_table_rows=0, group_rows=100)
+    limits = dp.Limits(small_table_rows=0, replaced_percent=900, group_rows=100)
     calls = {"least": agg.min("n"), "top": agg.top_k("n", 2), "median": agg.median("x")}
     with dp.Store(None, location, orders(**calls), limits=limits) as store:
         groups = 3_000 // size
@@ -254,7 +254,7 @@ def test_a_change_of_a_large_group_costs_what_it_is_whatever_the_group_is(
     """One row over all, and groups of each type of key: of 40 row groups a step reads a few."""
     data_type, value = GROUPS[name]
     size, group_rows = 1_000, 25
-    limits = dp.Limits(small_table_rows=0, group_rows=group_rows)
+    limits = dp.Limits(small_table_rows=0, replaced_percent=900, group_rows=group_rows)
     pipeline = dp.Pipeline("groups")
     columns = "text string, price decimal(9,2), long decimal(30,2), bytes binary, n bigint"
     rows = pipeline.source("rows", key="id bigint", value=f"g {data_type}, {columns}")
@@ -343,7 +343,8 @@ def test_keys_arguments_and_conditions_are_expressions(location: str) -> None:
     }
     pipeline.aggregate("by_null", source, key="day IS NULL AS count", where="n < 9", values=some)
     pipeline.aggregate("over_all", source, key="", where="t <> 'b'", values=some)
-    oracle, limits = Oracle(pipeline), dp.Limits(small_table_rows=0, group_rows=2)
+    oracle = Oracle(pipeline)
+    limits = dp.Limits(small_table_rows=0, replaced_percent=900, group_rows=2)
     rows = [(n, date(2012 + n % 2, 3, 1), n, "abc"[n % 3]) for n in range(12)]
     first = [Upsert((n,), tuple(values)) for n, *values in rows]
     rest: list[Any] = [Delete((0,)), Upsert((1,), (None, -5, "c")), Delete((10,)), Delete((11,))]

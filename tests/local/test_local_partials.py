@@ -182,7 +182,9 @@ def test_an_end_moves_where_only_what_decided_on_it_changes(location: str) -> No
     """The day has no update, and its value may no longer be that of all days."""
     pipeline = visits({"mean": agg.max_by("x", "member")})
     pipeline.aggregate("over_all", "by_member", key="", values={"mean": agg.merge("mean")})
-    with dp.Store(None, location, pipeline, limits=dp.Limits(small_table_rows=0)) as store:
+    with dp.Store(
+        None, location, pipeline, limits=dp.Limits(small_table_rows=0, replaced_percent=900)
+    ) as store:
         store.update({"visits": [visit(1, 1, 1.0, 1), visit(2, 2, 4.0, 2)]})
         assert store.content("over_all")["mean"].to_pylist() == [4.0]
     pipeline = dp.Pipeline("visits")
@@ -198,7 +200,7 @@ def test_an_end_moves_where_only_what_decided_on_it_changes(location: str) -> No
         assert store.verify(recompute=True) == ()
 
 
-WITHOUT_UPDATES = {"rows": dp.Limits(), "runs": dp.Limits(small_table_rows=0)}
+WITHOUT_UPDATES = {"rows": dp.Limits(), "runs": dp.Limits(small_table_rows=0, replaced_percent=900)}
 
 
 @pytest.mark.parametrize("way", WITHOUT_UPDATES)
@@ -223,7 +225,7 @@ def test_an_update_that_goes_on_knows_which_states_it_has_changed(
     location: str, effect: int
 ) -> None:
     """Where it stopped between the day, which has no update to tell of, and what it is part of."""
-    limits = dp.Limits(small_table_rows=0)
+    limits = dp.Limits(small_table_rows=0, replaced_percent=900)
     with dp.Store(None, location, visits(), limits=limits) as store:
         store.update({"visits": [*FIRST, *(visit(n, 3, 0.0, n) for n in range(10, 60))]})
         with failpoints.armed(CrashAt(effect, fail)), suppress(CrashError):
@@ -280,7 +282,9 @@ def test_states_that_someone_has_changed_are_repaired_with_what_merges_them(
 def test_a_large_group_of_parts_is_changed_by_the_parts_that_change(location: str) -> None:
     chance = random.Random(1)
     rows = [visit(n, 1 + n % 28, chance.random(), n % 3) for n in range(3_000)]
-    store = dp.Store(None, location, visits(), limits=dp.Limits(small_table_rows=0))
+    store = dp.Store(
+        None, location, visits(), limits=dp.Limits(small_table_rows=0, replaced_percent=900)
+    )
     store.update({"visits": rows})
     version = store.update({"visits": [visit(7, 8, 0.5, 1)]})
     figures = version.stages["by_member"]
@@ -318,7 +322,9 @@ def test_parts_may_have_a_window_and_what_merges_them_none(location: str) -> Non
     merged = {"mean": agg.merge("mean"), "days": agg.count()}
     pipeline.aggregate("by_member", by_day, key="member", values=merged)
     oracle = Oracle(pipeline)
-    store = dp.Store(None, location, pipeline, limits=dp.Limits(small_table_rows=0))
+    store = dp.Store(
+        None, location, pipeline, limits=dp.Limits(small_table_rows=0, replaced_percent=900)
+    )
     for newest in (4, 4, 5, 8, 9, 9):
         keys = {
             (date(2013, 3, newest - chance.randrange(4)), chance.randrange(3)) for _ in range(7)

@@ -66,9 +66,11 @@ def test_other_values_change_every_row(location):
 
 def test_a_stage_that_had_runs_is_not_damaged_by_other_values(location):
     """Its runs are of the columns of before until the next one is written."""
-    large = Limits(small_table_rows=0)
+    large = Limits(small_table_rows=0, replaced_percent=900)
     more = {"orders": [{"id": 1, "customer": "bob", "amount": 9}]}
-    with Store(None, location, shop("id bigint"), limits=large) as store:
+    with Store(
+        None, location, shop("id bigint"), limits=large, table_type="merge_on_read"
+    ) as store:
         store.update(rows("id"))
         assert store.update(more).delta_version("by_customer", "runs") == 0
     with Store(

@@ -104,7 +104,7 @@ def test_what_is_stored_is_not_produced_again(
 ) -> None:
     """A crash before each effect in turn; in a short run at a few, in the middle and at the end."""
     if way == "runs":
-        limited(monkeypatch, small_table_rows=0)
+        limited(monkeypatch, small_table_rows=0, replaced_percent=900)
     assert_carried_on(None, tmp_path, in_full=way == "runs" and long_run)
 
 

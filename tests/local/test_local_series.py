@@ -25,14 +25,27 @@ VERSIONS = 5
 
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "small": {},
-    "runs": {"limits": Limits(small_table_rows=0, group_rows=3)},
+    "runs": {
+        "limits": Limits(small_table_rows=0, replaced_percent=900, group_rows=3),
+        "table_type": "merge_on_read",
+    },
     "runs, often folded, many keys": {
         "limits": Limits(
-            small_table_rows=0, compaction_commits=2, compaction_rows=3, overlay_runs=3, seek_keys=1
-        )
+            small_table_rows=0,
+            replaced_percent=900,
+            compaction_commits=2,
+            compaction_rows=3,
+            overlay_runs=3,
+            seek_keys=1,
+        ),
+        "table_type": "merge_on_read",
     },
     "copy on write": {
-        "limits": Limits(small_table_rows=0, compaction_commits=3),
+        "limits": Limits(small_table_rows=0, compaction_commits=3, replaced_percent=0),
+        "table_type": "copy_on_write",
+    },
+    "replaced": {
+        "limits": Limits(small_table_rows=0, group_rows=3, replaced_percent=900, merged_commits=2),
         "table_type": "copy_on_write",
     },
     "in parts": {"limits": IN_PARTS},

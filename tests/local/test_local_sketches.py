@@ -143,7 +143,7 @@ def test_visitors_of_thirty_days_keep_to_their_error_while_the_window_moves(
     location: str, members: int
 ) -> None:
     """Merged from days: days that leave, that come late, and that lose visits."""
-    chance, limits = random.Random(members), dp.Limits(small_table_rows=0)
+    chance, limits = random.Random(members), dp.Limits(small_table_rows=0, replaced_percent=900)
     alive, ids = dict[int, tuple[date, int]](), itertools.count()
 
     def come(day: int, count: int) -> list[dict[str, Any]]:
@@ -173,7 +173,9 @@ def test_a_key_that_no_change_reaches_keeps_its_sketch_and_its_value(
     """Though it was made by chance: while others change, are made again, or the window moves."""
     monkeypatch.setattr(kind, "way", lambda *_: Way(False, "it would be quicker"))
     pipeline = visits(dp.window("day", last=3))
-    with dp.Store(None, location, pipeline, limits=dp.Limits(small_table_rows=0)) as store:
+    with dp.Store(
+        None, location, pipeline, limits=dp.Limits(small_table_rows=0, replaced_percent=900)
+    ) as store:
 
         def rows(page: str, day: int, ids: Iterable[int]) -> list[dict[str, Any]]:
             of_day = FIRST + timedelta(days=day)
@@ -201,7 +203,7 @@ def test_a_key_that_has_lost_a_row_is_merged_again_from_its_own_partials(
     location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of others few are read, with those that share a row group."""
-    limits = dp.Limits(small_table_rows=0, group_rows=20)
+    limits = dp.Limits(small_table_rows=0, replaced_percent=900, group_rows=20)
     with dp.Store(None, location, visits(dp.window("day", last=4)), limits=limits) as store:
         rows = [
             {"day": FIRST + timedelta(days=n % 4), "id": n, "page": f"{n // 4:04}", "who": n % 3}
@@ -210,8 +212,8 @@ def test_a_key_that_has_lost_a_row_is_merged_again_from_its_own_partials(
         store.update({"visits": rows})
         read, whole = list[int](), ParquetFiles._read
 
-        def counting(files: ParquetFiles, *given: Any) -> pa.Table:
-            found = whole(files, *given)
+        def counting(files: ParquetFiles, *given: Any, **named: Any) -> pa.Table:
+            found = whole(files, *given, **named)
             if "_state_1" in found.column_names:
                 read.append(len(found))
             return found
@@ -231,7 +233,7 @@ def test_an_update_that_goes_on_makes_keys_again_that_have_lost_rows(
     location: str, effect: int
 ) -> None:
     """Where it stopped between the days and what merges them."""
-    limits = dp.Limits(small_table_rows=0)
+    limits = dp.Limits(small_table_rows=0, replaced_percent=900)
     rows = [{"day": FIRST, "id": n, "page": "ab"[n % 2], "who": n % 7} for n in range(40)]
     batch = [{**row, "_change_type": "delete"} for row in rows[:6]]
     batch += [{"day": FIRST, "id": 99, "page": "a", "who": 99}]
@@ -270,7 +272,9 @@ def test_a_window_from_a_fixed_start_is_as_the_oracle_says(location: str, seed: 
     window = dp.window("day", start=FIRST + timedelta(days=3))
     pipeline.aggregate("by_page", source, key="page", values=SKETCHES, window=window)
     oracle = Oracle(pipeline)
-    with dp.Store(None, location, pipeline, limits=dp.Limits(small_table_rows=0)) as store:
+    with dp.Store(
+        None, location, pipeline, limits=dp.Limits(small_table_rows=0, replaced_percent=900)
+    ) as store:
         for newest in (4, 6, 7, 9, 9):
             keys = {(FIRST + timedelta(days=newest - chance.randrange(6)), n) for n in range(5)}
             changes: list[Any] = [

@@ -183,7 +183,9 @@ def test_a_key_is_forgotten(location: str) -> None:
 
 
 def test_a_table_that_was_damaged_is_named(location: str) -> None:
-    with Store(None, location, totals(), limits=dp.Limits(small_table_rows=0)) as store:
+    with Store(
+        None, location, totals(), limits=dp.Limits(small_table_rows=0, replaced_percent=900)
+    ) as store:
         store.update({"orders": [{"id": 1, "customer": 1, "amount": 5}]})
     for file in Path(location, "by_customer", "content").glob("*.parquet"):
         file.write_bytes(b"no rows")
@@ -276,7 +278,7 @@ def test_a_version_says_what_was_read_of_each_table_of_a_stage(location: str) ->
         for n in values:
             yield key, n
 
-    limits = dp.Limits(small_table_rows=0, group_rows=3)
+    limits = dp.Limits(small_table_rows=0, replaced_percent=900, group_rows=3)
     with Store(None, location, pipeline, limits=limits) as store:
         store.update({"given": [{"id": key, "n": key} for key in range(9)]})
         version = store.update({"given": [{"id": 4, "n": 0}]})

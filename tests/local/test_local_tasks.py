@@ -839,7 +839,7 @@ def test_what_is_damaged_is_repaired_and_then_run(seed: int, tmp_path: Path) -> 
     What the stage's own updates have is there again with the repair itself.
     """
     chance = random.Random(seed)
-    limits = chance.choice([dp.Limits(), dp.Limits(small_table_rows=0)])
+    limits = chance.choice([dp.Limits(), dp.Limits(small_table_rows=0, replaced_percent=900)])
     place, as_of = tmp_path / "shop", "2022-03-31"
     with Store(None, place, shop(), limits=limits) as store:
         for number in range(3):

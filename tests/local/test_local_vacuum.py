@@ -25,9 +25,13 @@ from deltaproduce.testing import Oracle, strategies
 
 WAYS = {
     "small": Limits(),
-    "runs": Limits(small_table_rows=0),
+    "runs": Limits(small_table_rows=0, replaced_percent=900),
     "runs, often folded": Limits(
-        small_table_rows=0, compaction_commits=2, compaction_rows=3, overlay_runs=3
+        small_table_rows=0,
+        replaced_percent=900,
+        compaction_commits=2,
+        compaction_rows=3,
+        overlay_runs=3,
     ),
 }
 
@@ -189,7 +193,7 @@ def test_a_log_that_does_not_say_all_keeps_every_file(lake: Path) -> None:
 
 def test_who_overtakes_whom(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rollback to a version that goes, an update under way, and a vacuum that comes too late."""
-    limited(monkeypatch, small_table_rows=0)
+    limited(monkeypatch, small_table_rows=0, replaced_percent=900)
     oracle, store, other = (
         built(None, location, 4),
         *(Store(None, location, orders()) for _ in range(2)),

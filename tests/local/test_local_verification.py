@@ -34,7 +34,7 @@ from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.versions import EMPTY
 from deltaproduce.testing import Oracle, strategies
 
-WAYS = {"small": Limits(), "runs": Limits(small_table_rows=0)}
+WAYS = {"small": Limits(), "runs": Limits(small_table_rows=0, replaced_percent=900)}
 
 
 @pytest.mark.parametrize(("number", "way"), in_turn(6, WAYS, 2))
@@ -81,7 +81,10 @@ class Place:
         return {(f"{f.stage}/{f.table}".lstrip("/"), f.what) for f in self.open().verify()}
 
 
-LIMITED: dict[str, dict[str, int]] = {"rewritten": {}, "runs": {"small_table_rows": 0}}
+LIMITED: dict[str, dict[str, int]] = {
+    "rewritten": {},
+    "runs": {"small_table_rows": 0, "replaced_percent": 900},
+}
 
 
 @pytest.fixture(scope="module")

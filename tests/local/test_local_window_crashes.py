@@ -24,7 +24,7 @@ from deltaproduce import agg
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Change, Delete, Oracle, Upsert
 
-LIMITS = {"rewritten": dp.Limits(), "runs": dp.Limits(small_table_rows=0)}
+LIMITS = {"rewritten": dp.Limits(), "runs": dp.Limits(small_table_rows=0, replaced_percent=900)}
 
 
 def site() -> dp.Pipeline:

@@ -62,7 +62,7 @@ from deltaproduce.testing import Oracle, Upsert
 from deltaproduce.types.columns import Column
 
 MINE, MORE = batch((1, 1, 10), (2, 2, 20)), batch((2, 3, 20), (7, 3, 70))
-RUNS = Limits(small_table_rows=0, compaction_commits=4)
+RUNS = Limits(small_table_rows=0, replaced_percent=900, compaction_commits=4)
 
 
 @pytest.fixture(scope="module")
@@ -281,7 +281,9 @@ def test_a_crash_before_each_kind_of_effect_of_an_update(location: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("limits", [{}, {"small_table_rows": 0}], ids=["rewritten", "runs"])
+@pytest.mark.parametrize(
+    "limits", [{}, {"small_table_rows": 0, "replaced_percent": 900}], ids=["rewritten", "runs"]
+)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_crash_before_any_effect(
     location: str, monkeypatch: pytest.MonkeyPatch, name: str, limits: dict[str, int]
@@ -406,7 +408,7 @@ def test_a_window_moves_by_the_files_of_what_leaves_and_enters(location: str) ->
     site.source("events", key="seq int, id int", value="m int")
     values = {"n": agg.count()}
     site.aggregate("last", "events", key="m", values=values, window=dp.window("seq", last=4))
-    limits = Limits(small_table_rows=0, group_rows=3, partition_rows=2)
+    limits = Limits(small_table_rows=0, replaced_percent=900, group_rows=3, partition_rows=2)
     rows = [{"seq": seq, "id": n, "m": n} for seq in range(8) for n in range(3)]
     with Store(None, location, site, limits=limits) as store:
         store.update({"events": rows[:-6]})

@@ -35,17 +35,33 @@ from deltaproduce.testing.strategies.stored import stored_otherwise
 
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "small": {},
-    "runs": {"limits": dp.Limits(small_table_rows=0, group_rows=2)},
+    "runs": {
+        "limits": dp.Limits(small_table_rows=0, replaced_percent=900, group_rows=2),
+        "table_type": "merge_on_read",
+    },
     "runs, often folded": {
         "limits": dp.Limits(
-            small_table_rows=0, compaction_commits=2, compaction_rows=3, overlay_runs=3
-        )
+            small_table_rows=0,
+            replaced_percent=900,
+            compaction_commits=2,
+            compaction_rows=3,
+            overlay_runs=3,
+        ),
+        "table_type": "merge_on_read",
     },
     "copy on write": {
-        "limits": dp.Limits(small_table_rows=0, compaction_commits=3),
+        "limits": dp.Limits(small_table_rows=0, compaction_commits=3, replaced_percent=0),
+        "table_type": "copy_on_write",
+    },
+    "replaced": {
+        "limits": dp.Limits(
+            small_table_rows=0, group_rows=3, replaced_percent=900, merged_commits=2
+        ),
         "table_type": "copy_on_write",
     },
 }
+WHOLE = dp.Limits(small_table_rows=0, replaced_percent=0)
+"""Content is rewritten, as far as its partitions have changed rows."""
 STORED = {"partition": "day, id % 3 AS bucket", "order": "n desc", "compression": "zstd"}
 ROWS = [
     {"id": n, "day": date(2026, 1, 1 + n % 4) if n % 7 else None, "kind": "ab"[n % 2], "n": n % 5}
@@ -277,7 +293,7 @@ def test_a_step_writes_only_the_partitions_of_changed_rows(
     location: str, way: str, is_opened_anew: bool, long_run: bool
 ) -> None:
     """Files of a partition differ if and only if its rows do; an empty one has none."""
-    limits = {**WAYS[way], "limits": dp.Limits(small_table_rows=0)} if way != "small" else {}
+    limits = {**WAYS[way], "limits": WHOLE} if way != "small" else {}
     chance, pipeline = random.Random(len(way)), site(STORED, {"partition": "kind"})
     store = dp.Store(None, location, pipeline, **limits)
     store.update({"events": ROWS})
@@ -316,8 +332,8 @@ def test_a_fold_writes_only_the_partitions_that_runs_reach(location: str, by: st
         {"id": 60, "day": date(2026, 5, 1), "kind": "b", "n": 1},
         {"id": 11, "_change_type": "delete"},
     ]
-    limits = dp.Limits(small_table_rows=0, group_rows=2, overlay_runs=3)
-    with dp.Store(None, location, site(), limits=limits) as store:
+    limits = dp.Limits(small_table_rows=0, replaced_percent=900, group_rows=2, overlay_runs=3)
+    with dp.Store(None, location, site(), limits=limits, table_type="merge_on_read") as store:
         store.update({"events": ROWS})
         for change in changed:
             store.update({"events": [change]})

@@ -26,7 +26,7 @@ def found(address: str) -> set[tuple[int, str]]:
 def test_keys_come_and_go_and_keep_their_ids(address: str, location: str, number: int) -> None:
     """Whenever it is synced; a key that went and came back in between has its new id."""
     chance, urls = random.Random(number), [None, *"abcdefgh"]
-    limits = Limits(small_table_rows=0, group_rows=2)
+    limits = Limits(small_table_rows=0, replaced_percent=900, group_rows=2)
     with Store(None, location, site, limits=limits) as store:
         sync = postgres.Sync(store, address, stages=["pages"], key_tables=["pages"])
         before, touched = set[tuple[int, str]](), 0

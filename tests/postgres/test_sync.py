@@ -22,7 +22,7 @@ from deltaproduce.types.row_writers import rows_writer
 
 WAYS = {
     "small": Limits(),
-    "runs": Limits(small_table_rows=0, group_rows=3),
+    "runs": Limits(small_table_rows=0, replaced_percent=900, group_rows=3),
     "in parts": IN_PARTS,
 }
 

@@ -20,7 +20,7 @@ class Way:
     limits: Mapping[str, int] = field(default_factory=dict)
 
 
-_NONE_SMALL = {"small_table_rows": 0, "group_rows": 3}
+_NONE_SMALL = {"small_table_rows": 0, "replaced_percent": 900, "group_rows": 3}
 _IN_SPARK = {**_NONE_SMALL, "local_rows": 0}
 _REPLACED = {**_NONE_SMALL, "rewritten_rows": 0}
 WAYS = (

@@ -161,7 +161,7 @@ class Held:
 def main(settings: str) -> None:
     """Do what lines of input say, in JSON: ``start`` an operation, or ``go on`` with some."""
     _keep_to_itself()
-    limit(small_table_rows=0)
+    limit(small_table_rows=0, replaced_percent=900)
     publisher._WRITERS = 1
     config = json.loads(settings)
     spark = None

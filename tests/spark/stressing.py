@@ -28,7 +28,7 @@ from deltaproduce.model.layouts import Layout
 from deltaproduce.testing import Oracle, plain_rows
 from deltaproduce.types.columns import Columns
 
-LIMITS = {"small_table_rows": 0, "compaction_commits": 4}
+LIMITS = {"small_table_rows": 0, "replaced_percent": 900, "compaction_commits": 4}
 """Tables are written by runs, and compacted while writers and readers are at it."""
 
 IN_SPARK, ALONE = "in Spark", "alone"

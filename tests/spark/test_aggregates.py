@@ -128,7 +128,7 @@ def test_rows_beyond_the_limits_are_loaded_on_the_driver_in_parts(
     source.source("orders", key="id bigint", value="k string, n bigint")
     given = pa.table({"id": range(5_000), "k": [f"{n % 700}" for n in range(5_000)]})
     given = given.append_column("n", given.column("id"))
-    few = dp.Limits(small_table_rows=0, local_rows=500, group_rows=100)
+    few = dp.Limits(small_table_rows=0, replaced_percent=900, local_rows=500, group_rows=100)
     dp.Store(spark, location, source, limits=replace(few, local_rows=10_000)).update(
         {"orders": given}
     )

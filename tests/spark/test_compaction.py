@@ -16,9 +16,17 @@ from swapping import swap
 from deltaproduce import ClosedError, ConflictError, Store
 from deltaproduce.testing import Change, Delete, Oracle, Upsert
 
-OFTEN = Way("often", "merge_on_read", {"small_table_rows": 0, "compaction_commits": 2})
-REWRITTEN = Way("rewritten", "merge_on_read", {"small_table_rows": 0, "overlay_runs": 0})
-SELDOM = Way("seldom", "merge_on_read", {"small_table_rows": 0})
+OFTEN = Way(
+    "often",
+    "merge_on_read",
+    {"small_table_rows": 0, "replaced_percent": 900, "compaction_commits": 2},
+)
+REWRITTEN = Way(
+    "rewritten",
+    "merge_on_read",
+    {"small_table_rows": 0, "replaced_percent": 900, "overlay_runs": 0},
+)
+SELDOM = Way("seldom", "merge_on_read", {"small_table_rows": 0, "replaced_percent": 900})
 
 
 def changes(number: int) -> list[Change]:

@@ -32,7 +32,7 @@ def test_a_copy_that_takes_what_it_lacks_is_equal(
     location = str(tmp_path / "store") if place == "path" else "copied_store"
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS copied_store LOCATION '{tmp_path}/schema'")
     try:
-        limits = Limits(small_table_rows=0, group_rows=2)
+        limits = Limits(small_table_rows=0, replaced_percent=900, group_rows=2)
         with Store(spark, location, pipeline, limits=limits) as store:
             for batch, told in history:
                 with suppress(MissingPartitionsError):

@@ -81,7 +81,14 @@ def test_keys_of_more_rows_than_one_part_are_looked_up_without_spark(
 ) -> None:
     """A fifth of the orders are of nearly all customers, whose orders are more than one part."""
     workload = w1.workload()
-    limits = Limits(small_table_rows=0, group_rows=8, local_rows=300, local_parts=9, **others)
+    limits = Limits(
+        small_table_rows=0,
+        replaced_percent=900,
+        group_rows=8,
+        local_rows=300,
+        local_parts=9,
+        **others,
+    )
     store = Store(spark, location, workload.pipeline(0), limits=limits)
     store.update({"orders": workload.rows(spark, 2_000).toArrow()})
     changes = workload.changes(spark, 2_000, 400, 1).toArrow()

@@ -35,7 +35,7 @@ from deltaproduce.testing import Oracle
 @pytest.fixture(autouse=True)
 def as_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are written as if they were large, by runs, and one after the other."""
-    limited(monkeypatch, small_table_rows=0)
+    limited(monkeypatch, small_table_rows=0, replaced_percent=900)
     monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
     FACTOR[0] = 1
 

@@ -27,7 +27,7 @@ Harm = Callable[[SparkSession, Path], object]
 @pytest.fixture(autouse=True)
 def as_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are written as if they were large, by runs or by pairs."""
-    limited(monkeypatch, small_table_rows=0)
+    limited(monkeypatch, small_table_rows=0, replaced_percent=900)
     FACTOR[0] = 1
 
 
@@ -37,7 +37,7 @@ def originals(
 ) -> Iterator[dict[TableType, tuple[Path, Oracle]]]:
     """A store of each table type."""
     with pytest.MonkeyPatch.context() as patched:
-        limited(patched, small_table_rows=0)
+        limited(patched, small_table_rows=0, replaced_percent=900)
         found: dict[TableType, tuple[Path, Oracle]] = {}
         for table_type in TABLE_TYPES if long_run else TABLE_TYPES[:1]:
             place = tmp_path_factory.mktemp(table_type) / "store"

@@ -33,13 +33,14 @@ from deltaproduce import ConflictError, Limits, Pipeline, Store
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local import files as local_files
+from deltaproduce.engines.local.marked import vectors
 from deltaproduce.operations.step.plan import TableType
 from deltaproduce.storage import failpoints, files
 from deltaproduce.testing import Oracle, Upsert, strategies
 
 Rows = list[tuple[Any, ...]]
-IN_SPARK = Limits(local_rows=0, small_table_rows=0)
-HERE = Limits(small_table_rows=0)
+IN_SPARK = Limits(local_rows=0, small_table_rows=0, replaced_percent=900)
+HERE = Limits(small_table_rows=0, replaced_percent=900)
 
 
 def opened(spark: SparkSession | None, location: str, pipeline: Pipeline) -> Store:
@@ -90,7 +91,7 @@ def test_one_goes_on_where_a_process_of_the_other_was_killed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
     """At every fail point and in every effect without a session; in Spark at some."""
-    limited(monkeypatch, small_table_rows=0)
+    limited(monkeypatch, small_table_rows=0, replaced_percent=900)
     monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
     session, settings = (spark, None) if first == "here" else (None, SETTINGS)
     stores = Stores(session, tmp_path, settings)
@@ -287,12 +288,14 @@ def test_a_vacuum_of_one_leaves_what_the_other_goes_on_from(
 
 @pytest.fixture(scope="module")
 def marked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of three versions, to be copied: Spark marks rows of its tables as deleted."""
+    """A store of three versions, to be copied, with files of marks."""
     place = tmp_path_factory.mktemp("marked") / "store"
-    for number in range(3):
-        session, limits = (spark, IN_SPARK) if number == 2 else (None, HERE)
-        with Store(session, place, orders(), table_type="copy_on_write", limits=limits) as store:
-            store.update(frames(session, drawn(number)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vectors, "_MOST_IN_LOG", 0)
+        for number in range(3):
+            session, limits = (spark, IN_SPARK) if number == 2 else (None, HERE)
+            with Store(session, place, orders(), limits=limits) as store:
+                store.update(frames(session, drawn(number)))
     return place
 
 

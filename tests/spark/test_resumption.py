@@ -19,5 +19,5 @@ def test_what_is_stored_is_not_produced_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tables with runs, in Spark."""
-    limited(monkeypatch, small_table_rows=0, local_rows=0)
+    limited(monkeypatch, small_table_rows=0, replaced_percent=900, local_rows=0)
     assert_carried_on(spark, tmp_path, in_full=False)

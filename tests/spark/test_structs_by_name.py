@@ -70,7 +70,9 @@ def in_any_order(spark: SparkSession, rows: list[Any], seed: int) -> DataFrame:
     return spark.createDataFrame([arranged(row, declared, found) for row in rows], found)
 
 
-@pytest.mark.parametrize("limits", [{}, {"small_table_rows": 0, "local_rows": 0}], ids=str)
+@pytest.mark.parametrize(
+    "limits", [{}, {"small_table_rows": 0, "replaced_percent": 900, "local_rows": 0}], ids=str
+)
 def test_what_is_stored_is_what_an_arrow_table_gives(
     spark: SparkSession, tmp_path: Path, limits: dict[str, int]
 ) -> None:

@@ -180,7 +180,7 @@ def test_keys_are_sought_in_small_row_groups(
 ) -> None:
     """Only what a table is looked up in has them: content and key mappings, not updates."""
     limited(monkeypatch, group_rows=8)
-    limited(monkeypatch, small_table_rows=0)
+    limited(monkeypatch, small_table_rows=0, replaced_percent=900)
     store = Store(spark, location, shop)
     store.update({"orders": spark.range(400).selectExpr("id", "'c' || id % 100", "1").toDF(*ORDER)})
     for table, largest in (

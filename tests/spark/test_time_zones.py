@@ -24,7 +24,7 @@ ZONE = "America/St_Johns"
 SESSIONS = ("Asia/Kolkata", ZONE, "America/New_York")
 NIGHT = datetime(2026, 3, 8, 6, tzinfo=UTC)
 """Its clocks go forward half an hour before."""
-IN_SPARK = dp.Limits(small_table_rows=0, group_rows=2, local_rows=0)
+IN_SPARK = dp.Limits(small_table_rows=0, replaced_percent=900, group_rows=2, local_rows=0)
 
 
 TURNS = (

@@ -63,7 +63,7 @@ FAULTS = {
     ),
 }
 """What is done to tables of a stage -> what is found of them."""
-BY_SPARK = Limits(small_table_rows=0)
+BY_SPARK = Limits(small_table_rows=0, replaced_percent=900)
 """Tables are checked in Spark, however few rows they have."""
 
 
@@ -73,7 +73,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("original") / "store"
     FACTOR[0] = 1
     with pytest.MonkeyPatch.context() as patched:
-        limited(patched, small_table_rows=0)
+        limited(patched, small_table_rows=0, replaced_percent=900)
         built(None, str(place), table_type="copy_on_write")
     return place
 

@@ -116,7 +116,7 @@ def test_windows_over_one_feeder_read_each_partition_once(
 
     `tests/local` has it in each run.
     """
-    limits = dp.Limits(small_table_rows=0, partition_rows=3, local_rows=0)
+    limits = dp.Limits(small_table_rows=0, replaced_percent=900, partition_rows=3, local_rows=0)
     pipeline = views(*(dp.window("day", last=last) for last in (10, 9, 10)))
     rows = [row for number in range(1, 15) for row in day(number, [1, number % 3, 5])]
     given = spark.createDataFrame(pa.Table.from_pylist(rows))
@@ -150,7 +150,9 @@ def test_files_are_of_one_partition_each(
 
     A key that begins with the day is put in files once, and numbered there.
     """
-    limits = dp.Limits(small_table_rows=0, partition_rows=3, local_rows=local_rows)
+    limits = dp.Limits(
+        small_table_rows=0, replaced_percent=900, partition_rows=3, local_rows=local_rows
+    )
     pipeline = views(dp.window("day", last=10), key=key)
     rows = [row for number in range(1, 21) for row in day(number, [1, number % 3, 5])]
     store = dp.Store(spark, location, pipeline, limits=limits)

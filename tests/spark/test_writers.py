@@ -208,7 +208,7 @@ def test_a_writer_that_sleeps_is_fenced_off(
 
     DELTAPRODUCE_SLEEPERS says how many of `all_sleepers` there are to be, drawn at random.
     """
-    limited(monkeypatch, small_table_rows=0)
+    limited(monkeypatch, small_table_rows=0, replaced_percent=900)
     monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
     session, settings = (spark, SETTINGS) if where == "in Spark" else (None, None)
     stores, child, sleepers = Stores(session, tmp_path, settings), Child(settings), []

@@ -29,6 +29,7 @@ from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local import data_files, delta
 from deltaproduce.engines.local.handles import Handles
+from deltaproduce.engines.local.marked.state import TableStates
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
 
@@ -81,7 +82,7 @@ def test_one_of_two_writers_is_refused_and_nothing_of_it_is_in_the_table(
     """Another writer commits while a first commit, or one that overwrites, is under way."""
     table, expected = str(tmp_path / "t"), [1]
     if is_there:
-        assert delta.written(here(table), writing("create", 7), Handles())
+        assert delta.written(here(table), writing("create", 7), Handles(), TableStates())
         expected = [1, 7]
 
     def overtaken(place: Any, rows: pa.Table, **options: Any) -> None:
@@ -89,7 +90,7 @@ def test_one_of_two_writers_is_refused_and_nothing_of_it_is_in_the_table(
 
     monkeypatch.setattr(delta, "write_deltalake", overtaken)
     with pytest.raises(RefusedError):
-        delta.written(here(table), writing(mode, 2, 3), Handles())
+        delta.written(here(table), writing(mode, 2, 3), Handles(), TableStates())
     assert sorted(DeltaTable(table).to_pyarrow_table().column("n").to_pylist()) == expected
 
 
@@ -97,14 +98,14 @@ def test_rows_that_are_added_come_after_those_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = str(tmp_path / "t")
-    assert delta.written(here(table), writing("create", 7), Handles())
+    assert delta.written(here(table), writing("create", 7), Handles(), TableStates())
 
     def overtaken(place: Any, rows: pa.Table, **options: Any) -> None:
         others_commit(table)
         write_deltalake(place, rows, **options)
 
     monkeypatch.setattr(delta, "write_deltalake", overtaken)
-    assert delta.written(here(table), writing("append", 2), Handles())
+    assert delta.written(here(table), writing("append", 2), Handles(), TableStates())
     told = [commit.metadata for commit in delta.history(here(table), None)]
     assert told == ["by (2,)", None, "by (7,)"]
 
@@ -144,9 +145,9 @@ def test_parts_are_one_commit_that_is_refused_after_another(
 ) -> None:
     table, handles = str(tmp_path / "t"), Handles()
     if is_there:
-        assert delta.written(here(table), parts("create", 1, 2), handles)
+        assert delta.written(here(table), parts("create", 1, 2), handles, TableStates())
     if not by_hand:
-        assert delta.written(here(table), parts(mode, 2, 5, 6), handles)
+        assert delta.written(here(table), parts(mode, 2, 5, 6), handles, TableStates())
         found = DeltaTable(table)
         told = pa.table(found.get_add_actions(flatten=True)).sort_by("min.n")
         assert told["num_records"].to_pylist() == [2, 3, 1]
@@ -164,7 +165,7 @@ def test_parts_are_one_commit_that_is_refused_after_another(
 
     monkeypatch.setattr(data_files, "written", late)
     with pytest.raises(RefusedError):
-        delta.written(here(table), parts(mode, 2, 5, 6), handles)
+        delta.written(here(table), parts(mode, 2, 5, 6), handles, TableStates())
     rows = sorted(DeltaTable(table).to_pyarrow_table()["n"].to_pylist())
     assert rows == ([0, 1, 1] if is_there else [1])
 
@@ -185,8 +186,10 @@ def test_a_file_with_a_day_that_python_does_not_have_is_written_without_a_range(
     told, here_is = (Column("n", data_type),), here(str(tmp_path / "t"))
     kind = pa.int32() if data_type == DateType() else pa.int64()
     rows = pa.table({"n": pa.array([unit * day for day in values], kind).cast(arrow)})
-    assert delta.written(here_is, parts("create", 2, 3, told=told, rows=rows), Handles())
-    found = delta.files(here_is, 0, Handles())
+    assert delta.written(
+        here_is, parts("create", 2, 3, told=told, rows=rows), Handles(), TableStates()
+    )
+    found = delta.files(here_is, 0, Handles(), TableStates())
     assert found is not None
     assert [end["n"] is None for end in found.column("min").to_pylist()] == [True, False]
     stored = DeltaTable(here_is.uri).to_pyarrow_table()["n"].cast(kind).to_pylist()
@@ -225,7 +228,7 @@ def test_the_log_says_of_parts_what_delta_rs_says(tmp_path: Path) -> None:
     for name, ends in (("one", ()), ("parts", (2, 3))):
         table = str(tmp_path / name)
         write = parts("create", 3, told=columns, rows=rows)
-        assert delta.written(here(table), replace(write, file_ends=ends), Handles())
+        assert delta.written(here(table), replace(write, file_ends=ends), Handles(), TableStates())
         found = DeltaTable(table)
         actions = pa.table(found.get_add_actions()).combine_chunks()
         struct = {which: actions[which].chunk(0) for which in ("min", "max", "null_count")}

@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
-from deltaproduce.engines.local.delta import MARKED
+from deltaproduce.engines.local.marked.listing import MARKED
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.limits import Limits
 from deltaproduce.model.partitions import Ranges

@@ -105,7 +105,7 @@ class FileSystem(Protocol):
     def put_first(self, path: str, text: str) -> bool:
         """Write a text file where there is none, all of it at once; return whether it was written.
 
-        Only where a file system `keeps_first`.
+        Where a file system does not `keeps_first`, a `commit_probe` has to say that it obeys.
 
         Raises:
             OSError: it cannot be written.
@@ -251,6 +251,25 @@ class Directory:
             OSError: it cannot be written.
         """
         self.file_system.write(f"{self.path}/{inside}", text)
+
+    def write_bytes(self, inside: str, data: bytes) -> None:
+        """Write a file in it, whether there is one or not.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        with self.file_system.opened(f"{self.path}/{inside}", written=True) as file:
+            file.write(data)
+
+    def read_bytes(self, inside: str, at: int, size: int) -> bytes:
+        """Return some bytes of a file in it, from a place on.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        with self.file_system.opened(f"{self.path}/{inside}") as file:
+            file.read(at)
+            return file.read(size)
 
     def put_first(self, inside: str, text: str) -> bool:
         """Write a text file in it where there is none; see `FileSystem.put_first`."""

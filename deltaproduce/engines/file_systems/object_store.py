@@ -1,7 +1,9 @@
 """Object stores: buckets of a service with S3's protocol.
 
-Pyarrow reads, lists and removes files (https://arrow.apache.org/docs/python/filesystems.html), and
-delta-rs commits to tables; both get the same settings, from the variables that delta-rs reads
+Pyarrow reads, lists and removes files (https://arrow.apache.org/docs/python/filesystems.html),
+delta-rs commits to tables, and obstore puts the commits that mark rows
+(https://developmentseed.org/obstore/); all get the same settings, from the variables that delta-rs
+reads
 (https://docs.rs/object_store/latest/object_store/aws/struct.AmazonS3Builder.html). The invariant: a
 commit is put on the condition that its file does not exist (``If-None-Match: *``);
 `local.commit_probe` finds out whether a service obeys.
@@ -17,6 +19,9 @@ from datetime import datetime
 from functools import cache
 from typing import Any, BinaryIO, Final
 
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.store import S3Store
 from pyarrow import fs
 
 from deltaproduce.engines.file_systems.directory import Entry, FileSystem, Text
@@ -153,7 +158,14 @@ class ObjectStore(FileSystem):
 
     def put_first(self, path: str, text: str) -> bool:
         """See `FileSystem.put_first`: pyarrow has no conditional put."""
-        raise OSError(f"no file is put at {path} on the condition that there is none")
+        bucket, _, key = path.partition("/")
+        try:
+            obstore.put(_conditional(self, bucket), key, text.encode(), mode="create")
+        except AlreadyExistsError:
+            return False
+        except BaseError as error:
+            raise OSError(str(error)) from error
+        return True
 
     def mark(self, path: str) -> object | None:
         """See `FileSystem.mark`."""
@@ -234,6 +246,24 @@ class ObjectStore(FileSystem):
     def _found(self, path: str) -> list[fs.FileInfo]:
         infos = _opened(self).get_file_info(fs.FileSelector(path))
         return [info for info in infos if info.base_name]
+
+
+@cache
+def _conditional(store: ObjectStore, bucket: str) -> S3Store:
+    """Return the view of a bucket that puts files where there is none."""
+    given = {
+        "endpoint": store.endpoint,
+        "region": store.region,
+        "access_key_id": store.key,
+        "secret_access_key": store.secret,
+        "session_token": store.token,
+        "virtual_hosted_style_request": str(store.is_virtual_hosted).lower(),
+        "skip_signature": str(store.is_anonymous).lower(),
+        "conditional_put": "etag",
+    }
+    told: Any = {name: value for name, value in given.items() if value is not None}
+    is_plain = (store.endpoint or "").startswith("http:")
+    return S3Store(bucket, config=told, client_options={"allow_http": is_plain})
 
 
 @cache

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from deltalake.transaction import AddAction
 
 from deltaproduce.engines.delta_log import folder_of, logged
+from deltaproduce.engines.delta_tables import Write, packed
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.arrays import Marks, factorize, isin_rows
 from deltaproduce.model.machine import cores
@@ -31,6 +32,9 @@ from deltaproduce.types.columns import Column
 _NO_VALUES: Final[Mapping[str, str | None]] = MappingProxyType({})
 _NO_COMPRESSION: Final = MappingProxyType({"uncompressed": "none"})
 _PIECE_ROWS: Final = 1 << 18
+GROUP_ROWS: Final = 1 << 20
+"""The most rows of a row group where keys are not looked up."""
+_ONE_FILE: Final = 1 << 40
 _MOST_TEXT: Final = 64
 """For longer text the log has no range: it would have to be cut."""
 
@@ -83,6 +87,30 @@ def written(
     firsts = [0, *ends[:-1]]
     with ThreadPoolExecutor(cores()) as threads:
         return list(threads.map(write, range(len(ends)), firsts, ends))
+
+
+def of_write(directory: Directory, rows: pa.Table, write: Write) -> list[AddAction]:
+    """Write the rows of a write in files, which nobody sees before they are committed.
+
+    Args:
+        rows: its rows, as they are stored.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    ends = write.file_ends or (len(rows),)
+    if write.partition:
+        ends = partition_ends(rows, write.partition, write.file_rows or _ONE_FILE)
+    return written(
+        directory,
+        rows,
+        ends,
+        write.group_rows or GROUP_ROWS,
+        write.lookup,
+        packed(write.columns),
+        partition=write.partition,
+        compression=write.compression or "snappy",
+    )
 
 
 def partition_ends(rows: pa.Table, partition: Sequence[Column], most: int) -> tuple[int, ...]:

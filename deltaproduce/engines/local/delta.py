@@ -29,13 +29,12 @@ from deltalake import (
     write_deltalake,
 )
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+from deltalake.transaction import RemoveAction, create_table_with_add_actions
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from deltaproduce.engines.delta_log import logged
 from deltaproduce.engines.delta_tables import (
     APP_ID,
-    MARKS_ROWS,
     UNTOLD,
     BrokenLogError,
     LoggedCommit,
@@ -48,17 +47,20 @@ from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.engines.local.handles import Handle, Handles, opened_at
+from deltaproduce.engines.local.marked import commits, listing, vectors, writes
+from deltaproduce.engines.local.marked.listing import MARKED
+from deltaproduce.engines.local.marked.state import (
+    VECTOR,
+    TableState,
+    TableStates,
+    path_of,
+    state_at,
+)
 from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.excerpts import one_line
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 _Outcome = TypeVar("_Outcome")
-
-_GROUP_ROWS: Final = 1 << 20
-"""The most rows of a row group where keys are not looked up."""
-
-MARKED: Final = "marked"
-"""What `files` calls the numbers of the rows that are marked as deleted."""
 
 _ONE_FILE: Final = 1 << 40
 _PROTECT_NO_COMMITS: Final = frozenset(
@@ -96,17 +98,19 @@ def written(
     directory: Directory,
     write: Write,
     handles: Handles,
+    states: TableStates,
     *,
     alone: bool = False,
     streamed: bool = False,
 ) -> bool:
-    """Write rows in their order, if delta-rs can do it as Spark would.
+    """Write rows in their order, if it can be done here as Spark would.
 
-    Only Spark removes rows that are marked as deleted, writes columns that Delta has no plain type
-    for, and changes an existing table's properties in the commit that writes its rows.
+    Only Spark writes columns that Delta has no plain type for, and changes an existing table's
+    properties in the commit that writes its rows, unless its rows may be marked as deleted.
 
     Args:
         handles: the store's handles, which may include the table's.
+        states: the store's states of tables, likewise.
         alone: there is no Spark, so a separate commit sets the properties first.
         streamed: the rows do not fit in memory.
 
@@ -120,19 +124,51 @@ def written(
     rows = _plain_rows(write, streamed=streamed)
     if rows is None:
         return False
+    if write.replaced is not None or write.merged:
+        writes.placed(directory, states.newest(directory), rows, write)
+        return True
     try:
         handle = handles.newest(directory)
     except TableNotFoundError:
         handle = None
     except (DeltaError, OSError, ValueError):
         return False  # Spark says what is wrong
+    if handle is not None and write.mode != "append" and has_marks(handle.table):
+        return _overwrite_marked(directory, handle.table, states.newest(directory), rows, write)
     if handle is not None and write.within is not None:
         return _write_partitions(directory, handles, handle, rows, write, write.within)
+    return _write_whole(directory, handles, handle, rows, write, alone=alone, streamed=streamed)
+
+
+def _overwrite_marked(
+    directory: Directory, table: DeltaTable, state: TableState, rows: pa.Table, write: Write
+) -> bool:
+    """Overwrite a table whose rows may be marked, or some of its partitions."""
+    if not state.is_simple:
+        return False
+    within = None
+    if write.within is not None:
+        within = set(map(unquote, _files_within(table, write.within)["path"].to_pylist()))
+    writes.overwritten(directory, state, rows, write, within)
+    return True
+
+
+def _write_whole(
+    directory: Directory,
+    handles: Handles,
+    handle: Handle | None,
+    rows: pa.Table,
+    write: Write,
+    *,
+    alone: bool,
+    streamed: bool,
+) -> bool:
+    """Append rows to a table without marked rows, or overwrite or create it."""
     found = None if handle is None else handle.table
     overwritten = None if write.mode == "append" else found
     apart = found is not None and _partition(found) != [c.name for c in write.partition]
     if overwritten is not None and (apart or not _is_as_wanted(overwritten, write)):
-        if not alone or _may_be_marked(overwritten):
+        if not alone:
             return False
         if not apart and not write.partition:
             properties = dict(write.properties or {})
@@ -153,7 +189,7 @@ def _write_files(
 ) -> None:
     """Write rows in files of `data_files`: several, or of rows that do not fit in memory."""
     partition = [c.name for c in write.partition]
-    files = _data_files(directory, rows, write)
+    files = data_files.of_write(directory, rows, write)
     next_one = found is None or write.mode != "append"
     said = _said(write.metadata, _transactions(found, write), next_one=next_one)
     remade = found is not None and (
@@ -208,10 +244,9 @@ def _write_partitions(
     """
     found = handle.table
     alike = _partition(found) == [c.name for c in write.partition] and _has_columns(found, write)
-    if not alike or _may_be_marked(found):
+    if not alike:
         return False
-    told, columns = pa.table(found.get_add_actions()), write.partition
-    gone = told.filter(pa.array(data_files.in_partitions(told, within)))
+    columns, gone = write.partition, _files_within(found, within)
     now = int(time.time() * 1000)
     removed = [
         RemoveAction(
@@ -223,7 +258,7 @@ def _write_partitions(
         )
         for file in gone.select(["path", "size_bytes", "partition"]).to_pylist()
     ]
-    added = _data_files(directory, rows, write)
+    added = data_files.of_write(directory, rows, write)
     _committed(
         lambda: found.create_write_transaction(
             [*removed, *added],
@@ -238,21 +273,10 @@ def _write_partitions(
     return True
 
 
-def _data_files(directory: Directory, rows: pa.Table, write: Write) -> list[AddAction]:
-    """Write rows in files, which nobody sees before they are committed."""
-    ends = write.file_ends or (len(rows),)
-    if write.partition:
-        ends = data_files.partition_ends(rows, write.partition, write.file_rows or _ONE_FILE)
-    return data_files.written(
-        directory,
-        rows,
-        ends,
-        write.group_rows or _GROUP_ROWS,
-        write.lookup,
-        packed(write.columns),
-        partition=write.partition,
-        compression=write.compression or "snappy",
-    )
+def _files_within(table: DeltaTable, partitions: pa.Table) -> pa.Table:
+    """Return what the log says of the files in some partitions."""
+    told = pa.table(table.get_add_actions())
+    return told.filter(pa.array(data_files.in_partitions(told, partitions)))
 
 
 def _write_one(
@@ -274,7 +298,7 @@ def _write_one(
             target_file_size=_ONE_FILE,
             writer_properties=WriterProperties(
                 compression="SNAPPY",
-                max_row_group_size=write.group_rows or _GROUP_ROWS,
+                max_row_group_size=write.group_rows or data_files.GROUP_ROWS,
                 column_properties=dict.fromkeys(packed(write.columns), _PACKED),
             ),
             commit_properties=_said(
@@ -318,26 +342,36 @@ def deleted(directory: Directory, predicate: str, metadata: str) -> bool:
         found = opened_at(directory)
     except (DeltaError, OSError, ValueError) as error:
         raise BrokenLogError(one_line(error)) from error
-    if _may_be_marked(found) or has_marked_rows(found):
+    if has_marks(found):
         return False
-    compressed = WriterProperties(compression="SNAPPY", max_row_group_size=_GROUP_ROWS)
+    compressed = WriterProperties(compression="SNAPPY", max_row_group_size=data_files.GROUP_ROWS)
     said = _said(metadata)
     _committed(lambda: found.delete(predicate, compressed, commit_properties=said))
     return True
 
 
-def restored(directory: Directory, delta_version: int, metadata: str) -> bool:
+def restored(directory: Directory, delta_version: int, metadata: str, states: TableStates) -> bool:
     """Restore the rows, columns and properties of an earlier delta version.
 
     Returns:
-        Whether the table is at that state; Spark handles rows that may be marked as deleted.
+        Whether the table is at that state; Spark says what is wrong, and handles tables with
+        features that are not known here.
     """
     try:
         found = opened_at(directory)
     except (DeltaError, OSError, ValueError):
-        return False  # Spark says what is wrong
-    if _may_be_marked(found):
         return False
+    if has_marks(found):
+        try:
+            now, then = states.newest(directory), state_at(directory, delta_version)
+            if not now.is_simple:
+                return False
+            changed = commits.restored(directory, now, then)
+        except BrokenLogError:
+            return False
+        if now.delta_version != delta_version:
+            commits.commit(directory, now, changed, metadata)
+        return True
     if found.version() != delta_version:
         _committed(lambda: found.restore(delta_version, commit_properties=_said(metadata)))
     return True
@@ -359,7 +393,9 @@ def optimize(directory: Directory) -> None:
     _committed(lambda: found.optimize.compact())
 
 
-def files(directory: Directory, delta_version: int, handles: Handles) -> pa.Table | None:
+def files(
+    directory: Directory, delta_version: int, handles: Handles, states: TableStates
+) -> pa.Table | None:
     """Return the files of a delta version; None if some are outside of the table's directory.
 
     Args:
@@ -376,7 +412,7 @@ def files(directory: Directory, delta_version: int, handles: Handles) -> pa.Tabl
     """
     with _reading(directory, delta_version, handles) as found:
         told = pa.table(found.get_add_actions())
-        marked = marked_rows(found)
+        marked = _marked_by_log(directory, found, states)
     paths = told.column("path").to_pylist()
     if any("://" in path or path.startswith("/") for path in paths):
         return None
@@ -386,6 +422,23 @@ def files(directory: Directory, delta_version: int, handles: Handles) -> pa.Tabl
         numbers = [marked.get(path) for path in paths]
         named = named.append_column(MARKED, pa.array(numbers, pa.list_(pa.int64())))
     return named.sort_by("path")
+
+
+def ranges(
+    directory: Directory, delta_version: int, handles: Handles, states: TableStates
+) -> pa.Table | None:
+    """Return the files of a delta version as `files` does, but perhaps without ranges of texts.
+
+    Where this module replays the log itself, it takes no time to open the table anew.
+
+    Raises:
+        BrokenLogError: as for `files`.
+    """
+    with suppress(BrokenLogError, OSError, ValueError):  # delta-rs says what is wrong
+        state = states.at(directory, delta_version)
+        if state.is_simple and not state.partition_columns and state.is_inside:
+            return listing.listed(directory, state)
+    return files(directory, delta_version, handles, states)
 
 
 def size(directory: Directory, delta_version: int, handles: Handles) -> TableSize:
@@ -467,6 +520,14 @@ def _reading(directory: Directory, delta_version: int, handles: Handles) -> Iter
         raise BrokenLogError(one_line(error)) from error
 
 
+def has_marks(table: DeltaTable) -> bool:
+    """Return whether rows of a table may be marked as deleted, now or in any delta version.
+
+    The protocol says so, which keeps the feature; the property only says whether writers mark more.
+    """
+    return "deletionVectors" in (table.protocol().reader_features or ())
+
+
 def has_marked_rows(table: DeltaTable) -> bool:
     """Return whether rows of a table are marked as deleted."""
     return bool(marked_rows(table))
@@ -475,10 +536,10 @@ def has_marked_rows(table: DeltaTable) -> bool:
 def marked_rows(table: DeltaTable) -> dict[str, Numbers]:
     """Return the numbers of the rows that are marked as deleted, in order, by the file's path.
 
-    The path is relative to the table's directory. The table's property says whether writers may
-    mark more. Marks stay when it is unset, so that the protocol decides, which keeps the feature.
+    The path is relative to the table's directory. Delta-rs makes a mark for each row of these
+    files.
     """
-    if "deletionVectors" not in (table.protocol().reader_features or ()):
+    if not has_marks(table):
         return {}
     told = pa.table(table.deletion_vectors())
     root = table.table_uri  # the addresses begin with it, and all of them are escaped
@@ -490,9 +551,21 @@ def marked_rows(table: DeltaTable) -> dict[str, Numbers]:
     }
 
 
-def _may_be_marked(table: DeltaTable) -> bool:
-    """Return whether writers may mark rows of a table as deleted."""
-    return bool(table.metadata().configuration.get(MARKS_ROWS) == "true")
+def _marked_by_log(
+    directory: Directory, table: DeltaTable, states: TableStates
+) -> dict[str, Numbers]:
+    """Return the result of `marked_rows`, from the log itself if it is read here."""
+    if not has_marks(table):
+        return {}
+    try:
+        files = states.at(directory, table.version()).files.values()
+        return {
+            path_of(add): vectors.read(directory, add[VECTOR]).rows
+            for add in files
+            if add.get(VECTOR) is not None
+        }
+    except (BrokenLogError, OSError, ValueError, KeyError):
+        return marked_rows(table)
 
 
 def _plain_rows(write: Write, *, streamed: bool) -> pa.Table | None:
@@ -511,10 +584,8 @@ def _plain_rows(write: Write, *, streamed: bool) -> pa.Table | None:
 def _is_as_wanted(table: DeltaTable, write: Write) -> bool:
     """Return whether all rows can be overwritten, and nothing else of the table changes."""
     properties = table.metadata().configuration
-    return (
-        not _may_be_marked(table)
-        and (write.properties is None or properties == dict(write.properties))
-        and _has_columns(table, write)
+    return (write.properties is None or properties == dict(write.properties)) and _has_columns(
+        table, write
     )
 
 

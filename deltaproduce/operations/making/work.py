@@ -120,7 +120,9 @@ class Means:
 
     def write(self, result: StepResult, last: StageFigures, overlay: Overlay | None) -> Write:
         """Return how a step is written; see `Write.of`."""
-        return Write.of(result, self.table_type, last, overlay, self.filing(result.stage.name))
+        name, is_plain = result.stage.name, self.table_type == "copy_on_write"
+        marks = is_plain and self.reader.marks_rows(name, last)
+        return Write.of(result, self.table_type, last, overlay, self.filing(name), marks=marks)
 
     def check_partitions(self, result: StepResult, head: Version) -> None:
         """Refuse rows that fit no partition, before anything is written.

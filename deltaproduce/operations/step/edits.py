@@ -20,11 +20,14 @@ from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.marks import (
     ALIVE,
     CHANGED_PAIRS,
+    GONE_PAIRS,
     IS_PAIR,
     MOVED_PAIRS,
     NEW_PAIRS,
     PAIR_DIFFERS,
+    REPLACED_PAIRS,
     ROWS_OF_CHANGED_PAIRS,
+    Which,
 )
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.engine import ROWS_PER_FILE
@@ -62,6 +65,7 @@ def content_edit(
     filing: Filing = BY_KEY,
     parted: bool = False,
     folds: bool = False,
+    marks: bool = False,
 ) -> Edit | None:
     """Return the edit of the content.
 
@@ -72,24 +76,28 @@ def content_edit(
         filing: how files keep it.
         parted: whether, if it is rewritten, only the partitions of changed rows have to be.
         folds: whether there are runs, whose rows the table does not have.
+        marks: whether the driver replaces rows, by marking them.
     """
     counts, layout = comparison.counts, comparison.layout
     columns, key = layout.content, layout.lookup(CONTENT)
     if exists and how in ("nothing", "run"):
         return None
     rewritten, predicate, within = how == "rewrite" or not exists, None, None
+    replaced = None
     if rewritten:
         if parted:
             within = _partitions_changed(comparison, before if folds else None, filing)
         rows = comparison.content_after(_read(before, comparison, within))
         rows, within = _only_within(rows, columns, within, filing, comparison.engines)
-    elif not counts.pairs_replaced:
+    elif marks or not counts.pairs_replaced:
         rows, total = comparison.pick(columns, ROWS_OF_CHANGED_PAIRS), counts.rows_of_changed_pairs
+        rows, replaced = _in_place(comparison, rows, columns, REPLACED_PAIRS, counts.pairs_replaced)
     else:
         predicate = comparison.predicate(key, CHANGED_PAIRS)
         rows, total = comparison.pick(columns, ALIVE), counts.rows_of_changed_pairs
-    edit = Edit(rows, columns, rewritten, predicate, key, sought=rewritten, by_ends=layout.by_ends)
-    edit = replace(edit, within=within)
+    sought = rewritten or marks
+    edit = Edit(rows, columns, rewritten, predicate, key, sought=sought, by_ends=layout.by_ends)
+    edit = replace(edit, within=within, replaced=replaced)
     in_files = comparison.clustering
     if rewritten and in_files is not None and in_files == filing.by_partitions:
         return replace(edit, file_rows=ROWS_PER_FILE)
@@ -107,6 +115,7 @@ def mappings_edit(
     *,
     exists: bool,
     folds: bool,
+    marks: bool = False,
 ) -> Edit | None:
     """Return the edit of the key mappings.
 
@@ -115,22 +124,40 @@ def mappings_edit(
         total: the number of content rows after the step.
         exists: whether the table exists.
         folds: whether there are runs, whose mappings the table does not have.
+        marks: see `content_edit`.
     """
     counts, pair = comparison.counts, comparison.layout.pair
     sources = comparison.layout.lookup(KEY_MAPPINGS)
     moved = folds or counts.pairs_new or counts.pairs_gone
     if exists and (how in ("nothing", "run") or not moved):
         return None
-    rewritten, predicate = how == "rewrite" or not exists, None
+    rewritten, predicate, replaced = how == "rewrite" or not exists, None, None
     if rewritten:
         rows = comparison.mappings_after(_read(before, comparison))
-    elif not counts.pairs_gone:
+    elif marks or not counts.pairs_gone:
         rows, total = comparison.pick(pair, NEW_PAIRS), counts.pairs_new
+        rows, replaced = _in_place(comparison, rows, pair, GONE_PAIRS, counts.pairs_gone)
     else:
         predicate = comparison.predicate(sources, MOVED_PAIRS)
         rows, total = comparison.pick(pair, {**ALIVE, IS_PAIR: True}), counts.pairs_new
     rows = _filed(comparison, rows, total, sources, pair)
-    return Edit(rows, pair, rewritten, predicate, sources, sought=rewritten)
+    sought = rewritten or marks
+    return Edit(rows, pair, rewritten, predicate, sources, sought=sought, replaced=replaced)
+
+
+def _in_place(
+    comparison: Comparison, rows: Rows, columns: Sequence[Column], which: Which, count: int
+) -> tuple[Rows, pa.Table | None]:
+    """Return rows on the driver, and the pairs that they replace; both unchanged without pairs.
+
+    Args:
+        which: selects the pairs.
+        count: their number.
+    """
+    if not count:
+        return rows, None
+    engines, pair = comparison.engines, comparison.layout.pair
+    return engines.table(rows, columns), engines.table(comparison.pick(pair, which), pair)
 
 
 def updates_edit(comparison: Comparison, version: int, *, exists: bool) -> Edit | None:
@@ -180,6 +207,21 @@ def compacted_edit(
         return filed
     ordered = stored.engines.of(rows).filed_beside(rows, stored.count, by, order)
     return replace(edit, rows=ordered)
+
+
+def merged_edit(rows: pa.Table, stage: Stage, kind: str, filing: Filing, engines: Engines) -> Edit:
+    """Return the edit that adds the rows of some files of content or key mappings, in order."""
+    layout = Layout.of(stage)
+    columns, by = layout.columns(kind), layout.lookup(kind)
+    edit = Edit(rows, columns, True, None, by, sought=True)
+    if kind == CONTENT:
+        edit = replace(edit, by_ends=layout.by_ends)
+        filed = filing.filed(edit, layout, len(rows), engines)
+        if filed is not None:
+            return replace(filed, overwrite=False)
+    ordered = engines.of(rows).filed(rows, len(rows), by, layout.order(kind))
+    ends = (*range(ROWS_PER_FILE, len(rows), ROWS_PER_FILE), len(rows))
+    return replace(edit, rows=ordered, file_ends=ends, overwrite=False)
 
 
 def emptied(stage: Stage, kind: str, *, apart: bool = False) -> Edit:

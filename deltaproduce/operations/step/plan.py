@@ -41,10 +41,11 @@ Writing = Literal["nothing", "run", "replace", "rewrite"]
 """Append a run; replace the pairs that differ; or rewrite the tables, with all runs applied."""
 
 
-Compaction = Literal["fold", "feed", "log"]
+Compaction = Literal["fold", "merge", "feed", "log"]
 """Rewrite content and key mappings with their runs, or merge small files.
 
-``feed`` merges the files of updates, ``log`` those of the version log.
+``merge`` merges those of content and key mappings whose rows are replaced by marking, and purges
+marked rows; ``feed`` merges the files of updates, ``log`` those of the version log.
 """
 
 
@@ -405,6 +406,8 @@ def writing(
     overlay_runs: int,
     added: int,
     alone: bool = False,
+    marks: bool = False,
+    scattered: int = 0,
 ) -> Writing:
     """Return how a step is written to a stage's content and key mappings.
 
@@ -420,6 +423,8 @@ def writing(
         added: the number of commits that added to the content since its rows were last put in
             order.
         alone: whether there is no Spark, which replaces rows by predicate.
+        marks: whether the driver replaces rows, by marking them in the files that have them.
+        scattered: the number of rows beside those that were last put in order.
     """
     if not pairs_changed:
         return "nothing"
@@ -428,7 +433,12 @@ def writing(
     if table_type == "merge_on_read":
         fits = limits.fits_overlay(run_rows, overlay_rows, overlay_runs, row_bytes)
         return "run" if fits else "rewrite"
-    if overlay_runs or added >= limits.compaction_commits:
+    if overlay_runs:
+        return "rewrite"
+    if marks:
+        few = limits.is_replaced(run_rows, scattered, rows, row_bytes)
+        return "replace" if few else "rewrite"
+    if added >= limits.compaction_commits:
         return "rewrite"
     rewritten = alone or pairs_changed > limits.seek_keys or limits.is_rewritten(rows, row_bytes)
     return "rewrite" if pairs_replaced and rewritten else "replace"
@@ -447,6 +457,9 @@ def compactions(
         return found
     if figures.base.runs and (at_once or limits.is_full(figures.base.run_rows, figures.base.runs)):
         found.append("fold")
+    replaced = figures.base.added.get("content", 0)
+    if not figures.base.runs and replaced and (at_once or replaced % limits.merged_commits == 0):
+        found.append("merge")
     added = figures.base.added.get("updates", 0)
     if added and (at_once or added % limits.compaction_commits == 0):
         found.append("feed")

@@ -153,7 +153,9 @@ class Write:
         run: the step's own run, if it is written as a run.
         runs_anew: whether the table of runs is rewritten; then ``run`` includes the runs before it.
         replaces: whether later steps replace rows of the content and the key mappings by predicate
-            (copy on write, if a table is too large to be rewritten whole).
+            (copy on write, if a table is too large to be rewritten whole, and the driver does not
+            mark rows).
+        marks: whether the driver replaces rows, by marking them.
         filing: how files are to keep the content.
     """
 
@@ -166,6 +168,7 @@ class Write:
     run: pa.Table | None = None
     runs_anew: bool = False
     replaces: bool = False
+    marks: bool = False
     filing: Filing = BY_KEY
 
     @staticmethod
@@ -175,8 +178,14 @@ class Write:
         last: StageFigures,
         overlay: Overlay | None,
         filing: Filing = BY_KEY,
+        *,
+        marks: bool = False,
     ) -> Write:
-        """Decide how a step is written."""
+        """Decide how a step is written.
+
+        Args:
+            marks: whether the driver replaces rows of the stage's tables, by marking them.
+        """
         comparison, counts = result.comparison, result.comparison.counts
         limits, alone = comparison.engines.limits, comparison.engines.session is None
         rows, row_bytes = result.size(last)
@@ -196,10 +205,12 @@ class Write:
                 overlay_runs=overlay.runs if overlay else 0,
                 added=last.base.added.get(CONTENT, 0),
                 alone=alone,
+                marks=marks,
+                scattered=last.base.scattered,
             )
         )
         if how != "run":
-            rewritten = alone or limits.is_rewritten(rows, row_bytes)
+            rewritten = alone or marks or limits.is_rewritten(rows, row_bytes)
             replaces = table_type == "copy_on_write" and not rewritten
             return Write(
                 result,
@@ -209,6 +220,7 @@ class Write:
                 how,
                 overlay,
                 replaces=replaces,
+                marks=marks,
                 filing=filing,
             )
         run, added = run_of(comparison), last.base.added.get(RUNS)
@@ -243,6 +255,7 @@ class Write:
                 filing=self.filing,
                 parted=self._is_parted and (self.overlay is None or CONTENT in before),
                 folds=self.overlay is not None,
+                marks=self.marks,
             ),
             UPDATES: updates_edit(comparison, number, exists=UPDATES in exists),
         }
@@ -254,6 +267,7 @@ class Write:
                 self.rows,
                 exists=KEY_MAPPINGS in exists,
                 folds=self.overlay is not None,
+                marks=self.marks,
             )
         for kind in (CONTENT, KEY_MAPPINGS):
             edit = edits.get(kind)
@@ -285,9 +299,17 @@ class Write:
                 runs=0 if overlay is None else overlay.runs,
                 run_rows=0 if overlay is None else overlay.added,
                 stored=self.filing.text,
+                scattered=self._scattered(),
             ),
             past=self.result.past(self.last),
         )
+
+    def _scattered(self) -> int:
+        """Return how many rows of content are beside those that were last put in order."""
+        if self.how == "rewrite":
+            return 0
+        added = self.result.comparison.counts.rows_of_changed_pairs if self.how == "replace" else 0
+        return self.last.base.scattered + added
 
     @property
     def _is_parted(self) -> bool:

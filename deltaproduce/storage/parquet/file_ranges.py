@@ -49,7 +49,7 @@ class FileRanges(NamedTuple):
 
     def rows_inside(self, column: Column, values: Ranges) -> tuple[Marks, Numbers]:
         """Mark the files with values only in the ranges; also return the row count of each file."""
-        rows = self._rows()
+        rows = self.rows
         least, greatest = self._ends(column)
         firsts, lasts = np.array(values.pairs, np.int64).reshape(-1, 2).T
         at = lasts.searchsorted(least, "left")
@@ -62,7 +62,7 @@ class FileRanges(NamedTuple):
     @property
     def size(self) -> tuple[int, int] | None:
         """How many rows and bytes all files have; None if that is not known."""
-        rows = self._rows()
+        rows = self.rows
         if self.told is None or (rows < 0).any():
             return None
         return int(rows.sum() - self._marked().sum()), int(
@@ -101,7 +101,7 @@ class FileRanges(NamedTuple):
         if isinstance(column.data_type, TimestampType | TimestampNTZType):
             greatest = pc.add(greatest, _CUT_MICROS)
         known = pc.and_(least.is_valid(), greatest.is_valid())
-        empty = self._nulls(column) == np.where(self._rows() < 0, -2, self._rows())
+        empty = self._nulls(column) == np.where(self.rows < 0, -2, self.rows)
         first, last = (
             np.where(in_numpy(known), in_numpy(pc.fill_null(ends, 0)), unknown)
             for ends, unknown in ((least, _LEAST), (greatest, _GREATEST))
@@ -112,7 +112,7 @@ class FileRanges(NamedTuple):
         """Return the number of nulls in each file; -1 if unknown."""
         values = self._partition_numbers(column)
         if values is not None:
-            return np.where(in_numpy(values.is_valid()), 0, self._rows())
+            return np.where(in_numpy(values.is_valid()), 0, self.rows)
         found = self._field("null_count", column)
         if found is None:
             return np.full(self.files, -1)
@@ -134,8 +134,9 @@ class FileRanges(NamedTuple):
         """Return the number of rows of each file that are marked as deleted."""
         return MarkedRows.told(self.told).counts(self.files)
 
-    def _rows(self) -> Numbers:
-        """Return the number of rows in each file, with those that are marked; -1 if unknown."""
+    @property
+    def rows(self) -> Numbers:
+        """The number of rows in each file, with those that are marked; -1 if unknown."""
         if self.told is None:
             return np.full(self.files, -1)
         return in_numpy(pc.fill_null(self.told.column("num_records"), -1), np.int64)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltaproduce.engines.local.arrays import Marks, Numbers
-from deltaproduce.engines.local.delta import MARKED
+from deltaproduce.engines.local.marked.listing import MARKED
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 
@@ -61,6 +61,18 @@ class MarkedRows(NamedTuple):
         begins = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         parts = [_unmarked(marked, begins[group], begins[group + 1]) for group in groups]
         return rows.filter(pa.array(np.concatenate([np.zeros(0, bool), *parts])))
+
+    def are_alive(self, file: int, numbers: Numbers, among: Marks) -> Marks:
+        """Mark which of the marked ones of some rows of a file count, by their numbers."""
+        marked = self.of_files.get(file)
+        if marked is None or not len(marked):
+            return among
+        places = np.flatnonzero(among)
+        wanted = numbers[places]
+        at = np.minimum(marked.searchsorted(wanted), len(marked) - 1)
+        found = np.zeros(len(numbers), bool)
+        found[places[marked[at] != wanted]] = True
+        return found
 
     def alive_from(self, rows: pa.Table, file: int, first: int) -> pa.Table:
         """Return the rows that count among adjacent rows of a file, of which this is the first."""

@@ -24,8 +24,8 @@ MOST: Final = 1 << 18
 """The most rows that are held: more are read again."""
 _ROW_GROUPS_A_GROUP: Final = 2
 """If there are more row groups to a group, the next look-up is likely to read others."""
-ROW_GROUP: Final = Column("_row_group", LongType())
-"""The column with the number of a row's row group."""
+NUMBER: Final = Column("_number", LongType())
+"""The column with the number of a row's row group, or with that of the row in its file."""
 
 
 class Neighbours:
@@ -57,7 +57,7 @@ class Neighbours:
             keys: keys on the driver.
             row_groups: distinct numbers, which name these row groups among all of the files.
             read: finds the rows of groups in the marked ones of these row groups, each with the
-                number in `ROW_GROUP`, behind the other columns; None if that fails. Of more than
+                number in `NUMBER`, behind the other columns; None if that fails. Of more than
                 `MOST` rows, it may leave some out.
         """
         assert isinstance(keys.keys, pa.Table)
@@ -76,9 +76,9 @@ class Neighbours:
                 self._begin(files, keys)
                 return None
         assert self._rows is not None
-        numbers = in_numpy(self._rows.column(ROW_GROUP.name), np.int64)
+        numbers = in_numpy(self._rows.column(NUMBER.name), np.int64)
         wanted = self._rows.filter(pa.array(np.isin(numbers, row_groups)))
-        of_keys: pa.Table = keys.exactly(wanted.drop_columns([ROW_GROUP.name]))
+        of_keys: pa.Table = keys.exactly(wanted.drop_columns([NUMBER.name]))
         return of_keys
 
     def holds(self, files: object, keys: Selection, row_groups: Numbers) -> bool:

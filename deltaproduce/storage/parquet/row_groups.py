@@ -132,10 +132,18 @@ class FileFooter:
         self.said = said
         self.values = values
         counts = {group: said.row_group(group).num_rows for group in range(said.num_row_groups)}
+        self._begins = np.concatenate(
+            [np.zeros(1, np.int64), np.cumsum(list(counts.values()), dtype=np.int64)]
+        )
         self.numbers: Numbers = np.array([n for n, rows in counts.items() if rows], np.int64)
         self.rows: Numbers = np.array([rows for rows in counts.values() if rows], np.int64)
         self._ranges: dict[str, EveryRange | None] = {}
         self._amounts: dict[tuple[int, frozenset[str] | None], Reading] = {}
+
+    def row_numbers(self, groups: Sequence[int]) -> Numbers:
+        """Return the number in the file of each row of some row groups."""
+        begins = self._begins
+        return np.concatenate([np.arange(begins[n], begins[n + 1]) for n in groups])
 
     def amount_of(self, numbers: Iterable[int], names: Sequence[str] | None = None) -> Reading:
         """Return the amount that is read with row groups.

@@ -26,11 +26,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.arrays import (
     Marks,
     Numbers,
     empty,
+    isin_rows,
 )
 from deltaproduce.engines.local.large.parting import side_by_side
 from deltaproduce.engines.local.large.spilling import Spill
@@ -42,8 +44,10 @@ from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.parquet.file_ranges import FileRanges, unknown
 from deltaproduce.storage.parquet.lookups import LookedUp, Strategy, chosen, reaches
 from deltaproduce.storage.parquet.marked_rows import MarkedRows
+from deltaproduce.storage.parquet.merging import DataFile
 from deltaproduce.storage.parquet.nearest import Nearest
-from deltaproduce.storage.parquet.neighbours import MOST, ROW_GROUP, Neighbours
+from deltaproduce.storage.parquet.neighbours import MOST, NUMBER, Neighbours
+from deltaproduce.storage.parquet.places import FILE, PLACE, Found, places
 from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.parquet.row_groups import FileFooter, Footers, Group, amount_of, place_of
 from deltaproduce.types.columns import VERSION, VERSION_COLUMN, Column
@@ -97,8 +101,33 @@ class ParquetFiles:
         self._ranges = ranges or unknown(len(paths))
         self._spill = spill
         self._known: dict[int, FileFooter] = {}
+        self._placed = Found()
         self._values = self._ranges.values()
         self._marked = MarkedRows.told(self._ranges.told)
+
+    def know(self, others: ParquetFiles) -> None:
+        """Take over the footers that another version of the table's files has read."""
+        known = {others._paths[number]: footer for number, footer in others._known.items()}
+        for number, path in enumerate(self._paths):
+            if path in known:
+                self._known[number] = known[path]
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """The files' paths from the table's directory."""
+        return self._paths
+
+    @property
+    def sizes(self) -> list[DataFile]:
+        """The files by their numbers, with how many rows they have, and how many are marked."""
+        parts = [tuple(sorted((k, str(v)) for k, v in values.items())) for values in self._values]
+        codes = {part: code for code, part in enumerate(dict.fromkeys(parts))}
+        rows = self._ranges.rows.tolist()
+        marked = self._marked.counts(len(self._paths)).tolist()
+        return [
+            DataFile(number, max(rows[number], 0), marked[number], codes[part])
+            for number, part in enumerate(parts)
+        ]
 
     @property
     def told(self) -> pa.Table | None:
@@ -166,7 +195,66 @@ class ParquetFiles:
         holding = _holding(footers, keys)
         if holding is None or footers.rows[holding].sum() > keys.engines.limits.seek_rows:
             return None
-        return self._found_in(footers, holding, keys, columns, most, neighbours)
+        found = self._found_in(footers, holding, keys, columns, most, neighbours, placed=True)
+        if found is None or FILE.name not in found.column_names:
+            return found
+        if most is None or len(found) <= most:
+            self._placed.add(found)
+        return found.drop_columns([FILE.name, NUMBER.name])
+
+    def places_of(
+        self,
+        pairs: pa.Table,
+        columns: Sequence[Column],
+        lookup: Sequence[Column],
+        engines: Engines,
+    ) -> dict[str, Numbers] | None:
+        """Return where the rows of some pairs are: their numbers in each file, by its path.
+
+        Args:
+            pairs: distinct values of some columns of the table.
+            columns: these columns.
+            lookup: those of them by which the table is sorted.
+
+        Returns:
+            None if the files cannot be read.
+        """
+        held = self._placed.of(pairs)
+        if held is not None:
+            return self._by_path(held)
+        keys = Selection.of(pairs.select([c.name for c in lookup]), lookup, engines)
+        footers = self._footers(self._ranges.holding(keys) if keys.is_here else self._all)
+        if footers is None:
+            return None
+        holding = _holding(footers, keys) if keys.is_here else None
+        groups = np.arange(len(footers.rows)) if holding is None else holding
+        names = {number: self._names_in(number, columns) for number in footers.files}
+
+        def read(some: Sequence[Group]) -> pa.Table:
+            file = some[0].file
+            rows, numbers = self._read_all(footers, some, names[file])
+            rows = in_arrow_types(rows, columns)
+            among = self._marked.are_alive(file, numbers, isin_rows(rows, pairs))
+            return places(file, numbers[among])
+
+        found = self._each_part(footers, groups, read, PLACE, None, names)
+        return None if found is None else self._by_path(found)
+
+    def _by_path(self, placed: pa.Table) -> dict[str, Numbers]:
+        files, rows = (in_numpy(placed.column(column.name), np.int64) for column in PLACE)
+        return {self._paths[file]: np.sort(rows[files == file]) for file in np.unique(files)}
+
+    def _read_all(
+        self, footers: Footers, groups: Sequence[Group], names: Sequence[str] | None = None
+    ) -> tuple[pa.Table, Numbers]:
+        """Return the rows of row groups of one file, marked ones too, and their numbers in it."""
+        file, numbers = groups[0].file, [group.number for group in groups]
+        rows = self._read(footers.files, groups, names, all_rows=True)
+        return rows, footers.files[file].row_numbers(numbers)
+
+    @property
+    def _all(self) -> Marks:
+        return np.ones(len(self._paths), bool)
 
     def are_held(self, keys: Selection, neighbours: Neighbours) -> bool:
         """Return whether earlier look-ups hold all rows of these keys, which are on the driver."""
@@ -246,11 +334,24 @@ class ParquetFiles:
         columns: Sequence[Column],
         most: int | None = None,
         neighbours: Neighbours | None = None,
+        *,
+        placed: bool = False,
     ) -> pa.Table | None:
-        """Return the rows of some keys in some row groups; None if they cannot be read."""
+        """Return the rows of some keys in some row groups; None if they cannot be read.
+
+        Args:
+            placed: whether they also have the columns of `PLACE`, unless `neighbours` hold them.
+        """
 
         def read(some: Sequence[Group]) -> pa.Table:
-            return keys.exactly(in_arrow_types(self._read(footers.files, some), columns))
+            rows, numbers = self._read_all(footers, some)
+            rows = in_arrow_types(rows, columns)
+            file = some[0].file
+            among = self._marked.are_alive(file, numbers, keys.holds(rows))
+            found = rows.filter(pa.array(among))
+            for name in [column.name for column in PLACE] if placed else ():
+                found = found.append_column(name, places(file, numbers[among]).column(name))
+            return found
 
         if neighbours is not None:
             found = neighbours.rows_of(
@@ -261,7 +362,8 @@ class ParquetFiles:
             )
             if found is not None:
                 return found
-        return self._each_part(footers, groups, read, columns, most)
+        told = (*columns, *PLACE) if placed else columns
+        return self._each_part(footers, groups, read, told, most)
 
     def _numbered(
         self, footers: Footers, groups: Numbers, keys: Selection, columns: Sequence[Column]
@@ -273,9 +375,9 @@ class ParquetFiles:
         def read(some: Sequence[Group]) -> pa.Table:
             numbers = np.repeat([codes[group] for group in some], [sizes[group] for group in some])
             rows = self._read(footers.files, some, numbers=numbers)
-            return keys.exactly(in_arrow_types(rows, (*columns, ROW_GROUP)))
+            return keys.exactly(in_arrow_types(rows, (*columns, NUMBER)))
 
-        return self._each_part(footers, groups, read, (*columns, ROW_GROUP), MOST)
+        return self._each_part(footers, groups, read, (*columns, NUMBER), MOST)
 
     def _each_part(
         self,
@@ -504,19 +606,23 @@ class ParquetFiles:
         names: Sequence[str] | None = None,
         *,
         numbers: Numbers | None = None,
+        all_rows: bool = False,
     ) -> pa.Table:
         """Read row groups of one file: the named columns of it, or all.
 
         Args:
-            numbers: a number for each row of the row groups, to be returned as `ROW_GROUP`.
+            numbers: a number for each row of the row groups, to be returned as `NUMBER`.
+            all_rows: whether rows that are marked as deleted are returned, too.
         """
         number, chosen = groups[0].file, [group.number for group in groups]
         said = footers[number].said
         with self._directory.parquet(self._paths[number], said) as file:
             found = file.read_row_groups(chosen, names, use_threads=False)
         if numbers is not None:
-            found = found.append_column(ROW_GROUP.name, pa.array(numbers))
-        return _beside(self._marked.alive(found, number, chosen, said), self._values[number])
+            found = found.append_column(NUMBER.name, pa.array(numbers))
+        if not all_rows:
+            found = self._marked.alive(found, number, chosen, said)
+        return _beside(found, self._values[number])
 
     def _names_in(self, number: int, columns: Sequence[Column]) -> list[str]:
         """Return the names of the columns that a file has: not those it is partitioned by."""

@@ -1,0 +1,1 @@
+"""Tables whose rows are marked as deleted in Delta's log, read and committed on the driver."""

@@ -1,0 +1,218 @@
+"""Commits that mark rows: what changes in a table's files, as one Delta commit of our own.
+
+Delta-rs reads deletion vectors and writes none, and its overwrites and restores do not say which
+vector a removed file had, so that a reader would keep the file. So commits to tables whose rows may
+be marked are made here: the actions as JSON, in a file that is put where there is none. The
+invariant: a commit directly follows the state that it was made from, or it is refused and nothing
+of it is seen; and it repeats of each file what the log said of it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction
+
+from deltaproduce.engines.delta_log import commit_file, logged_path
+from deltaproduce.engines.delta_tables import MARKS_ROWS, BrokenLogError, RefusedError
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.local.arrays import Numbers
+from deltaproduce.engines.local.marked import vectors
+from deltaproduce.engines.local.marked.state import (
+    FEATURE,
+    NAMED,
+    TIMES_FEATURE,
+    TIMES_WITHOUT_ZONE,
+    VECTOR,
+    Action,
+    TableState,
+    path_of,
+)
+from deltaproduce.engines.local.marked.vectors import Vector
+from deltaproduce.types.excerpts import one_line
+
+_CHECKPOINT_INTERVAL: Final = "delta.checkpointInterval"
+_DEFAULT_INTERVAL: Final = 10
+_KEPT: Final = ("path", "partitionValues", "size", "tags", "baseRowId", "defaultRowCommitVersion")
+_UNNAMED: Final = frozenset({"appendOnly", "invariants"})
+"""The features of a table whose protocol is too old to name any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What one commit changes in a table's files.
+
+    Attributes:
+        added: new files.
+        removed: the actions of files that the table has no more.
+        marked: the numbers of more rows that count as deleted, by the path of their file.
+        returned: the actions of files that the table had before.
+        metadata: the table's ``metaData``, if it changes.
+        operation: in Delta's terms.
+        changes_rows: False if the table has the same rows after it.
+    """
+
+    added: Sequence[AddAction] = ()
+    removed: Sequence[Action] = ()
+    marked: Mapping[str, Numbers] | None = None
+    returned: Sequence[Action] = ()
+    metadata: Action | None = None
+    operation: str = "MERGE"
+    changes_rows: bool = True
+
+
+def commit(directory: Directory, state: TableState, changed: Changed, said: str) -> None:
+    """Commit a change on top of a state.
+
+    Args:
+        said: the commit's ``userMetadata``; none if empty.
+
+    Raises:
+        RefusedError: another commit follows the state.
+        OSError: it cannot be written.
+    """
+    now = int(time.time() * 1000)
+    marks = bool(changed.marked) or any(add.get(VECTOR) for add in changed.returned)
+    about = _about(state, changed.metadata or state.metadata, marks=marks)
+    files = [
+        *(_removal(add, now, changes_rows=changed.changes_rows) for add in changed.removed),
+        *_marking(directory, state, changed.marked or {}, now),
+        *({"add": {**add, "dataChange": True}} for add in changed.returned),
+        *(_addition(add, changes_rows=changed.changes_rows) for add in changed.added),
+    ]
+    info = {
+        "timestamp": now,
+        "operation": changed.operation,
+        "operationParameters": {},
+        "readVersion": state.delta_version,
+        "isolationLevel": "Serializable",
+        "isBlindAppend": False,
+        "engineInfo": "deltaproduce",
+        **({"userMetadata": said} if said else {}),
+    }
+    lines = [{"commitInfo": info}, *about, *files]
+    number = state.delta_version + 1
+    text = "\n".join(json.dumps(line, separators=(",", ":")) for line in lines)
+    if not directory.put_first(commit_file(number), text + "\n"):
+        raise RefusedError(f"another writer has made delta version {number}")
+    if number % _interval(state) == 0:
+        with suppress(DeltaError, OSError, ValueError):  # a later commit makes the next one
+            DeltaTable(directory.uri, storage_options=directory.storage_options).create_checkpoint()
+
+
+def restored(directory: Directory, now: TableState, then: TableState) -> Changed:
+    """Return what changes if a table gets the files of an earlier state again.
+
+    Raises:
+        BrokenLogError: a file is gone.
+    """
+    missing = [path for path in map(path_of, then.files.values()) if not directory.exists(path)]
+    if missing:
+        raise BrokenLogError(one_line(FileNotFoundError(f"{missing[0]} was removed")))
+    same = json.dumps(then.metadata, sort_keys=True) == json.dumps(now.metadata, sort_keys=True)
+    return Changed(
+        removed=[add for file, add in now.files.items() if file not in then.files],
+        returned=[add for file, add in then.files.items() if file not in now.files],
+        metadata=None if same else then.metadata,
+        operation="RESTORE",
+    )
+
+
+def _marking(
+    directory: Directory, state: TableState, marked: Mapping[str, Numbers], now: int
+) -> Iterable[Mapping[str, Action]]:
+    """Yield the actions that replace the vectors of some files."""
+    if not marked:
+        return
+    files = {path_of(add): add for add in state.files.values()}
+    wanted = dict[str, Vector]()
+    for path, rows in marked.items():
+        told, more = files[path].get(VECTOR), Vector.of(rows)
+        wanted[path] = more if told is None else vectors.read(directory, told) | more
+    full = {path for path, rows in wanted.items() if len(rows) == _rows(directory, files[path])}
+    stored = vectors.stored(directory, {p: rows for p, rows in wanted.items() if p not in full})
+    for path in wanted:
+        yield _removal(files[path], now, changes_rows=True)
+        if path not in full:
+            yield _marked(directory, files[path], stored[path])
+
+
+def _marked(directory: Directory, add: Action, told: Mapping[str, Any]) -> Mapping[str, Action]:
+    """Return the action that adds a file again, with a vector."""
+    stats = json.loads(add.get("stats") or "{}")
+    stats["numRecords"] = _rows(directory, add)
+    stats["tightBounds"] = False
+    about = {name: add[name] for name in _KEPT if add.get(name) is not None}
+    return {
+        "add": {
+            **about,
+            "modificationTime": add["modificationTime"],
+            "dataChange": True,
+            "stats": json.dumps(stats, separators=(",", ":")),
+            VECTOR: dict(told),
+        }
+    }
+
+
+def _rows(directory: Directory, add: Action) -> int:
+    """Return the number of rows of a file, with those that are marked."""
+    known = json.loads(add.get("stats") or "{}").get("numRecords")
+    return int(directory.footer(path_of(add)).num_rows if known is None else known)
+
+
+def _removal(add: Action, now: int, *, changes_rows: bool) -> Mapping[str, Action]:
+    about = {name: add[name] for name in _KEPT if add.get(name) is not None}
+    told = {} if add.get(VECTOR) is None else {VECTOR: add[VECTOR]}
+    return {
+        "remove": {
+            **about,
+            "deletionTimestamp": now,
+            "dataChange": changes_rows,
+            "extendedFileMetadata": True,
+            **told,
+        }
+    }
+
+
+def _addition(add: AddAction, *, changes_rows: bool) -> Mapping[str, Action]:
+    return {
+        "add": {
+            "path": logged_path(add.path),
+            "partitionValues": dict(add.partition_values),
+            "size": add.size,
+            "modificationTime": add.modification_time,
+            "dataChange": changes_rows,
+            "stats": add.stats,
+        }
+    }
+
+
+def _about(state: TableState, metadata: Action, *, marks: bool) -> list[Mapping[str, Action]]:
+    """Return the actions that change a table's protocol and metadata as far as a commit needs."""
+    found, protocol = list[Mapping[str, Action]](), state.protocol
+    needed = {FEATURE} if marks else set()
+    if TIMES_WITHOUT_ZONE in metadata["schemaString"]:
+        needed |= {TIMES_FEATURE}
+    readers, writers = ({*protocol.get(f"{who}Features", ())} for who in ("reader", "writer"))
+    if not needed <= writers:
+        writers |= needed if protocol["minWriterVersion"] == NAMED else needed | _UNNAMED
+        versions = {"minReaderVersion": 3, "minWriterVersion": NAMED}
+        features = {"readerFeatures": sorted(readers | needed), "writerFeatures": sorted(writers)}
+        found.append({"protocol": {**versions, **features}})
+    properties = metadata.get("configuration") or {}
+    if marks and properties.get(MARKS_ROWS) != "true":
+        metadata = {**metadata, "configuration": {**properties, MARKS_ROWS: "true"}}
+    if metadata is not state.metadata:
+        found.append({"metaData": metadata})
+    return found
+
+
+def _interval(state: TableState) -> int:
+    return int(state.configuration.get(_CHECKPOINT_INTERVAL, _DEFAULT_INTERVAL))

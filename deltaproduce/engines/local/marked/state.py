@@ -1,0 +1,251 @@
+"""Table states: what a Delta log says of a table at one of its delta versions, action by action.
+
+Delta-rs lists the files of a table, but neither their deletion vectors nor the actions that added
+them, which a commit that marks rows has to repeat. So this module replays the log: its newest
+checkpoint in one file, and the commits after it
+(https://github.com/delta-io/delta/blob/master/PROTOCOL.md, "Action Reconciliation"). The invariant:
+a state has exactly the files of its delta version. A log that cannot be replayed here is an error,
+and the caller asks delta-rs or Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from deltaproduce.engines.delta_log import (
+    LOG,
+    checkpoint_file,
+    checkpoint_of,
+    commit_file,
+)
+from deltaproduce.engines.delta_tables import MARKS_ROWS, BrokenLogError
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.types.excerpts import one_line
+
+Action: TypeAlias = Mapping[str, Any]
+"""One action of the log, as JSON has it."""
+
+VECTOR: Final = "deletionVector"
+FEATURE: Final = "deletionVectors"
+_MOST: Final = 256
+"""The most states that are kept: each has the actions of its table's files."""
+NAMED: Final = 7
+"""The writer version from which on a protocol names its features."""
+TIMES_FEATURE: Final = "timestampNtz"
+TIMES_WITHOUT_ZONE: Final = '"timestamp_ntz"'
+"""The type of columns that need this feature, as schemas have it."""
+_SIMPLE_FEATURES: Final = frozenset({FEATURE, TIMES_FEATURE, "appendOnly", "invariants"})
+_OLD_WRITER: Final = 2
+"""The last writer version before that of a feature beyond these."""
+_NO_USE: Final = frozenset({"variantType"})
+"""Features that delta-rs gives to tables which have no column of that type."""
+_DEMANDS: Final = ("delta.appendOnly", "delta.enableChangeDataFeed", "delta.enableRowTracking")
+_UNREADABLE: Final = (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException)
+_NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table at one delta version.
+
+    Attributes:
+        protocol: its newest ``protocol`` action.
+        metadata: its newest ``metaData`` action.
+        files: its files: the ``add`` action of each, by its path and its deletion vector.
+    """
+
+    delta_version: int
+    protocol: Action
+    metadata: Action
+    files: Mapping[tuple[str, str], Action]
+
+    @property
+    def configuration(self) -> Mapping[str, str]:
+        """The table's properties."""
+        found: Mapping[str, str] = self.metadata.get("configuration") or {}
+        return found
+
+    @property
+    def partition_columns(self) -> list[str]:
+        """The columns that the table is partitioned by."""
+        return list(self.metadata.get("partitionColumns") or ())
+
+    @property
+    def may_be_marked(self) -> bool:
+        """Whether rows are marked as deleted, or writers may mark some."""
+        if self.configuration.get(MARKS_ROWS) == "true":
+            return True
+        return any(add.get(VECTOR) for add in self.files.values())
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether all files are in the table's directory."""
+        return not any("://" in path or path.startswith("/") for path, _ in self.files)
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether a commit may mark rows and add files, and owes the table nothing else.
+
+        Constraints, column mapping, change data feeds and the like are left to Spark.
+        """
+        if self.protocol["minWriterVersion"] == NAMED:
+            named = {*self.protocol.get("writerFeatures", ())}
+            named |= {*self.protocol.get("readerFeatures", ())}
+            is_known = named - _NO_USE <= _SIMPLE_FEATURES
+        else:
+            is_known = self.protocol["minWriterVersion"] <= _OLD_WRITER
+        demands = any(self.configuration.get(name) == "true" for name in _DEMANDS)
+        schema = self.metadata["schemaString"]
+        others = '"variant"' in schema or "delta.invariants" in schema
+        return is_known and not demands and not others
+
+    def after(self, commit: str) -> TableState:
+        """Return the state after the next commit, given as text."""
+        return self._with(
+            self.delta_version + 1, [json.loads(line) for line in commit.split("\n") if line]
+        )
+
+    def _with(self, delta_version: int, actions: Iterable[Action]) -> TableState:
+        protocol, metadata, files = self.protocol, self.metadata, dict(self.files)
+        added = dict[tuple[str, str], Action]()
+        for action in actions:
+            if (add := action.get("add")) is not None:
+                added[file_of(add)] = add
+            elif (remove := action.get("remove")) is not None:
+                files.pop(file_of(remove), None)
+            protocol = action.get("protocol") or protocol
+            metadata = action.get("metaData") or metadata
+        # A commit removes a file before it adds it anew, in whichever order it says so.
+        return TableState(delta_version, protocol, metadata, {**files, **added})
+
+
+def file_of(action: Action) -> tuple[str, str]:
+    """Return what distinguishes the file of an action: its path, and which vector it has."""
+    told = action.get(VECTOR)
+    if told is None:
+        return action["path"], ""
+    return action["path"], f"{told['storageType']}{told['pathOrInlineDv']}@{told.get('offset')}"
+
+
+def path_of(add: Action) -> str:
+    """Return the path of an action's file from the table's directory."""
+    return unquote(add["path"])
+
+
+def state_at(directory: Directory, delta_version: int | None) -> TableState:
+    """Return the state of a table at a delta version, from its log; at the newest if None.
+
+    Raises:
+        BrokenLogError: the log does not have that delta version, or is not read here.
+    """
+    try:
+        return _replayed(directory, delta_version)
+    except _UNREADABLE as error:
+        raise BrokenLogError(one_line(error)) from error
+
+
+def _replayed(directory: Directory, delta_version: int | None) -> TableState:
+    names = directory.names(LOG)
+    commits = sorted(int(name[:20]) for name in names if _is_commit(name))
+    if not commits:
+        raise FileNotFoundError("there are no commits")
+    last = commits[-1] if delta_version is None else delta_version
+    known = (found for found in map(checkpoint_of, names) if found is not None and found <= last)
+    first = max(known, default=None)
+    state = TableState(-1, _NOTHING, _NOTHING, {})
+    if first is not None:
+        state = state._with(first, _of_checkpoint(directory, first))
+    for number in range(state.delta_version + 1, last + 1):
+        state = state.after(directory.read(commit_file(number)).text)
+    if not state.protocol or not state.metadata:
+        raise ValueError("the log has no metadata")
+    return state
+
+
+def _of_checkpoint(directory: Directory, number: int) -> list[Action]:
+    rows = directory.parquet(checkpoint_file(number)).read(["protocol", "metaData", "add"])
+    if "add" not in rows.column_names:
+        raise ValueError("the checkpoint has no files")
+    found = list[Action]()
+    for kind in rows.column_names:
+        column = rows.column(kind)
+        for told in column.filter(column.is_valid()).to_pylist():
+            about = {name: value for name, value in told.items() if value is not None}
+            for name in ("partitionValues", "configuration", "tags"):
+                if name in about:
+                    about[name] = dict(about[name])
+            if "format" in about:
+                about["format"] = {**about["format"], "options": dict(about["format"]["options"])}
+            if VECTOR in about:
+                vector = about[VECTOR].items()
+                about[VECTOR] = {name: value for name, value in vector if value is not None}
+            found.append({kind: about})
+    return found
+
+
+def _is_commit(name: str) -> bool:
+    return len(name) == 25 and name.endswith(".json") and name[:20].isdigit()
+
+
+class TableStates:
+    """The newest known states of one store's tables, which continue from commit to commit.
+
+    The invariant: a state is used only while the commit that it has read last is the same file.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Directory, tuple[TableState, object]] = {}
+
+    def newest(self, directory: Directory) -> TableState:
+        """Return a table's current state.
+
+        Raises:
+            BrokenLogError: as for `state_at`.
+        """
+        known = self._known(directory)
+        try:
+            while known is not None:
+                number = known.delta_version + 1
+                if not directory.exists(commit_file(number)):
+                    return known
+                known = self._keep(directory, known.after(directory.read(commit_file(number)).text))
+        except _UNREADABLE as error:
+            raise BrokenLogError(one_line(error)) from error
+        return self._keep(directory, state_at(directory, None))
+
+    def at(self, directory: Directory, delta_version: int) -> TableState:
+        """Return a table's state at a delta version.
+
+        Raises:
+            BrokenLogError: as for `state_at`.
+        """
+        known = self._known(directory)
+        if known is None or known.delta_version > delta_version:
+            found = state_at(directory, delta_version)
+            return found if known is not None else self._keep(directory, found)
+        try:
+            while known.delta_version < delta_version:
+                number = known.delta_version + 1
+                known = self._keep(directory, known.after(directory.read(commit_file(number)).text))
+        except _UNREADABLE as error:
+            raise BrokenLogError(one_line(error)) from error
+        return known
+
+    def _known(self, directory: Directory) -> TableState | None:
+        state, mark = self._kept.get(directory, (None, None))
+        if state is None or directory.mark(commit_file(state.delta_version)) != mark:
+            return None
+        return state
+
+    def _keep(self, directory: Directory, state: TableState) -> TableState:
+        mark = directory.mark(commit_file(state.delta_version))
+        if mark is not None and (directory in self._kept or len(self._kept) < _MOST):
+            self._kept[directory] = state, mark
+        return state

@@ -1,0 +1,57 @@
+"""Places: in which file a row is, and which number it has there.
+
+A step looks up the rows of its keys, and later marks some of them as replaced. The invariant: held
+places are those of all rows of the keys that were looked up, so that none has to be looked up again
+unless it was not held.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import LongType
+
+from deltaproduce.engines.local.arrays import Numbers, distinct, isin_rows
+from deltaproduce.storage.parquet.neighbours import NUMBER
+from deltaproduce.types.columns import Column
+
+FILE: Final = Column("_file_number", LongType())
+"""The column with the number of a row's file."""
+_MOST_PLACED: Final = 1 << 20
+"""The most rows whose places are held: the places of more are looked up again."""
+PLACE: Final = (FILE, NUMBER)
+"""The columns that tell where a row is."""
+
+
+class Found:
+    """The rows that look-ups have found last, with their places: all rows of each of their keys."""
+
+    def __init__(self) -> None:
+        self._parts: list[pa.Table] = []
+
+    def add(self, found: pa.Table) -> None:
+        """Hold more rows, or none if they get too many."""
+        self._parts.append(found)
+        if sum(map(len, self._parts)) > _MOST_PLACED:
+            self._parts = []
+
+    def of(self, pairs: pa.Table) -> pa.Table | None:
+        """Return the places of the rows of some pairs; None unless all pairs are held."""
+        names, found = pairs.column_names, list[pa.Table]()
+        for part in self._parts:
+            if not set(names) <= set(part.column_names):
+                continue
+            found.append(part.filter(pa.array(isin_rows(part.select(names), pairs))))
+        rows = [part.select(names) for part in found]
+        if not rows or len(distinct(pa.concat_tables(rows))) != len(pairs):
+            return None
+        places = [part.select([column.name for column in PLACE]) for part in found]
+        return distinct(pa.concat_tables(places))
+
+
+def places(file: int, numbers: Numbers) -> pa.Table:
+    """Return the places of rows of a file, in the columns of `PLACE`."""
+    in_file = pa.array(np.full(len(numbers), file, np.int64))
+    return pa.table([in_file, pa.array(numbers)], [column.name for column in PLACE])
