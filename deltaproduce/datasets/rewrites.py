@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from deltaproduce.datasets.tables import DataTable, Snapshot
 from deltaproduce.engines.delta_tables import BrokenLogError
-from deltaproduce.engines.local.log_actions import Action, between
+from deltaproduce.engines.local.marked.log_actions import Action, between
 from deltaproduce.errors import CorruptStoreError
 
 

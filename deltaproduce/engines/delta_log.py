@@ -7,7 +7,7 @@ commit, or, if a vacuum has removed the oldest files, with a checkpoint, which c
 commits up to it have left. The invariant: this module reads what Delta's own history says. Where
 the files do not tell all of it, it reads nothing, and the caller asks Spark, or delta-rs if there
 is no Spark. Other modules read what commits did to files (`spark.log_actions`,
-`local.log_actions`).
+`local.marked.log_actions`).
 """
 
 from __future__ import annotations

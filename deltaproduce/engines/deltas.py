@@ -37,8 +37,9 @@ from deltaproduce.engines.delta_tables import (
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.file_systems.choice import directory
 from deltaproduce.engines.file_systems.directory import Directory
-from deltaproduce.engines.local import delta, files, log_actions
+from deltaproduce.engines.local import delta, files
 from deltaproduce.engines.local.handles import Handles
+from deltaproduce.engines.local.marked import log_actions
 from deltaproduce.engines.local.marked.state import TableStates
 from deltaproduce.engines.spark.delta import SparkDelta
 from deltaproduce.engines.spark.file_systems import has_others, is_local

@@ -29,7 +29,7 @@ from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.engines.local.delta import marked_rows
 from deltaproduce.engines.local.handles import opened_at
-from deltaproduce.engines.local.log_actions import between
+from deltaproduce.engines.local.marked.log_actions import between
 from deltaproduce.errors import ConflictError, CorruptStoreError, DefinitionError, NotFoundError
 from deltaproduce.record_index.decisions.features import Protocol, obstacle, unreadable
 from deltaproduce.record_index.decisions.partition_values import as_text

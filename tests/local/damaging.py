@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 
 from deltaproduce import Store
 from deltaproduce.storage.attempts import Attempt
@@ -23,8 +23,14 @@ Fault = Callable[[pa.Table], pa.Table]
 """The rows that a table has instead of its own."""
 
 
+def rows_of(table: Path) -> pa.Table:
+    """The rows of a table, of which some may be marked as deleted."""
+    query = QueryBuilder().register("rows", DeltaTable(table))
+    return pa.table(query.execute("SELECT * FROM rows").read_all())
+
+
 def append(table: Path) -> None:
-    write_deltalake(table, DeltaTable(table).to_pyarrow_table(), mode="append")
+    write_deltalake(table, rows_of(table), mode="append")
 
 
 def delete(table: Path) -> None:
@@ -41,7 +47,7 @@ def drop(table: Path) -> None:
 
 
 def recreate(table: Path) -> None:
-    rows = DeltaTable(table).to_pyarrow_table()
+    rows = rows_of(table)
     shutil.rmtree(table)
     for _ in range(8):
         write_deltalake(table, rows, mode="append")
@@ -142,7 +148,7 @@ def planted(store: Store, faults: Mapping[str, Fault], stage: str = "by_customer
     stages = {name: figures.carried() for name, figures in head.stages.items()}
     for kind, fault in faults.items():
         table = store._opened.tables.location.table(stage, kind)
-        rows = fault(DeltaTable(table.address).to_pyarrow_table())
+        rows = fault(rows_of(Path(table.address)))
         told = CommitProperties({"userMetadata": attempt.metadata(table.name)})
         write_deltalake(
             table.address, rows, mode="overwrite", schema_mode="overwrite", commit_properties=told

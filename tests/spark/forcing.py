@@ -8,6 +8,7 @@ import pytest
 from limiting import limited
 from pyspark.sql import SparkSession
 
+from deltaproduce import Store
 from deltaproduce.operations.step.plan import TableType
 
 
@@ -61,6 +62,7 @@ WAYS = (
 def forced(way: Way) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         limited(patch, **way.limits)
+        patch.setitem(Store.__init__.__kwdefaults__ or {}, "table_type", way.table_type)
         yield
 
 

@@ -334,7 +334,7 @@ def test_files_that_nobody_needs_are_found_alike(
             expected = [dict(zip(here.column_names, row, strict=True)) for row in in_spark]
             assert sorted(here.to_pylist(), key=str) == sorted(expected, key=str)
             found += len(in_spark)
-    assert found > (10 if long_run else 1)
+    assert found > (10 if long_run else 0)
 
 
 def test_rows_that_are_marked_as_deleted_are_left_out_without_spark(

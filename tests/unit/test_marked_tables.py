@@ -81,7 +81,7 @@ class Series:
         elif what == "overwrite":
             self.write(Write(self.new(8), COLUMNS, "overwrite", "o", properties=KEPT))
         elif what == "merge":
-            listed = delta.ranges(self.directory, last, self.states)
+            listed = delta.ranges(self.directory, last, self.handles, self.states)
             assert listed is not None
             paths = listed.column("path").to_pylist()
             some = frozenset(self.chance.sample(paths, self.chance.randint(0, len(paths))))
@@ -107,7 +107,7 @@ def by_id(rows: pa.Table) -> dict[int, tuple[object, ...]]:
 
 def alive(directory: Directory, states: TableStates, number: int) -> list[tuple[str, int, object]]:
     """The rows that count, with their file and their number in it, as the listing tells."""
-    listed = delta.ranges(directory, number, states)
+    listed = delta.ranges(directory, number, Handles(), states)
     assert listed is not None
     marked = listed.column(MARKED).to_pylist() if MARKED in listed.column_names else []
     found = []

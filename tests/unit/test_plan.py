@@ -303,7 +303,9 @@ def test_a_stage_may_be_due_though_nothing_has_changed():
         ({"runs": 3, "run_rows": 9}, [], ["fold"]),
         ({"runs": 100, "run_rows": 9}, ["fold"], ["fold"]),
         ({"runs": 3, "run_rows": 200_000}, ["fold"], ["fold"]),
-        ({"added": {"updates": 101, "content": 200}}, [], ["feed"]),
+        ({"added": {"updates": 101, "content": 9}}, [], ["merge", "feed"]),
+        ({"added": {"updates": 101, "content": 16}}, ["merge"], ["merge", "feed"]),
+        ({"added": {"content": 16}, "runs": 1}, [], ["fold"]),
         ({"added": {"updates": 200}, "runs": 100}, ["fold", "feed"], ["fold", "feed"]),
     ],
 )

@@ -78,9 +78,9 @@ def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     read = ParquetFiles._read
 
-    def counting(files: ParquetFiles, footers: Any, groups: Any, **named: Any) -> pa.Table:
+    def counting(files: ParquetFiles, footers: Any, groups: Any, *names: Any, **named: Any) -> Any:
         counts.append(len(groups))
-        return read(files, footers, groups, **named)
+        return read(files, footers, groups, *names, **named)
 
     monkeypatch.setattr(ParquetFiles, "_read", counting)
     return counts

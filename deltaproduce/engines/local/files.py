@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from deltaproduce.engines.delta_log import LOG, beginning, is_begun, removed_in_turn
 from deltaproduce.engines.file_systems.directory import Directory, Entry
-from deltaproduce.engines.local.log_actions import actions
+from deltaproduce.engines.local.marked.log_actions import actions
 
 INVENTORY: Final = pa.schema(
     {"path": pa.string(), "length": pa.int64(), "isDir": pa.bool_(), "modificationTime": pa.int64()}

@@ -12,18 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
-from uuid import UUID
 
 from deltaproduce.engines.delta_log import (
     COMMIT_NAME,
     LOG,
-    Z85,
     beginning,
     checkpoint_file,
     commit_file,
 )
 from deltaproduce.engines.delta_tables import BrokenLogError
 from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.local.marked.vectors import vector_file
 from deltaproduce.types.excerpts import one_line
 
 _ACTIONS: Final = ("add", "remove")
@@ -147,12 +146,4 @@ def _vector(found: Mapping[str, Any] | None) -> str | None:
     place = str(found["pathOrInlineDv"])
     if kind == "p":
         return place
-    folder, digits = place[:-20], place[-20:]
-    number = 0
-    for block in range(0, 20, 5):
-        value = 0
-        for digit in digits[block : block + 5]:
-            value = value * len(Z85) + Z85.index(digit)
-        number = (number << 32) + value
-    name = f"deletion_vector_{UUID(int=number)}.bin"
-    return f"{folder}/{name}" if folder else name
+    return vector_file(place)
