@@ -25,8 +25,9 @@ Fault = Callable[[pa.Table], pa.Table]
 
 def rows_of(table: Path) -> pa.Table:
     """The rows of a table, of which some may be marked as deleted."""
-    query = QueryBuilder().register("rows", DeltaTable(table))
-    return pa.table(query.execute("SELECT * FROM rows").read_all())
+    opened = DeltaTable(table)
+    found = pa.table(QueryBuilder().register("rows", opened).execute("SELECT * FROM rows"))
+    return found.cast(pa.schema(opened.schema()))
 
 
 def append(table: Path) -> None:
