@@ -726,7 +726,8 @@ class Store(Tabular):
             version: the version to read; the head if None.
             dialect: ``spark`` reads tables by ``VERSION AS OF``. ``duckdb`` reads their Parquet
                 files, which needs no extension if they are in a directory, and ``httpfs`` if they
-                are in an object store.
+                are in an object store; a table with rows that are marked as deleted it reads by
+                ``delta_scan``, which needs the extension ``delta``.
             table: ``content``, ``key_mappings`` or ``updates``.
 
         Returns:
@@ -736,8 +737,8 @@ class Store(Tabular):
             NotFoundError: there is no such stage or version, or it is a source, which has no key
                 mappings.
             InvalidArgumentError: there is no such table or dialect; the rows are those of an
-                existing table that is read in place; or DuckDB cannot read the files, because of
-                deletion vectors (copy on write, above 4,000,000 rows).
+                existing table that is read in place; or the text is for DuckDB, and only Spark
+                finds the table.
             CorruptStoreError: a table does not exist, or is not as the version recorded it.
         """
         return selects.sql(self._opened, stage, version, dialect, table)

@@ -1,9 +1,10 @@
 """Selects: the SQL text of a query that reads one table of a stage at a version.
 
-Pure text, except that the text for DuckDB names files. The invariant: the text returns the rows and
-columns that `stage_tables` returns for that version, whatever is written later, until a vacuum
-drops the version. So each table is named at the delta version that the version pins, and the newest
-rows of a pair in the runs replace those in the base, as in `stored.Overlay`.
+Pure text, except that the text for DuckDB names files, of tables without marked rows. The
+invariant: the text returns the rows and columns that `stage_tables` returns for that version,
+whatever is written later, until a vacuum drops the version. So each table is named at the delta
+version that the version pins, and the newest rows of a pair in the runs replace those in the base,
+as in `stored.Overlay`.
 """
 
 from __future__ import annotations
@@ -194,24 +195,20 @@ def _in_spark(tables: Tables, table: Table, delta_version: int, columns: Sequenc
     return f"{table.sql} VERSION AS OF {delta_version}"
 
 
-def _as_files(
+def _in_duckdb(
     tables: Tables, table: Table, delta_version: int, columns: Sequence[Column]
 ) -> str | None:
-    """Return a table as its Parquet files at a delta version, if none of their rows is deleted.
+    """Return a table as its Parquet files at a delta version, or as what DuckDB's extension reads.
 
+    Files do not say which of their rows are marked as deleted; the extension reads that in the log.
     Partition columns are in the table's log, not in its files, so the text contains their values.
 
     Raises:
-        InvalidArgumentError: only the log tells which rows exist.
+        InvalidArgumentError: only Spark finds the table.
     """
     paths = tables.paths(table, delta_version)  # paths without wildcards
     if paths is None:
-        raise InvalidArgumentError(
-            f"table {table.name!r} cannot be read as Parquet files: rows of them are marked as "
-            "deleted, or only Spark finds them. DuckDB's delta extension may read it: "
-            f"delta_scan('{table.address}', version => {delta_version})",
-            argument="dialect",
-        )
+        return f"delta_scan({_duckdb_text(_uri(tables, table))}, version => {delta_version})"
     listed = tables.listed(table, delta_version)
     assert listed is not None  # there are paths
     parts: dict[str, list[str]] = {}
@@ -224,6 +221,17 @@ def _as_files(
         return _read_parquet(paths) if paths else None
     read = (f"SELECT *{told} FROM {_read_parquet(some)}" for told, some in parts.items())
     return f"({' UNION ALL '.join(read)})"
+
+
+def _uri(tables: Tables, table: Table) -> str:
+    found = tables.uri(table)
+    if found is None:
+        raise InvalidArgumentError(
+            f"only Spark finds table {table.name!r}, so there is no text for DuckDB; "
+            'dialect="spark" is one for Spark',
+            argument="dialect",
+        )
+    return found
 
 
 def _read_parquet(paths: Iterable[str]) -> str:
@@ -257,5 +265,5 @@ def _duckdb_name(name: str) -> str:
 
 _SPELLINGS: Final[Mapping[Dialect, _Spelling]] = {
     "spark": _Spelling(identifier, sql_of, _in_spark),
-    "duckdb": _Spelling(_duckdb_name, _duckdb_type, _as_files),
+    "duckdb": _Spelling(_duckdb_name, _duckdb_type, _in_duckdb),
 }

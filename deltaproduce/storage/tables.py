@@ -49,6 +49,7 @@ from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.kernels import checks as in_spark
 from deltaproduce.engines.spark.sessions.damage import tells_of_damage, unreadable
 from deltaproduce.errors import CorruptStoreError, DeltaProduceError, StorageError
+from deltaproduce.storage import folder_text
 from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.decisions.recovery import current, landed, overtaken
 from deltaproduce.storage.edits import Deletion, Edit, Restore
@@ -153,6 +154,11 @@ class Tables:
         if directory is None or told is None:
             return None
         return tuple(directory.at(path).uri for path in told.column("path").to_pylist())
+
+    def uri(self, table: Table) -> str | None:
+        """Return where a table is, for engines other than Spark; None if only Spark finds it."""
+        directory = self._seen(table).directory
+        return None if directory is None else directory.uri
 
     def listed(self, table: Table, delta_version: int) -> pa.Table | None:
         """Return what the log says of a delta version's files, in the form of `local.delta.files`.
@@ -502,10 +508,13 @@ class Tables:
         """Create an empty table if none exists, or only one that has no commit yet.
 
         Its files have no statistics: they would repeat long texts in the log, for each file twice.
+        The store's folder gets its text, too, if it is seen without Spark.
         """
         with self._effect("create", table):
             wanted = properties((), marked=False)
             self._delta.create(self._place(table), columns, wanted)
+            if self._root.directory is not None:
+                folder_text.write(self._root.directory)
 
     def put_together(self, table: Table, *, in_order: bool = True) -> None:
         """Merge small files into large ones; change no row.

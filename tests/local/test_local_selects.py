@@ -1,4 +1,4 @@
-"""SQL text of queries: DuckDB, which does not know Delta, reads the store's rows with it.
+"""SQL text of queries: DuckDB reads the store's rows with it, with its extension or without.
 
 `tests/spark/test_selects.py` tests the text for Spark; most of the text is the same.
 """
@@ -8,16 +8,17 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
 
-import duckdb
 import pyarrow as pa
 import pytest
-from local_stores import as_rows, assert_same_here, update_both
+from local_stores import as_rows, assert_same_here, plain_table, update_both
+from other_readers import of_text
 from selecting import in_turn
 from series import drawn
 from test_local_series import HALVES, WAYS
 
 from deltaproduce import (
     InvalidArgumentError,
+    Limits,
     NotFoundError,
     Pipeline,
     Store,
@@ -53,17 +54,12 @@ class ByDuckDb:
     def _read(self, kind: str, stage: str, version: int, *, ordered: bool) -> pa.Table:
         """In the order and the types of the store's own rows."""
         assert ordered
-        found = by_duckdb(self._store.sql(stage, version, dialect="duckdb", table=kind))
+        found = of_text(self._store.sql(stage, version, dialect="duckdb", table=kind))
         layout = Layout.of(self._store._opened.graph.stage(stage))
         shown = layout.shown if kind == "content" else layout.columns(kind)
         columns = [column for column in shown if not column.is_hidden]
         order = [column for column in layout.order(kind) if not column.is_hidden]
         return in_order(found.cast(arrow_schema(columns)), order)
-
-
-def by_duckdb(text: str) -> pa.Table:
-    with duckdb.connect() as connection:
-        return connection.sql(text).to_arrow_table()
 
 
 def assert_read(store: Store, oracle: Oracle, pipeline: Pipeline, versions: Iterable[int]) -> None:
@@ -111,13 +107,37 @@ def test_names_and_types_are_spelled_as_duckdb_does(location: str) -> None:
     """Of no rows, too, and in a directory whose name says a partition to DuckDB."""
     with Store(None, f"{location}/k=7", odd()) as store:
         for version in range(3):
-            found, own = by_duckdb(store.sql("odd", dialect="duckdb")), store.content("odd")
+            found, own = of_text(store.sql("odd", dialect="duckdb")), store.content("odd")
             assert found.column_names == own.column_names
             assert found.to_pylist() == own.to_pylist()
             assert len(found) == min(version, 1)
             row = {"s": {"a-b": version, "m": {"x": [1.5]}}, "b": b"\0", "d": Decimal("1.25")}
             moments = {"t": datetime(2026, 1, 1, tzinfo=UTC), "n": datetime(2026, 1, 1)}
             store.update({"odd": [{'a-"b': None, "select": None, **row, **moments}]})
+
+
+@pytest.mark.parametrize("folder", ["gr\u00f6\u00dfe", "k=7"])
+def test_marked_rows_are_read_by_the_extension_s_scan(location: str, folder: str) -> None:
+    """Of any column types and names, at each version, with partitions and without."""
+    at = Limits(small_table_rows=0, group_rows=3, replaced_share=9)
+    pipeline = odd()
+    pipeline.source("parted", key="id bigint", value="n int", stored={"partition": "id % 2 AS b"})
+    with Store(None, f"{location}/{folder}", pipeline, limits=at) as store:
+        moments = {"t": datetime(2026, 1, 1, tzinfo=UTC), "n": datetime(2026, 1, 1)}
+        row = {"select": None, "b": b"\0", "d": Decimal("1.25"), **moments}
+        for version in range(3):
+            keys = range(20) if version == 0 else range(version, 20, 9)
+            given = [{'a-"b': f"{k}", **row, "s": {"a-b": version, "m": {}}} for k in keys]
+            parted = [{"id": k, "n": version} for k in keys]
+            store.update({"odd": given, "parted": parted})
+        for name in ("odd", "parted"):
+            for version in range(1, 4):
+                text, own = store.sql(name, version, dialect="duckdb"), store.content(name, version)
+                assert ("delta_scan(" in text) == (version > 1)
+                found = of_text(text)
+                assert found.column_names == own.column_names
+                rows = [sorted(plain_table(found), key=repr), sorted(plain_table(own), key=repr)]
+                assert rows[0] == rows[1]
 
 
 def test_what_is_not_there_is_refused(location: str) -> None:

@@ -52,7 +52,7 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
     "in parts, copy on write": {"limits": IN_PARTS, "table_type": "copy_on_write"},
 }
 HALVES = (
-    ("small", "runs, often folded, many keys", "in parts, copy on write"),
+    ("small", "runs, often folded, many keys", "replaced", "in parts, copy on write"),
     ("runs", "copy on write", "in parts"),
 )
 """A short run of a law that only reads has one half of the ways, or the other."""

@@ -9,13 +9,14 @@ import pytest
 from comparing import TABLES
 from crashing import batch, built, frames, orders
 from forcing import WAYS, forced
+from local_stores import plain_table
+from other_readers import of_text
 from pyspark.sql import SparkSession
 
-from deltaproduce import InvalidArgumentError, Pipeline, Store
+from deltaproduce import InvalidArgumentError, Limits, Pipeline, Store
 from deltaproduce.testing import Oracle, plain_rows
 
 RUNS = next(way for way in WAYS if way.name == "runs")
-REPLACED = next(way for way in WAYS if way.name == "replaced")
 
 
 def assert_selected(spark: SparkSession, store: Store, oracle: Oracle, version: int) -> None:
@@ -57,18 +58,19 @@ def test_spark_reads_a_version_by_its_text(
     assert spark.sql(inside).count() == len({row[0] for row in oracle.content("by_customer", 4)})
 
 
-def test_rows_that_are_marked_as_deleted_are_for_spark_alone(
+def test_marked_rows_are_read_by_spark_and_by_duckdb_s_extension(
     spark: SparkSession, location: str
 ) -> None:
-    with forced(REPLACED):
-        oracle = built(spark, location, 2, "copy_on_write")
-        store = Store(spark, location, orders())
-        found = plain_rows(spark.sql(store.sql("by_customer")).collect())
-        expected = plain_rows(oracle.content("by_customer", 2))
-        assert sorted(found, key=repr) == sorted(expected, key=repr)
-        with pytest.raises(InvalidArgumentError) as refused:
-            store.sql("by_customer", dialect="duckdb")
-        assert refused.value.argument == "dialect"
+    """By the text of a version each."""
+    limits, oracle = Limits(small_table_rows=0, group_rows=3, replaced_share=9), Oracle(orders())
+    store = Store(spark, location, orders(), limits=limits)
+    for changes in (batch(*((n, n % 5, n) for n in range(20))), batch((3, 1, 77), (4,))):
+        assert store.update(frames(spark, changes)).number == oracle.update(changes)
+    expected = sorted(plain_rows(oracle.content("by_customer", 2)), key=repr)
+    assert sorted(plain_rows(spark.sql(store.sql("by_customer")).collect()), key=repr) == expected
+    text = store.sql("by_customer", dialect="duckdb")
+    assert "delta_scan(" in text
+    assert sorted(plain_table(of_text(text)), key=repr) == expected
 
 
 def test_a_source_that_is_read_in_place_is_a_table_already(

@@ -1,0 +1,50 @@
+"""Spark SQL by path, and other readers of what Spark has written: the rows of exactly one version.
+
+`tests/local/test_readers_by_path.py` has the law without a session.
+"""
+
+import random
+
+import pyarrow as pa
+import pytest
+from other_readers import READERS
+from pyspark.sql import SparkSession
+from reading_by_path import MARKING, Life, assert_documented, recipes, visits
+from selecting import chosen
+
+from deltaproduce import Limits
+
+IN_SPARK = Limits(local_rows=0, small_table_rows=0)
+KINDS = {"marked": MARKING, "in Spark": IN_SPARK, "with a query": MARKING}
+
+
+@pytest.mark.parametrize("kind", chosen(KINDS, "marked"))
+def test_each_reader_opens_what_both_engines_have_written_in_turn(
+    spark: SparkSession, location: str, kind: str, long_run: bool
+) -> None:
+    """A short run reads a few tables of three versions, by Spark alone."""
+
+    def by_spark_sql(path: str, at: int | None) -> pa.Table:
+        version = "" if at is None else f" VERSION AS OF {at}"
+        return spark.sql(f"SELECT * FROM delta.`{path}`{version}").toArrow()
+
+    with_query = kind == "with a query"
+    sessions = [spark] if with_query else [None, spark]
+    life = Life(
+        location,
+        sessions,
+        visits(with_query=with_query),
+        visits(with_query=False),
+        random.Random(kind),
+        limits=KINDS[kind],
+    )
+    spark_sql = {"Spark SQL, `VERSION AS OF`": by_spark_sql}
+    for _ in range(30 if long_run else 3):
+        life.step()
+        life.read({**spark_sql, **(READERS if long_run else {})}, None if long_run else 2)
+    life.assert_no_others()
+    assert_documented(life.seen, whole=[*spark_sql] if long_run else [])
+    told = recipes(location, "visits", life.store.head.delta_version("visits", "content"))
+    pinned, rows = map(spark.sql, told["Spark SQL"])
+    assert pinned.collect()[0][0] == life.store.head.delta_version("visits", "content")
+    assert rows.count() == len(life.oracle.content("visits"))
