@@ -124,6 +124,8 @@ class Life:
     def step(self) -> None:
         """Do something that makes a version, and perhaps more."""
         before = self.oracle.head
+        if self.sessions[1:] and before:
+            self._reopen()
         while self.oracle.head == before:
             match self.draw.randint(0, 9) if before else 0:
                 case 0 | 1 | 2 | 3:
@@ -138,8 +140,7 @@ class Life:
                 case 7:
                     self.store.compact()
                 case _:
-                    self.store.close()
-                    self._open()
+                    self._reopen()
         assert self.store.head.number == self.oracle.head
         self.log_versions[self.oracle.head] = DeltaTable(f"{self.location}/_versions").version()
 
@@ -178,6 +179,10 @@ class Life:
         logs = [log.parent for log in Path(self.location).rglob("_delta_log")]
         found = {log.relative_to(self.location) for log in logs}
         assert {path for path in found if not any(part[0] == "_" for part in path.parts)} == known
+
+    def _reopen(self) -> None:
+        self.store.close()
+        self._open()
 
     def _drawn(self) -> Mapping[str, list[Change]]:
         most = KEYS if not self.oracle.head else 6

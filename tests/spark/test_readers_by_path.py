@@ -22,7 +22,7 @@ KINDS = {"marked": MARKING, "in Spark": IN_SPARK, "with a query": MARKING}
 def test_each_reader_opens_what_both_engines_have_written_in_turn(
     spark: SparkSession, location: str, kind: str, long_run: bool
 ) -> None:
-    """A short run reads a few tables of three versions, by Spark alone."""
+    """A short run reads a few tables of two versions, by Spark alone."""
 
     def by_spark_sql(path: str, at: int | None) -> pa.Table:
         version = "" if at is None else f" VERSION AS OF {at}"
@@ -39,7 +39,7 @@ def test_each_reader_opens_what_both_engines_have_written_in_turn(
         limits=KINDS[kind],
     )
     spark_sql = {"Spark SQL, `VERSION AS OF`": by_spark_sql}
-    for _ in range(30 if long_run else 3):
+    for _ in range(30 if long_run else 2):
         life.step()
         life.read({**spark_sql, **(READERS if long_run else {})}, None if long_run else 2)
     life.assert_no_others()
