@@ -77,8 +77,12 @@ class Layout:
 
     @property
     def shown(self) -> tuple[Column, ...]:
-        """The columns of the content that readers see."""
-        return (*self.key, *self.sources, ORDINAL_COLUMN, *self.value)
+        """The columns of the content that readers see: the stage's own, then the library's.
+
+        Tables that were written before have the library's between the key and the values, until
+        they are written whole. So every reader and writer of a table finds columns by name.
+        """
+        return (*self.own, *self.sources, ORDINAL_COLUMN)
 
     @property
     def own(self) -> tuple[Column, ...]:

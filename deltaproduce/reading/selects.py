@@ -220,7 +220,7 @@ def _in_duckdb(
     if not any(parts):
         return _read_parquet(paths) if paths else None
     read = (f"SELECT *{told} FROM {_read_parquet(some)}" for told, some in parts.items())
-    return f"({' UNION ALL '.join(read)})"
+    return f"({' UNION ALL BY NAME '.join(read)})"  # older files have another order
 
 
 def _uri(tables: Tables, table: Table) -> str:

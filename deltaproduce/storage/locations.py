@@ -21,6 +21,27 @@ from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, KINDS, RUNS, UPDAT
 from deltaproduce.types.ddl import identifier
 
 _LOG: Final = "_versions"
+README: Final = "_README.txt"
+"""The name of a text in a store's folder for people who find it; no stage can have it."""
+README_TEXT: Final = """\
+A store of deltaproduce: Delta tables that belong together. A version is one state of all of them.
+
+<stage>/content       the rows of a stage; columns that begin with _ are the library's
+<stage>/key_mappings  which keys of its feeder each of its keys was made from
+<stage>/updates       what each version changed: use rows up to the newest number in _versions
+_versions             one row for each version; "tables" has the Delta version of each table
+Other folders that begin with _ are internal, and Parquet files alone have rows that do not count.
+If a stage has a folder "runs", its newest rows may be there: use deltaproduce.read.
+
+Replace STORE by the path of this folder, STAGE by a stage, and 0 by the Delta version of the table:
+  Spark SQL   SELECT max_by(tables, number)['STAGE/content'] FROM delta.`STORE/_versions`
+The rows of the stage as of that version:
+  Spark SQL   SELECT * FROM delta.`STORE/STAGE/content` VERSION AS OF 0
+  DuckDB      SELECT * FROM delta_scan('STORE/STAGE/content', version => 0)
+  Polars      polars.read_delta("STORE/STAGE/content", version=0)
+As of the newest version, without Spark and without the code of the pipeline:
+  Python      deltaproduce.read("STORE", "STAGE")
+"""
 _SQL_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 _PASSWORD: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/@]*:[^/]*@")
 _SAFE_IN_PATHS: Final = " '!$&()+,;=@~-._"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
@@ -49,12 +49,11 @@ from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.kernels import checks as in_spark
 from deltaproduce.engines.spark.sessions.damage import tells_of_damage, unreadable
 from deltaproduce.errors import CorruptStoreError, DeltaProduceError, StorageError
-from deltaproduce.storage import folder_text
 from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.decisions.recovery import current, landed, overtaken
 from deltaproduce.storage.edits import Deletion, Edit, Restore
 from deltaproduce.storage.failpoints import effect
-from deltaproduce.storage.locations import Location, Table
+from deltaproduce.storage.locations import README, README_TEXT, Location, Table
 from deltaproduce.storage.parquet.file_ranges import FileRanges
 from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.parquet.seeks import ParquetFiles, unreadable_here
@@ -513,8 +512,15 @@ class Tables:
         with self._effect("create", table):
             wanted = properties((), marked=False)
             self._delta.create(self._place(table), columns, wanted)
-            if self._root.directory is not None:
-                folder_text.write(self._root.directory)
+            self._tell_people()
+
+    def _tell_people(self) -> None:
+        """Write the text of the store's folder where there is none, if it can be written."""
+        directory = self._root.directory
+        if directory is not None:
+            with suppress(OSError):
+                if not directory.exists(README):
+                    directory.write(README, README_TEXT)
 
     def put_together(self, table: Table, *, in_order: bool = True) -> None:
         """Merge small files into large ones; change no row.

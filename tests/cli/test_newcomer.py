@@ -51,9 +51,9 @@ def test_the_newcomers_path(project, call, asked):
     ]
     shown = call("show", "customer_report").stdout
     assert [line.split() for line in shown.splitlines()[2:]] == [
-        ["1", "1", "0", "Anna", "24.50"],
-        ["2", "2", "0", "Bob", "40.00"],
-        ["3", "3", "0", "Cid", "NULL"],
+        ["1", "Anna", "24.50", "1", "0"],
+        ["2", "Bob", "40.00", "2", "0"],
+        ["3", "Cid", "NULL", "3", "0"],
     ]
     versions = call("versions").stdout.splitlines()
     assert versions[-2].endswith("run 1: orders/2026-01-01.csv")

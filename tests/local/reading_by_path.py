@@ -31,7 +31,7 @@ from deltaproduce.storage import failpoints
 from deltaproduce.testing import Change, Delete, Oracle, Upsert, plain_rows
 from deltaproduce.types.columns import Column
 
-MARKING: Final = Limits(small_table_rows=0, group_rows=3, replaced_share=9, merged_commits=3)
+MARKING: Final = Limits(small_table_rows=0, group_rows=3, replaced_percent=900, merged_commits=3)
 """Rows are marked however few there are, and small files are often merged."""
 KEYS: Final = 40
 LOG_COLUMNS: Final = (Column("number", LongType()), Column("operation", StringType()))
@@ -142,6 +142,11 @@ class Life:
                 case _:
                     self._reopen()
         assert self.store.head.number == self.oracle.head
+        self.log_versions[self.oracle.head] = DeltaTable(f"{self.location}/_versions").version()
+
+    def update(self) -> None:
+        """Change some keys, or give all of them at first."""
+        self._update(self._drawn())
         self.log_versions[self.oracle.head] = DeltaTable(f"{self.location}/_versions").version()
 
     def read(self, readers: Mapping[str, Read], most: int | None = None) -> None:

@@ -92,7 +92,7 @@ def assert_called_once(
         content = plain_table(reader.content("wandering", ordered=True))
         found: dict[int, list[int]] = {}
         made: dict[int, set[tuple[str, str]]] = {}
-        for target, source, _, call, n in content:
+        for target, call, n, source, _ in content:
             found.setdefault(source, []).append(n)
             made.setdefault(source, set()).add((target, call))
         assert found == alive  # no orphan, and nothing lost
@@ -104,7 +104,7 @@ def assert_called_once(
         last = made
         mappings = plain_table(reader.key_mappings("wandering"))
         assert len(mappings) == len(set(mappings))
-        assert set(mappings) == {(source, target) for target, source, *_ in content}
+        assert set(mappings) == {(source, target) for target, _, _, source, _ in content}
 
         updates = plain_table(reader.updates("wandering", ordered=True))
         touched = {row[2] for row in updates if row[1] != "delete"}
@@ -114,10 +114,10 @@ def assert_called_once(
             if word != "delete":
                 folded.setdefault(target, []).append((call, n))
         values: dict[str, list[tuple[str, int]]] = {}
-        for target, _, _, call, n in content:
+        for target, call, n, *_ in content:
             values.setdefault(target, []).append((call, n))
         assert folded == values
-        sizes = {target: n_rows for target, *_, n_rows in plain_table(reader.content("arrived"))}
+        sizes = {target: n_rows for target, n_rows, *_ in plain_table(reader.content("arrived"))}
         assert sizes == {target: len(found) for target, found in values.items()}
 
         assert Counter(calls.read_text().splitlines()) == Counter(

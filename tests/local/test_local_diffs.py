@@ -26,10 +26,12 @@ def values(oracle: Oracle, stage: dp.Stage, version: int) -> dict[tuple[Any, ...
     """The ordered values of each key, as they are shown."""
     names = oracle.columns(stage.name, "content")
     keys = [n for n, name in enumerate(names) if name in stage.schema.key.names]
-    first = names.index("_ordinal") + 1
+    values = [n for n, name in enumerate(names) if name in stage.schema.value.names]
     found: dict[tuple[Any, ...], list[Any]] = {}
     for row in oracle.content(stage.name, version):
-        found.setdefault(tuple(map(repr, (row[n] for n in keys))), []).append(repr(row[first:]))
+        found.setdefault(tuple(map(repr, (row[n] for n in keys))), []).append(
+            repr(tuple(row[n] for n in values))
+        )
     return found
 
 

@@ -44,7 +44,7 @@ def test_content_is_that_of_the_store_without_its_own_columns(place: str) -> Non
     assert dp.open(place).content("totals", ordered=True).to_pylist() == wanted
     assert sorted(dp.read(place, "totals").to_pylist(), key=str) == wanted
     before = dp.read(place, "totals", 1, True)
-    assert before.schema.names == ["customer", "_source_customer", "_ordinal", "total"]
+    assert before.schema.names == ["customer", "total", "_source_customer", "_ordinal"]
     found = dp.open(place).lookup("totals", ["b"], version=1)
     assert found.rows.to_pylist() == [{"customer": "b", "total": 9}]
     assert dp.open(place).key_mappings("totals").num_rows == 2

@@ -78,15 +78,15 @@ def assert_one_run(store: Store, keys: set[int]) -> None:
     found = {
         name: [tuple(row.values()) for row in store.content(name).to_pylist()] for name in FUNCTIONS
     }
-    drawn = {row[0]: row[-1] for row in found["drawn"]}
-    again = {row[0]: row[-2:] for row in found["again"]}
-    assert {row[0]: row[-3:] for row in found["joined"]} == {
+    drawn = {row[0]: row[1] for row in found["drawn"]}
+    again = {row[0]: row[1:3] for row in found["again"]}
+    assert {row[0]: row[1:4] for row in found["joined"]} == {
         key: (drawn[key], *again[key]) for key in drawn
     }
     assert all(again[key][0] == drawn[key] for key in drawn)
     assert set(drawn) == keys
     for name in FUNCTIONS:
-        values = {row[0]: row[3:] for row in found[name]}
+        values = {row[0]: row[1:-2] for row in found[name]}
         for row in store.updates(name).to_pylist():
             told = tuple(row.values())
             assert row["_change_type"] == "delete" or values[row["k"]] == told[4:]

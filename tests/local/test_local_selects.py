@@ -119,7 +119,7 @@ def test_names_and_types_are_spelled_as_duckdb_does(location: str) -> None:
 @pytest.mark.parametrize("folder", ["gr\u00f6\u00dfe", "k=7"])
 def test_marked_rows_are_read_by_the_extension_s_scan(location: str, folder: str) -> None:
     """Of any column types and names, at each version, with partitions and without."""
-    at = Limits(small_table_rows=0, group_rows=3, replaced_share=9)
+    at = Limits(small_table_rows=0, group_rows=3, replaced_percent=900)
     pipeline = odd()
     pipeline.source("parted", key="id bigint", value="n int", stored={"partition": "id % 2 AS b"})
     with Store(None, f"{location}/{folder}", pipeline, limits=at) as store:

@@ -151,7 +151,7 @@ def test_a_new_column_is_null_in_stored_rows_whatever_is_given(location: str) ->
         version = store.update({"other": [{"id": 1, "n": 1}]})
         assert version.stages["orders"].changed_keys == 2
         assert store.content("orders", ordered=True).column("c").to_pylist() == [None, None]
-        assert store.content("orders", version=1).column_names == ["id", "_ordinal", "n", "t"]
+        assert store.content("orders", version=1).column_names == ["id", "n", "t", "_ordinal"]
         assert {u["_change_type"] for u in store.updates("orders").to_pylist()} == {"update"}
         assert store.update({}) == store.head
         assert store.update({"orders": [{**ROW, "c": "new"}]}).stages["orders"].changed_keys == 1

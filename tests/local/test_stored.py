@@ -190,7 +190,7 @@ def test_files_have_one_partition_each_and_are_sorted(location: str) -> None:
         store.update({"events": ROWS})
         found = store.dataset("events")
         assert found.descriptor.as_dict() == {
-            "schema": "id bigint, `_ordinal` bigint, day date, kind string, n bigint",
+            "schema": "id bigint, day date, kind string, n bigint, `_ordinal` bigint",
             "partition": ["day", "`id` % 3 AS bucket"],
             "order": ["n DESC"],
             "compression": "zstd",
@@ -202,7 +202,7 @@ def test_files_have_one_partition_each_and_are_sorted(location: str) -> None:
             said = pq.read_metadata(f"{found.location}/{path}")
             assert said.row_group(0).column(0).compression == "ZSTD"
             rows = pq.read_table(f"{found.location}/{path}", partitioning=None)
-            assert rows.column_names == ["id", "_ordinal", "kind", "n"]
+            assert rows.column_names == ["id", "kind", "n", "_ordinal"]
             assert rows["n"].to_pylist() == sorted(rows["n"].to_pylist(), reverse=True)
             assert len({n % 3 for n in rows["id"].to_pylist()}) == 1
         (path,) = found.files("day = '2026-01-02' AND bucket = 1")

@@ -98,9 +98,11 @@ def _overlaid(
             newest[row[2 : 2 + pair]] = max(row[0], newest.get(row[2 : 2 + pair], 0))
     alive = [row[2:] for row in runs if row[1] and newest.get(row[2 : 2 + pair]) == row[0]]
     if table == "content":
-        return [row for row in base if row[:pair] not in newest] + alive
+        found = [row for row in base if row[:pair] not in newest] + alive
+        own, library = slice(pair + 1, None), slice(len(key), pair + 1)
+        return [(*row[: len(key)], *row[own], *row[library]) for row in found]
     turned = {(*row[len(key) : pair], *row[: len(key)]) for row in alive}
-    touched = {(*found[len(key) :], *found[: len(key)]) for found in newest}
+    touched = {(*old[len(key) :], *old[: len(key)]) for old in newest}
     return [row for row in base if row not in touched] + list(turned)
 
 
@@ -126,8 +128,9 @@ def _order(stage: Source | Producer, table: str) -> tuple[Sequence[Column], Sequ
     key, sources = tuple(stage.schema.key), tuple(_sources(stage))
     match table:
         case "content":
-            by = (*key, *sources, Column("_ordinal", LongType()))
-            return by, range(len(by))
+            by, width = (*key, *sources, Column("_ordinal", LongType())), len(key)
+            first = width + len(stage.schema.value)
+            return by, (*range(width), *range(first, first + len(by) - width))
         case "key_mappings":
             return (*sources, *key), range(len(sources) + len(key))
     return (*key, Column("_position", LongType())), range(2, len(key) + 3)

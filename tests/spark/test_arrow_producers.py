@@ -76,7 +76,7 @@ def test_a_stage_that_becomes_one_over_tables_is_produced_in_full(
     assert version.stages["stage"].mode == "full"
     assert version.stages["stage"].changed_keys == 1
     assert plain_rows(store.content("stage", ordered=True).collect()) == [
-        (1, 1, 0, 2, "a"),
-        (2, 2, 0, 4, "b"),
-        (3, 3, 0, 6, "c"),
+        (1, 2, "a", 1, 0),
+        (2, 4, "b", 2, 0),
+        (3, 6, "c", 3, 0),
     ]

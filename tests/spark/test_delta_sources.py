@@ -298,7 +298,7 @@ def test_the_log_says_which_delta_version_was_read_and_why(
     (pinned,) = (dict(row["tables"]) for row in log if row["number"] == 2)
     assert pinned[table.path] == 1
     assert "orders/content" not in pinned
-    assert found(store) == [(1, 1, 0, 10), (2, 2, 0, 25), (3, 3, 0, 1)]
+    assert found(store) == [(1, 10, 1, 0), (2, 25, 2, 0), (3, 1, 3, 0)]
 
 
 @long
@@ -323,7 +323,7 @@ def test_rows_given_and_rows_that_exist_make_one_version(
     assert store.update(update_id="a").number == 1  # not looked at
     third = store.update({"names": spark.sql("SELECT 3L AS k, 'three' AS name")})
     assert third.number == 2
-    assert ("three", 3, 0, 1) in found(store, "by_name")
+    assert ("three", 1, 3, 0) in found(store, "by_name")
 
 
 @long
@@ -342,8 +342,8 @@ def test_a_table_in_a_catalog_with_typed_and_descending_columns(
         store.update()
         spark.sql("INSERT INTO of_others.orders VALUES (7, 8, 'y')")
         assert store.update().number == 2
-        assert found(store, "doubled") == [(1, 1, 0, 4), (7, 7, 0, 16)]
-        assert found(store, "orders") == [(7, 0, 8, "y"), (1, 0, 2, "x")]
+        assert found(store, "doubled") == [(1, 4, 1, 0), (7, 16, 7, 0)]
+        assert found(store, "orders") == [(7, 8, "y", 0), (1, 2, "x", 0)]
     finally:
         spark.sql("DROP SCHEMA of_others CASCADE")
 
@@ -374,7 +374,7 @@ def test_a_table_made_again_is_refused_and_a_refresh_takes_it(
     assert "refresh('orders')" in refused(store)
     refreshed = store.refresh("orders")
     assert refreshed.number == 2
-    assert found(store) == [(1, 1, 0, 11), (9, 9, 0, 9)]
+    assert found(store) == [(1, 11, 1, 0), (9, 9, 9, 0)]
     moved = {row.k: row._change_type for row in store.updates("totals").collect()}
     assert moved == {1: "update", 2: "delete", 9: "add"}
     with pytest.raises(NotFoundError):
@@ -382,7 +382,7 @@ def test_a_table_made_again_is_refused_and_a_refresh_takes_it(
     if long_run:
         table.sql("DELETE FROM {} WHERE k = 9")
         assert store.update().number == 3
-        assert found(store) == [(1, 1, 0, 11)]
+        assert found(store) == [(1, 11, 1, 0)]
         assert len(store.changes("orders", 2, 3).collect()) == 1
 
 
@@ -396,7 +396,7 @@ def test_files_that_a_vacuum_removed_are_missed(
     removed(table)
     assert "VACUUM" in refused(store)
     assert store.refresh("orders").number == 2
-    assert found(store) == [(2, 2, 0, 25)]
+    assert found(store) == [(2, 25, 2, 0)]
     if long_run:
         table.sql("DELETE FROM {}")
         assert store.refresh("orders").number == 3
@@ -425,7 +425,7 @@ def test_a_log_that_was_cleaned_leads_to_a_comparison_of_all_rows(
         hidden.rename(log)
     assert store.head.number == 1
     assert store.update().number == 2
-    assert found(store)[0] == (2, 2, 0, 125)
+    assert found(store)[0] == (2, 125, 2, 0)
 
 
 def removed(table: Existing) -> None:
@@ -457,8 +457,8 @@ def test_columns_that_changed_since_the_store_was_opened(
     again = Store(spark, location, of_orders(table))
     version = again.update()
     assert version.number == 2
-    assert found(again, "orders")[-1] == (3, 0, 30, "d", "e")
-    assert plain_rows(again.content("orders", 1, ordered=True).collect())[0] == (1, 0, 10, "a")
+    assert found(again, "orders")[-1] == (3, 30, "d", "e", 0)
+    assert plain_rows(again.content("orders", 1, ordered=True).collect())[0] == (1, 10, "a", 0)
     assert {row._change_type for row in again.updates("orders").collect()} == {"add", "update"}
 
 
@@ -531,4 +531,4 @@ def test_a_table_that_only_moves_on_is_noted_when_the_head_is_old(
     vacuumed(spark, table)
     table.sql("DELETE FROM {} WHERE k = 1")
     assert later.update().number == 3
-    assert found(later) == [(2, 2, 0, 25)]
+    assert found(later) == [(2, 25, 2, 0)]

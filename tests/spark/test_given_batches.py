@@ -117,7 +117,7 @@ def test_all_forms_are_stored_as_the_same_rows(spark: SparkSession, store: Store
     for form in FORMS:
         rows = [tuple(row)[1:] for row in found if row.form == form]
         assert rows == [
-            (row["id"], i if row["id"] == 2 else 0, *list(row.values())[2:])
+            (row["id"], *list(row.values())[2:], i if row["id"] == 2 else 0)
             for row, i in zip(ROWS, (0, 0, 1), strict=True)
         ]
     before = store.head.number

@@ -233,8 +233,8 @@ def test_a_key_larger_than_memory_streams(spark, large_store, long_run):
     store = Store(spark, str(large_store), streaming(with_all=long_run))
     sums = [n * (n + 1) // 2 + WIDTH * (n + 1) for n in (*range(0, LARGE, SOME), LARGE - 1)]
     assert rows(store.content("streamed", ordered=True)) == [
-        *((1, 1, i, SOME * i, sums[i]) for i in range(len(sums) - 1)),
-        (2, 1, 0, -1, sums[-1]),
+        *((1, SOME * i, sums[i], 1, i) for i in range(len(sums) - 1)),
+        (2, -1, sums[-1], 1, 0),
     ]
 
 

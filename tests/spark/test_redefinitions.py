@@ -233,7 +233,7 @@ def test_columns_that_tables_are_looked_up_by_may_have_other_names(
     store = dp.Store(spark, location, pipeline("person"))
     assert store.update(visits(spark, (3, "c", 6))).number == 2
     store.update(visits(spark, (2, "b", 6)))
-    assert store.content("days").columns[:2] == ["day", "_source_person"]
+    assert "_source_person" in store.content("days").columns
     found = store.key_mappings("days", ordered=True)
     assert plain_rows(found.collect()) == [("a", 5), ("b", 6), ("c", 6)]
     assert store.content("persons", 1).columns[0] == "name"
@@ -267,7 +267,7 @@ def test_a_source_with_other_columns_takes_a_load(spark: SparkSession, location:
         (0, "delete", None), (1, "update", "x"), (2, "update", "x"), (3, "add", "x"),
     ]  # fmt: skip
     assert version.stages["counted"].changed_keys == 2
-    assert wide.content("a", 1).columns == ["k", "_ordinal", "v"]
+    assert wide.content("a", 1).columns == ["k", "v", "_ordinal"]
     with pytest.raises(dp.DefinitionError):
         wide.rollback(1)
 

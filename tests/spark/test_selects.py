@@ -62,7 +62,10 @@ def test_marked_rows_are_read_by_spark_and_by_duckdb_s_extension(
     spark: SparkSession, location: str
 ) -> None:
     """By the text of a version each."""
-    limits, oracle = Limits(small_table_rows=0, group_rows=3, replaced_share=9), Oracle(orders())
+    limits, oracle = (
+        Limits(small_table_rows=0, group_rows=3, replaced_percent=900),
+        Oracle(orders()),
+    )
     store = Store(spark, location, orders(), limits=limits)
     for changes in (batch(*((n, n % 5, n) for n in range(20))), batch((3, 1, 77), (4,))):
         assert store.update(frames(spark, changes)).number == oracle.update(changes)

@@ -31,10 +31,10 @@ def test_types_are_spark_s_and_directions_the_key_s(spark: SparkSession, locatio
     store = dp.Store(spark, location, shop())
     assert store.content("totals").dtypes == [
         ("customer", "bigint"),
-        ("_source_customer", "bigint"),
-        ("_ordinal", "bigint"),
         ("total", "decimal(22,2)"),
         ("orders", "bigint"),
+        ("_source_customer", "bigint"),
+        ("_ordinal", "bigint"),
     ]
     orders = "VALUES (1L, 1, 5.00), (2L, 1, 7.50), (2L, 2, 1.25), (null, 1, 2.00)"
     store.update({"orders": spark.sql(f"SELECT * FROM {orders} AS t(customer, `order`, amount)")})

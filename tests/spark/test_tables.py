@@ -208,7 +208,7 @@ def test_a_catalog_store_is_the_same(spark: SparkSession) -> None:
     store = Store(spark, "shop_catalog", pipeline)
     assert store.head.number == 0
     assert store.content("by_customer").columns == [
-        *("customer", "_source_order_id", "_ordinal", "order_id", "amount")
+        *("customer", "order_id", "amount", "_source_order_id", "_ordinal")
     ]
     load = [(1, "ann", 10), (2, "ann", 20), (3, "bob", 5)]
     store.update({"orders": [dict(zip(ORDER, row, strict=True)) for row in load]})

@@ -353,7 +353,7 @@ def test_the_next_correct_update_works(spark, store, path):
     content, updates = (
         plain_table(read("thirteens", ordered=True)) for read in (reader.content, reader.updates)
     )
-    assert content == [(1, 1, 0, 11), (7, 7, 0, 70)]
+    assert content == [(1, 11, 1, 0), (7, 70, 7, 0)]
     assert updates == [
         (2, "update", 1, 0, 11),
         (2, "delete", 2, 0, None),

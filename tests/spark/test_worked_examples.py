@@ -164,8 +164,8 @@ def delta_versions(store, stage):
 
 
 def test_columns(store):
-    assert store.content("baskets").columns == ["basket", "_ordinal", "shelf", "fruit"]
-    assert store.content("shelves").columns == ["shelf", "_source_basket", "_ordinal", "fruit"]
+    assert store.content("baskets").columns == ["basket", "shelf", "fruit", "_ordinal"]
+    assert store.content("shelves").columns == ["shelf", "fruit", "_source_basket", "_ordinal"]
     assert store.key_mappings("shelves").columns == ["_source_basket", "shelf"]
     assert store.updates("shelves").columns == [
         *("_version", "_change_type", "shelf", "_position", "fruit")
@@ -177,7 +177,7 @@ def test_fruit_is_loaded(store):
         store,
         "baskets",
         1,
-        content=[(4, 0, 108, "mango"), (6, 0, 105, "apple"), (9, 0, 105, "banana")],
+        content=[(4, 108, "mango", 0), (6, 105, "apple", 0), (9, 105, "banana", 0)],
         updates=[
             (1, "add", 4, 0, 108, "mango"),
             (1, "add", 6, 0, 105, "apple"),
@@ -188,7 +188,7 @@ def test_fruit_is_loaded(store):
         store,
         "shelves",
         1,
-        content=[(105, 6, 0, "apple"), (105, 9, 0, "banana"), (108, 4, 0, "mango")],
+        content=[(105, "apple", 6, 0), (105, "banana", 9, 0), (108, "mango", 4, 0)],
         key_mappings=[(4, 108), (6, 105), (9, 105)],
         updates=[
             (1, "add", 105, 0, "apple"),
@@ -203,14 +203,14 @@ def test_values_of_source_key_6_are_replaced(store):
         store,
         "baskets",
         2,
-        content=[(4, 0, 108, "mango"), (6, 0, 105, "cherry"), (9, 0, 105, "banana")],
+        content=[(4, 108, "mango", 0), (6, 105, "cherry", 0), (9, 105, "banana", 0)],
         updates=[(2, "update", 6, 0, 105, "cherry")],
     )
     assert_tables(
         store,
         "shelves",
         2,
-        content=[(105, 6, 0, "cherry"), (105, 9, 0, "banana"), (108, 4, 0, "mango")],
+        content=[(105, "cherry", 6, 0), (105, "banana", 9, 0), (108, "mango", 4, 0)],
         key_mappings=[(4, 108), (6, 105), (9, 105)],
         updates=[(2, "update", 105, 0, "cherry"), (2, "update", 105, 1, "banana")],
     )
@@ -223,14 +223,14 @@ def test_source_key_6_moves_away_from_105(store):
         store,
         "baskets",
         3,
-        content=[(4, 0, 108, "mango"), (6, 0, 107, "cherry"), (9, 0, 105, "banana")],
+        content=[(4, 108, "mango", 0), (6, 107, "cherry", 0), (9, 105, "banana", 0)],
         updates=[(3, "update", 6, 0, 107, "cherry")],
     )
     assert_tables(
         store,
         "shelves",
         3,
-        content=[(105, 9, 0, "banana"), (107, 6, 0, "cherry"), (108, 4, 0, "mango")],
+        content=[(105, "banana", 9, 0), (107, "cherry", 6, 0), (108, "mango", 4, 0)],
         key_mappings=[(4, 108), (6, 107), (9, 105)],
         updates=[(3, "update", 105, 0, "banana"), (3, "add", 107, 0, "cherry")],
     )
@@ -241,14 +241,14 @@ def test_source_key_6_is_deleted(store):
         store,
         "baskets",
         4,
-        content=[(4, 0, 108, "mango"), (9, 0, 105, "banana")],
+        content=[(4, 108, "mango", 0), (9, 105, "banana", 0)],
         updates=[(4, "delete", 6, 0, None, None)],
     )
     assert_tables(
         store,
         "shelves",
         4,
-        content=[(105, 9, 0, "banana"), (108, 4, 0, "mango")],
+        content=[(105, "banana", 9, 0), (108, "mango", 4, 0)],
         key_mappings=[(4, 108), (9, 105)],
         updates=[(4, "delete", 107, 0, None)],
     )
@@ -263,9 +263,9 @@ def test_words_are_counted(store):
         "lines",
         1,
         content=[
-            ("a.txt", 1, 0, "the cat the"),
-            ("a.txt", 2, 0, "dog cat"),
-            ("b.txt", 1, 0, "dog"),
+            ("a.txt", 1, "the cat the", 0),
+            ("a.txt", 2, "dog cat", 0),
+            ("b.txt", 1, "dog", 0),
         ],
         updates=[
             (1, "add", "a.txt", 1, 0, "the cat the"),
@@ -278,12 +278,12 @@ def test_words_are_counted(store):
         "words",
         1,
         content=[
-            ("cat", "a.txt", 1, 0, 1),
-            ("cat", "a.txt", 2, 0, 1),
-            ("dog", "a.txt", 2, 0, 1),
-            ("dog", "b.txt", 1, 0, 1),
-            ("the", "a.txt", 1, 0, 1),
-            ("the", "a.txt", 1, 1, 1),
+            ("cat", 1, "a.txt", 1, 0),
+            ("cat", 1, "a.txt", 2, 0),
+            ("dog", 1, "a.txt", 2, 0),
+            ("dog", 1, "b.txt", 1, 0),
+            ("the", 1, "a.txt", 1, 0),
+            ("the", 1, "a.txt", 1, 1),
         ],
         key_mappings=[
             ("a.txt", 1, "cat"),
@@ -305,7 +305,7 @@ def test_words_are_counted(store):
         store,
         "word_counts",
         1,
-        content=[("cat", "cat", 0, 2), ("dog", "dog", 0, 2), ("the", "the", 0, 2)],
+        content=[("cat", 2, "cat", 0), ("dog", 2, "dog", 0), ("the", 2, "the", 0)],
         key_mappings=[("cat", "cat"), ("dog", "dog"), ("the", "the")],
         updates=[(1, "add", "cat", 0, 2), (1, "add", "dog", 0, 2), (1, "add", "the", 0, 2)],
     )
@@ -316,7 +316,7 @@ def test_a_changed_and_a_deleted_line_change_two_counts(store):
         store,
         "lines",
         2,
-        content=[("a.txt", 1, 0, "the cat the"), ("a.txt", 2, 0, "bird cat")],
+        content=[("a.txt", 1, "the cat the", 0), ("a.txt", 2, "bird cat", 0)],
         updates=[(2, "update", "a.txt", 2, 0, "bird cat"), (2, "delete", "b.txt", 1, 0, None)],
     )
     assert_tables(
@@ -324,11 +324,11 @@ def test_a_changed_and_a_deleted_line_change_two_counts(store):
         "words",
         2,
         content=[
-            ("bird", "a.txt", 2, 0, 1),
-            ("cat", "a.txt", 1, 0, 1),
-            ("cat", "a.txt", 2, 0, 1),
-            ("the", "a.txt", 1, 0, 1),
-            ("the", "a.txt", 1, 1, 1),
+            ("bird", 1, "a.txt", 2, 0),
+            ("cat", 1, "a.txt", 1, 0),
+            ("cat", 1, "a.txt", 2, 0),
+            ("the", 1, "a.txt", 1, 0),
+            ("the", 1, "a.txt", 1, 1),
         ],
         key_mappings=[
             ("a.txt", 1, "cat"),
@@ -342,7 +342,7 @@ def test_a_changed_and_a_deleted_line_change_two_counts(store):
         store,
         "word_counts",
         2,
-        content=[("bird", "bird", 0, 1), ("cat", "cat", 0, 2), ("the", "the", 0, 2)],
+        content=[("bird", 1, "bird", 0), ("cat", 2, "cat", 0), ("the", 2, "the", 0)],
         key_mappings=[("bird", "bird"), ("cat", "cat"), ("the", "the")],
         updates=[(2, "add", "bird", 0, 1), (2, "delete", "dog", 0, None)],
     )
@@ -357,11 +357,11 @@ def test_salaries_are_averaged(store):
         "persons",
         1,
         content=[
-            (1, 0, 34, 3000),
-            (2, 0, 38, 5000),
-            (3, 0, 29, 2000),
-            (11, 0, 31, 4000),
-            (12, 0, 45, 6000),
+            (1, 34, 3000, 0),
+            (2, 38, 5000, 0),
+            (3, 29, 2000, 0),
+            (11, 31, 4000, 0),
+            (12, 45, 6000, 0),
         ],
         updates=[
             (1, "add", 1, 0, 34, 3000),
@@ -376,11 +376,11 @@ def test_salaries_are_averaged(store):
         "salaries",
         1,
         content=[
-            ("20-29", 3, 3, 0, 2000),
-            ("30-39", 1, 1, 0, 3000),
-            ("30-39", 1, 11, 0, 4000),
-            ("30-39", 2, 2, 0, 5000),
-            ("40-49", 2, 12, 0, 6000),
+            ("20-29", 3, 2000, 3, 0),
+            ("30-39", 1, 3000, 1, 0),
+            ("30-39", 1, 4000, 11, 0),
+            ("30-39", 2, 5000, 2, 0),
+            ("40-49", 2, 6000, 12, 0),
         ],
         key_mappings=[
             (1, "30-39", 1),
@@ -402,10 +402,10 @@ def test_salaries_are_averaged(store):
         "partial_sums",
         1,
         content=[
-            ("20-29", "20-29", 3, 0, 1, 2000),
-            ("30-39", "30-39", 1, 0, 2, 7000),
-            ("30-39", "30-39", 2, 0, 1, 5000),
-            ("40-49", "40-49", 2, 0, 1, 6000),
+            ("20-29", 1, 2000, "20-29", 3, 0),
+            ("30-39", 2, 7000, "30-39", 1, 0),
+            ("30-39", 1, 5000, "30-39", 2, 0),
+            ("40-49", 1, 6000, "40-49", 2, 0),
         ],
         key_mappings=[
             ("20-29", 3, "20-29"),
@@ -425,9 +425,9 @@ def test_salaries_are_averaged(store):
         "average_salaries",
         1,
         content=[
-            ("20-29", "20-29", 0, 2000.0),
-            ("30-39", "30-39", 0, 4000.0),
-            ("40-49", "40-49", 0, 6000.0),
+            ("20-29", 2000.0, "20-29", 0),
+            ("30-39", 4000.0, "30-39", 0),
+            ("40-49", 6000.0, "40-49", 0),
         ],
         key_mappings=[("20-29", "20-29"), ("30-39", "30-39"), ("40-49", "40-49")],
         updates=[
@@ -444,11 +444,11 @@ def test_a_rise_and_a_birthday_change_their_age_ranges_only(store):
         "persons",
         2,
         content=[
-            (1, 0, 34, 3000),
-            (2, 0, 38, 5000),
-            (3, 0, 29, 2000),
-            (11, 0, 31, 7000),
-            (12, 0, 50, 6000),
+            (1, 34, 3000, 0),
+            (2, 38, 5000, 0),
+            (3, 29, 2000, 0),
+            (11, 31, 7000, 0),
+            (12, 50, 6000, 0),
         ],
         updates=[(2, "update", 11, 0, 31, 7000), (2, "update", 12, 0, 50, 6000)],
     )
@@ -457,11 +457,11 @@ def test_a_rise_and_a_birthday_change_their_age_ranges_only(store):
         "salaries",
         2,
         content=[
-            ("20-29", 3, 3, 0, 2000),
-            ("30-39", 1, 1, 0, 3000),
-            ("30-39", 1, 11, 0, 7000),
-            ("30-39", 2, 2, 0, 5000),
-            ("50-59", 2, 12, 0, 6000),
+            ("20-29", 3, 2000, 3, 0),
+            ("30-39", 1, 3000, 1, 0),
+            ("30-39", 1, 7000, 11, 0),
+            ("30-39", 2, 5000, 2, 0),
+            ("50-59", 2, 6000, 12, 0),
         ],
         key_mappings=[
             (1, "30-39", 1),
@@ -482,10 +482,10 @@ def test_a_rise_and_a_birthday_change_their_age_ranges_only(store):
         "partial_sums",
         2,
         content=[
-            ("20-29", "20-29", 3, 0, 1, 2000),
-            ("30-39", "30-39", 1, 0, 2, 10000),
-            ("30-39", "30-39", 2, 0, 1, 5000),
-            ("50-59", "50-59", 2, 0, 1, 6000),
+            ("20-29", 1, 2000, "20-29", 3, 0),
+            ("30-39", 2, 10000, "30-39", 1, 0),
+            ("30-39", 1, 5000, "30-39", 2, 0),
+            ("50-59", 1, 6000, "50-59", 2, 0),
         ],
         key_mappings=[
             ("20-29", 3, "20-29"),
@@ -505,9 +505,9 @@ def test_a_rise_and_a_birthday_change_their_age_ranges_only(store):
         "average_salaries",
         2,
         content=[
-            ("20-29", "20-29", 0, 2000.0),
-            ("30-39", "30-39", 0, 5000.0),
-            ("50-59", "50-59", 0, 6000.0),
+            ("20-29", 2000.0, "20-29", 0),
+            ("30-39", 5000.0, "30-39", 0),
+            ("50-59", 6000.0, "50-59", 0),
         ],
         key_mappings=[("20-29", "20-29"), ("30-39", "30-39"), ("50-59", "50-59")],
         updates=[
@@ -527,11 +527,11 @@ def test_persons_with_the_same_email_are_groups(store):
         "people",
         1,
         content=[
-            (1, 0, "Ann", "a@x"),
-            (1, 1, "Bob", "b@x"),
-            (1, 2, "Cat", "a@x"),
-            (1, 3, "Dan", "c@x"),
-            (1, 4, "Eve", "c@x"),
+            (1, "Ann", "a@x", 0),
+            (1, "Bob", "b@x", 1),
+            (1, "Cat", "a@x", 2),
+            (1, "Dan", "c@x", 3),
+            (1, "Eve", "c@x", 4),
         ],
         updates=[
             (1, "add", 1, 0, "Ann", "a@x"),
@@ -546,11 +546,11 @@ def test_persons_with_the_same_email_are_groups(store):
         "by_email",
         1,
         content=[
-            ("a@x", 1, 0, "Ann"),
-            ("a@x", 1, 1, "Cat"),
-            ("b@x", 1, 0, "Bob"),
-            ("c@x", 1, 0, "Dan"),
-            ("c@x", 1, 1, "Eve"),
+            ("a@x", "Ann", 1, 0),
+            ("a@x", "Cat", 1, 1),
+            ("b@x", "Bob", 1, 0),
+            ("c@x", "Dan", 1, 0),
+            ("c@x", "Eve", 1, 1),
         ],
         key_mappings=[(1, "a@x"), (1, "b@x"), (1, "c@x")],
         updates=[
@@ -566,10 +566,10 @@ def test_persons_with_the_same_email_are_groups(store):
         "email_groups",
         1,
         content=[
-            ("a@x", "a@x", 0, "Ann"),
-            ("a@x", "a@x", 1, "Cat"),
-            ("c@x", "c@x", 0, "Dan"),
-            ("c@x", "c@x", 1, "Eve"),
+            ("a@x", "Ann", "a@x", 0),
+            ("a@x", "Cat", "a@x", 1),
+            ("c@x", "Dan", "c@x", 0),
+            ("c@x", "Eve", "c@x", 1),
         ],
         key_mappings=[("a@x", "a@x"), ("c@x", "c@x")],
         updates=[
@@ -587,11 +587,11 @@ def test_a_changed_email_breaks_a_group_and_makes_another(store):
         "people",
         2,
         content=[
-            (1, 0, "Ann", "a@x"),
-            (1, 1, "Bob", "b@x"),
-            (1, 2, "Cat", "b@x"),
-            (1, 3, "Dan", "c@x"),
-            (1, 4, "Eve", "c@x"),
+            (1, "Ann", "a@x", 0),
+            (1, "Bob", "b@x", 1),
+            (1, "Cat", "b@x", 2),
+            (1, "Dan", "c@x", 3),
+            (1, "Eve", "c@x", 4),
         ],
         updates=[
             (2, "update", 1, 0, "Ann", "a@x"),
@@ -606,11 +606,11 @@ def test_a_changed_email_breaks_a_group_and_makes_another(store):
         "by_email",
         2,
         content=[
-            ("a@x", 1, 0, "Ann"),
-            ("b@x", 1, 0, "Bob"),
-            ("b@x", 1, 1, "Cat"),
-            ("c@x", 1, 0, "Dan"),
-            ("c@x", 1, 1, "Eve"),
+            ("a@x", "Ann", 1, 0),
+            ("b@x", "Bob", 1, 0),
+            ("b@x", "Cat", 1, 1),
+            ("c@x", "Dan", 1, 0),
+            ("c@x", "Eve", 1, 1),
         ],
         key_mappings=[(1, "a@x"), (1, "b@x"), (1, "c@x")],
         updates=[
@@ -624,10 +624,10 @@ def test_a_changed_email_breaks_a_group_and_makes_another(store):
         "email_groups",
         2,
         content=[
-            ("b@x", "b@x", 0, "Bob"),
-            ("b@x", "b@x", 1, "Cat"),
-            ("c@x", "c@x", 0, "Dan"),
-            ("c@x", "c@x", 1, "Eve"),
+            ("b@x", "Bob", "b@x", 0),
+            ("b@x", "Cat", "b@x", 1),
+            ("c@x", "Dan", "c@x", 0),
+            ("c@x", "Eve", "c@x", 1),
         ],
         key_mappings=[("b@x", "b@x"), ("c@x", "c@x")],
         updates=[

@@ -65,14 +65,14 @@ def one_stage(function, *, key, value, source_key="k bigint", source_value="n bi
 
 def test_worked_example_first_version(oracle):
     assert oracle.content("baskets") == [
-        (4, 0, 108, "mango"),
-        (6, 0, 105, "apple"),
-        (9, 0, 105, "banana"),
+        (4, 108, "mango", 0),
+        (6, 105, "apple", 0),
+        (9, 105, "banana", 0),
     ]
     assert oracle.content("fruits") == [
-        (105, 6, 0, "apple"),
-        (105, 9, 0, "banana"),
-        (108, 4, 0, "mango"),
+        (105, "apple", 6, 0),
+        (105, "banana", 9, 0),
+        (108, "mango", 4, 0),
     ]
     assert oracle.key_mappings("fruits") == [(4, 108), (6, 105), (9, 105)]
     assert oracle.updates("fruits") == [
@@ -80,15 +80,15 @@ def test_worked_example_first_version(oracle):
         (1, "update", 105, 1, "banana"),
         (1, "add", 108, 0, "mango"),
     ]
-    assert oracle.content("menus") == [(105, 105, 0, "apple,banana"), (108, 108, 0, "mango")]
+    assert oracle.content("menus") == [(105, "apple,banana", 105, 0), (108, "mango", 108, 0)]
 
 
 def test_worked_example_update_of_one_source_key_repeats_all_rows_of_its_target(oracle):
     assert oracle.update({"baskets": upserts([(6, 105, "apricot")])}) == 2
     assert oracle.content("fruits") == [
-        (105, 6, 0, "apricot"),
-        (105, 9, 0, "banana"),
-        (108, 4, 0, "mango"),
+        (105, "apricot", 6, 0),
+        (105, "banana", 9, 0),
+        (108, "mango", 4, 0),
     ]
     assert oracle.updates("fruits") == [
         (2, "update", 105, 0, "apricot"),
@@ -119,8 +119,8 @@ def test_equal_rows_cancel_and_the_rest_is_paired_in_order():
 
 
 def test_column_names(oracle):
-    assert oracle.columns("baskets", "content") == ("id", "_ordinal", "target", "fruit")
-    assert oracle.columns("fruits", "content") == ("target", "_source_id", "_ordinal", "fruit")
+    assert oracle.columns("baskets", "content") == ("id", "target", "fruit", "_ordinal")
+    assert oracle.columns("fruits", "content") == ("target", "fruit", "_source_id", "_ordinal")
     assert oracle.columns("fruits", "key_mappings") == ("_source_id", "target")
     assert oracle.columns("fruits", "updates") == (
         "_version",
@@ -137,10 +137,10 @@ def test_column_names(oracle):
 def test_s1_an_upsert_replaces_all_values_of_its_key_and_no_others(oracle):
     oracle.update({"baskets": upserts([(6, 1, "x"), (4, 1, "z"), (6, 1, "y")])})
     assert oracle.content("baskets") == [
-        (4, 0, 1, "z"),
-        (6, 0, 1, "x"),
-        (6, 1, 1, "y"),
-        (9, 0, 105, "banana"),
+        (4, 1, "z", 0),
+        (6, 1, "x", 0),
+        (6, 1, "y", 1),
+        (9, 105, "banana", 0),
     ]
 
 
@@ -185,7 +185,7 @@ def test_s4_what_a_key_no_longer_produces_disappears(oracle):
     oracle.update({"baskets": [Delete((4,))]})
     assert oracle.key_mappings("fruits") == [(6, 105), (9, 105)]
     assert oracle.updates("fruits") == [(2, "delete", 108, 0, None)]
-    assert oracle.content("menus") == [(105, 105, 0, "apple,banana")]
+    assert oracle.content("menus") == [(105, "apple,banana", 105, 0)]
 
 
 def test_s5_and_s6_equal_rows_stay_and_ordinals_count_within_target_and_source_key():
@@ -198,15 +198,15 @@ def test_s5_and_s6_equal_rows_stay_and_ordinals_count_within_target_and_source_k
     oracle = one_stage(twice, key="n bigint", value="t string")
     oracle.update({"s": [Upsert((2,), (7, "b")), Upsert((1,), (7, "a")), Upsert((1,), (8, "c"))]})
     assert oracle.content("stage") == [
-        (0, 1, 0, "all"),
-        (0, 1, 1, "all"),
-        (0, 2, 0, "all"),
-        (7, 1, 0, "a"),
-        (7, 1, 1, "a"),
-        (7, 2, 0, "b"),
-        (7, 2, 1, "b"),
-        (8, 1, 0, "c"),
-        (8, 1, 1, "c"),
+        (0, "all", 1, 0),
+        (0, "all", 1, 1),
+        (0, "all", 2, 0),
+        (7, "a", 1, 0),
+        (7, "a", 1, 1),
+        (7, "b", 2, 0),
+        (7, "b", 2, 1),
+        (8, "c", 1, 0),
+        (8, "c", 1, 1),
     ]
     assert oracle.key_mappings("stage") == [(1, 0), (1, 7), (1, 8), (2, 0), (2, 7)]
     assert [row[3:] for row in oracle.updates("stage") if row[2] == 7] == [
@@ -235,7 +235,7 @@ def test_s8_if_only_provenance_changed_there_is_no_update_and_the_content_is_new
     oracle.update({"baskets": [Delete((4,)), *upserts([(5, 108, "mango")])]})
     assert oracle.updates("fruits") == []
     assert oracle.updates("menus") == []
-    assert oracle.content("fruits")[-1] == (108, 5, 0, "mango")
+    assert oracle.content("fruits")[-1] == (108, "mango", 5, 0)
     assert oracle.key_mappings("fruits") == [(5, 108), (6, 105), (9, 105)]
 
 
@@ -294,7 +294,7 @@ def test_s10_merged_and_joined_feeders_take_part_with_all_their_values():
     oracle = Oracle(pipeline)
     oracle.update({"a": [Upsert((1,), ("x",)), Upsert((2,), ("y",))]})
     oracle.update({"b": [Upsert((2,), ("z",)), Upsert((3,), ("w",))]})
-    assert oracle.content("join") == [(1, 1, 0, "|x"), (2, 2, 0, "z|y"), (3, 3, 0, "w|")]
+    assert oracle.content("join") == [(1, "|x", 1, 0), (2, "z|y", 2, 0), (3, "w|", 3, 0)]
     oracle.update({"a": [Delete((1,)), Delete((2,))]})
     assert oracle.updates("merge") == [(3, "delete", 1, 0, None), (3, "update", 2, 0, "z")]
     assert oracle.key_mappings("join") == [(2, 2), (3, 3)]
@@ -311,11 +311,11 @@ def test_s12_keys_are_numbered_in_order_and_keep_their_numbers_and_none_comes_ba
 
     oracle = Oracle(pipeline)
     oracle.update({"a": [Upsert((1,), ("x",)), Upsert((2,), ("z",)), Upsert((3,), ("z",))]})
-    assert oracle.content("ids") == [("z", 2, 0, 1, 2), ("z", 3, 0, 1, 3), ("x", 1, 0, 2, 1)]
+    assert oracle.content("ids") == [("z", 1, 2, 2, 0), ("z", 1, 3, 3, 0), ("x", 2, 1, 1, 0)]
     oracle.update({"a": [Delete((1,)), Upsert((2,), ("y",))]})
-    assert oracle.content("ids") == [("z", 3, 0, 1, 3), ("y", 2, 0, 3, 2)]
+    assert oracle.content("ids") == [("z", 1, 3, 3, 0), ("y", 3, 2, 2, 0)]
     oracle.update({"a": [Upsert((1,), ("x",))]})
-    assert oracle.content("ids")[-1] == ("x", 1, 0, 4, 1)
+    assert oracle.content("ids")[-1] == ("x", 4, 1, 1, 0)
 
 
 def test_s12_what_is_preserved_depends_on_what_the_key_had():
@@ -331,9 +331,9 @@ def test_s12_what_is_preserved_depends_on_what_the_key_had():
 
     oracle = Oracle(pipeline)
     oracle.update({"a": [Upsert((2,), ("x",)), Upsert((3,), ("x",))]})
-    assert oracle.content("first_of") == [("x", 2, 0, 2), ("x", 3, 0, 2)]
+    assert oracle.content("first_of") == [("x", 2, 2, 0), ("x", 2, 3, 0)]
     oracle.update({"a": [Delete((2,)), Upsert((1,), ("x",))]})
-    assert oracle.content("first_of") == [("x", 1, 0, 2), ("x", 3, 0, 2)]
+    assert oracle.content("first_of") == [("x", 2, 1, 0), ("x", 2, 3, 0)]
 
 
 def test_a_load_deletes_keys_without_rows_and_records_what_differs(oracle):
@@ -365,18 +365,18 @@ def test_a_load_of_no_rows_deletes_all_and_other_sources_stay():
     oracle.update({name: upserts([(1, 1), (None, 2)]) for name in "ab"})
     assert oracle.load({"a": []}) == 2
     assert oracle.content("a") == []
-    assert oracle.content("b") == [(None, 0, 2), (1, 0, 1)]
+    assert oracle.content("b") == [(None, 2, 0), (1, 1, 0)]
     with pytest.raises(InvalidChangesError):
         oracle.load({"c": []})
 
 
 def test_s13_null_keys_and_values_are_values(oracle):
     oracle.update({"baskets": upserts([(None, None, None)])})
-    assert oracle.content("baskets")[0] == (None, 0, None, None)
-    assert oracle.content("fruits")[0] == (None, None, 0, None)
+    assert oracle.content("baskets")[0] == (None, None, None, 0)
+    assert oracle.content("fruits")[0] == (None, None, None, 0)
     assert oracle.key_mappings("fruits")[0] == (None, None)
     assert oracle.updates("fruits") == [(2, "add", None, 0, None)]
-    assert oracle.content("menus")[0] == (None, None, 0, "-")
+    assert oracle.content("menus")[0] == (None, "-", None, 0)
 
 
 def test_s13_a_stage_reads_its_source_keys_in_the_feeders_directions():
@@ -395,8 +395,8 @@ def test_s13_a_stage_reads_its_source_keys_in_the_feeders_directions():
 
     oracle = Oracle(pipeline)
     oracle.update({"s": [Upsert((k,), (t,)) for k, t in [(None, "n"), (1, "a"), (2, "b")]]})
-    assert oracle.content("s") == [(2, 0, "b"), (1, 0, "a"), (None, 0, "n")]
-    assert [row[1] for row in oracle.content("flat")] == [2, 1, None]
+    assert oracle.content("s") == [(2, "b", 0), (1, "a", 0), (None, "n", 0)]
+    assert [row[2] for row in oracle.content("flat")] == [2, 1, None]
     assert oracle.key_mappings("flat") == [(2, 0), (1, 0), (None, 0)]
     assert oracle.key_mappings("texts") == [(0, "n"), (0, "b"), (0, "a")]
     assert [row[2] for row in oracle.updates("texts")] == ["n", "b", "a"]
@@ -479,10 +479,10 @@ def test_emitted_records_are_read_by_name_if_they_have_names(emitted):
 
     by_key = one_stage(keys, key="n bigint, t string", value="v string")
     by_key.update({"s": [Upsert((7,), (0, ""))]})
-    assert by_key.content("stage") == [(1, "a", 7, 0, "v")]
+    assert by_key.content("stage") == [(1, "a", "v", 7, 0)]
     by_value = one_stage(values, key="k string", value="n bigint, t string")
     by_value.update({"s": [Upsert((7,), (0, ""))]})
-    assert by_value.content("stage") == [("k", 7, 0, 1, "a")]
+    assert by_value.content("stage") == [("k", 1, "a", 7, 0)]
 
 
 @pytest.mark.parametrize(
@@ -507,7 +507,7 @@ def test_names_that_are_no_identifiers_are_numbered_and_can_be_passed_on():
     columns = "`a-b` string, n bigint"
     oracle = one_stage(passed, key="k bigint", value=columns, source_value=columns)
     oracle.update({"s": [Upsert((7,), ("x", 1))]})
-    assert oracle.content("stage") == [(7, 7, 0, "x", 1), (7, 7, 1, "x", 1)]
+    assert oracle.content("stage") == [(7, "x", 1, 7, 0), (7, "x", 1, 7, 1)]
 
 
 def test_a_null_in_a_column_that_is_not_null_is_refused():
@@ -540,8 +540,8 @@ def test_emitted_values_are_stored_as_their_types_hold_them():
     pipeline.producer(stage, key="k bigint", value="t string", name="texts")(texts)
     oracle = Oracle(pipeline)
     oracle.update({"s": [Upsert((1,), (1,))]})
-    assert oracle.content("texts") == [(1, 1, 0, "1.00 False 1.0 b'a' u [1, None]")]
-    assert oracle.content("typed")[0][-2:] == ((3, "u"), (1, None))
+    assert oracle.content("texts") == [(1, "1.00 False 1.0 b'a' u [1, None]", 1, 0)]
+    assert oracle.content("typed")[0][-4:-2] == ((3, "u"), (1, None))
 
 
 # ---- order and equality
@@ -568,10 +568,10 @@ def test_an_arrow_function_gets_a_table_of_each_key_and_its_rows_are_read_by_nam
     oracle = arrow_stage(swapped, key="n bigint, t string", value="v bigint")
     oracle.update({"s": upserts([(2, 5, "a"), (1, 5, "a"), (1, 4, None), (1, 5, "a")])})
     assert oracle.content("stage") == [
-        (4, None, 1, 0, 1),
-        (5, "a", 1, 0, 1),
+        (4, None, 1, 1, 0),
+        (5, "a", 1, 1, 0),
         (5, "a", 1, 1, 1),
-        (5, "a", 2, 0, 2),
+        (5, "a", 2, 2, 0),
     ]
     assert oracle.key_mappings("stage") == [(1, 4, None), (1, 5, "a"), (2, 5, "a")]
 
@@ -585,7 +585,7 @@ def test_a_streaming_arrow_function_gets_an_iterator_of_batches():
 
     oracle = arrow_stage(counted, key="k bigint", value="v bigint", streaming=True)
     oracle.update({"s": upserts([(2, 5, "a"), (1, 5, "a"), (1, 4, None)])})
-    assert oracle.content("stage") == [(1, 1, 0, 2), (2, 2, 0, 1)]
+    assert oracle.content("stage") == [(1, 2, 1, 0), (2, 1, 2, 0)]
 
 
 NESTED = "moment timestamp, s struct<a: int, `b-c`: array<struct<d: date>>>, m map<string, int>"
@@ -599,7 +599,7 @@ def test_values_of_all_kinds_pass_through_arrow():
     moment, day = datetime.datetime(2024, 7, 1, 12), datetime.date(2024, 7, 1)
     values = [(moment, (1, [(day,), None]), {"a": 1, "b": None}), (None, None, None)]
     oracle.update({"s": [Upsert((1,), value) for value in values]})
-    assert [row[3:] for row in oracle.content("stage")] == plain_rows(values)
+    assert [row[1:-2] for row in oracle.content("stage")] == plain_rows(values)
 
 
 @pytest.mark.parametrize(
@@ -687,13 +687,12 @@ forgetful_runs = pipelines(remembering=False).flatmap(with_history)
 
 def values_by_key(oracle, stage, version):
     """A stage's ordered values by key, from its content, without provenance."""
-    size = len(oracle.columns(stage, "content")) - oracle.columns(stage, "content").index(
-        "_ordinal"
-    )
-    width = oracle.columns(stage, "updates").index("_position") - 2
+    names = oracle.columns(stage, "updates")
+    width = names.index("_position") - 2
+    last = len(names) - 3  # key and values
     found: dict[Any, list[Any]] = {}
     for row in oracle.content(stage, version):
-        found.setdefault(row[:width], []).append(row[len(row) - size + 1 :])
+        found.setdefault(row[:width], []).append(row[width:last])
     return found
 
 
@@ -727,7 +726,7 @@ def sources_as_changes(oracle, pipeline):
     """The current rows of all sources, as one batch."""
     return {
         source.name: [
-            Upsert(row[: len(source.schema.key)], row[len(source.schema.key) + 1 :])
+            Upsert(row[: len(source.schema.key)], row[len(source.schema.key) : -1])
             for row in oracle.content(source.name)
         ]
         for source in pipeline.graph().sources
@@ -872,7 +871,7 @@ def test_a_stage_with_a_hook_is_made_anew_by_another_function():
 
     oracle = Oracle(made(0))
     oracle.update({"source": [Upsert((1,), (5,)), Upsert((1,), (6,))]})
-    for skipped, expected in ((1, [(1, 1, 0, 5)]), (0, [(1, 1, 0, 5), (1, 1, 1, 5)])):
+    for skipped, expected in ((1, [(1, 5, 1, 0)]), (0, [(1, 5, 1, 0), (1, 5, 1, 1)])):
         oracle._graph = made(skipped).graph()
         oracle.update({}, f"edited to skip {skipped}")
         assert oracle.content("first") == expected

@@ -29,9 +29,9 @@ def stored(rows: list[tuple[str, int | None, int | None, bool]], size: int) -> l
     names, values, examples, known = zip(*rows, strict=True)
     columns = [
         pa.array(names),
+        pa.array(values, pa.int64()),
         pa.array(range(len(rows)), pa.int64()),
         pa.array([0] * len(rows), pa.int64()),
-        pa.array(values, pa.int64()),
         pa.array(examples, pa.int64()),
         pa.array(known),
     ]
@@ -39,7 +39,7 @@ def stored(rows: list[tuple[str, int | None, int | None, bool]], size: int) -> l
     batches = (batch.slice(offset, size) for offset in range(0, len(rows), size))
     stage = stage_keeping_examples()
     made = calls(stage, stage.kind.settled, UTC)(batches)
-    return [value for found in made for value in found.column(3).to_pylist()]
+    return [value for found in made for value in found.column(1).to_pylist()]
 
 
 def test_a_null_is_an_example_like_any_other() -> None:
@@ -65,7 +65,7 @@ def test_a_value_without_a_python_object_is_the_error_of_its_key(key_type: str) 
     first = pa.scalar(datetime(2000, 1, 1), pa.timestamp("us", "UTC"))
     names = {"string": pa.array(["a", "b"]), "timestamp": pa.array([first, last])}
     times = pa.array([first, last])
-    columns = [names[key_type], *[pa.array([0, 1], pa.int64())] * 2, times, times]
+    columns = [names[key_type], times, *[pa.array([0, 1], pa.int64())] * 2, times]
     columns.append(pa.array([True, True]))
     batch = pa.RecordBatch.from_arrays(columns, names=[str(n) for n in range(len(columns))])
     run = calls(named, named.kind.settled, zone_of("Asia/Tokyo"))

@@ -133,8 +133,14 @@ def written(
         handle = None
     except (DeltaError, OSError, ValueError):
         return False  # Spark says what is wrong
-    if handle is not None and write.mode != "append" and has_marks(handle.table):
-        return _overwrite_marked(directory, handle.table, states.newest(directory), rows, write)
+    if handle is not None and write.mode != "append":
+        if has_marks(handle.table):
+            return _overwrite_marked(directory, handle.table, states.newest(directory), rows, write)
+        if _moves_columns(handle.table, write) and directory.file_system.keeps_first:
+            state = states.newest(directory)
+            if state.is_simple:
+                writes.overwritten(directory, state, rows, write)
+                return True
     if handle is not None and write.within is not None:
         return _write_partitions(directory, handles, handle, rows, write, write.within)
     return _write_whole(directory, handles, handle, rows, write, alone=alone, streamed=streamed)
@@ -595,10 +601,28 @@ def _partition(table: DeltaTable) -> list[str]:
 
 
 def _has_columns(table: DeltaTable, write: Write) -> bool:
-    """Return whether a table has the columns that are written."""
-    fields = json.loads(table.schema().to_json())["fields"]
+    """Return whether a table has the columns that are written, in any order."""
+    there, written = _fields(table, write)
+    return sorted(there, key=_name) == sorted(written, key=_name)
+
+
+def _moves_columns(table: DeltaTable, write: Write) -> bool:
+    """Return whether a write of all rows changes the order of a table's columns, and no more.
+
+    Delta-rs would leave their order as it is.
+    """
+    there, written = _fields(table, write)
+    return write.within is None and there != written and _is_as_wanted(table, write)
+
+
+def _fields(table: DeltaTable, write: Write) -> tuple[list[Any], list[Any]]:
+    """Return the columns of a table, and those that are written, as JSON."""
     struct = StructType([StructField(c.name, c.data_type) for c in write.columns])
-    return bool(fields == struct.jsonValue()["fields"])
+    return json.loads(table.schema().to_json())["fields"], struct.jsonValue()["fields"]
+
+
+def _name(field: Mapping[str, Any]) -> str:
+    return str(field["name"])
 
 
 def _transactions(table: DeltaTable | None, write: Write) -> list[Transaction] | None:

@@ -138,7 +138,8 @@ def calls(stage: Stage, preserve: PreserveFunction, zone: tzinfo) -> BatchFuncti
     """
     key, value = stage.schema.key, stage.schema.value
     names = [c.name for c in Layout.of(stage).content]
-    widths = len(key), len(names) - len(value), len(value)
+    first = names.index(value.names[0])
+    values = slice(first, first + len(value))
     forms = _Forms(
         partial(python_keys, key, zone), row_reader(value, zone), rows_writer(value, zone)
     )
@@ -149,8 +150,9 @@ def calls(stage: Stage, preserve: PreserveFunction, zone: tzinfo) -> BatchFuncti
         for batch in batches:
             for offset in range(0, batch.num_rows, _PART_ROWS):
                 columns = batch.slice(offset, _PART_ROWS).columns
-                arrays = [*columns[: widths[1]], *hook.stored(columns, *widths)]
-                yield pa.RecordBatch.from_arrays(arrays, names=names)
+                content, (*example, known) = columns[: len(names)], columns[len(names) :]
+                content[values] = hook.stored(content[: len(key)], content[values], example, known)
+                yield pa.RecordBatch.from_arrays(content, names=names)
 
     return run
 
@@ -176,16 +178,23 @@ class _Hook:
         self._example: Any = None  # None may be an example, too
 
     def stored(
-        self, columns: list[pa.Array], key_width: int, first_value: int, width: int
+        self,
+        keys: list[pa.Array],
+        given: list[pa.Array],
+        example: list[pa.Array],
+        has_example: pa.Array,
     ) -> list[pa.Array]:
-        """Return the value columns of rows as they are to be stored."""
-        keys = columns[:key_width]
-        last = first_value + width
-        values = self._read(columns[first_value:last], keys)
-        examples = self._read(columns[last : last + width], keys)
+        """Return the value columns of rows as they are to be stored.
+
+        Args:
+            given: the value columns as the function has emitted them.
+            example: the value columns of each row's example.
+            has_example: whether there is one.
+        """
+        values, examples = self._read(given, keys), self._read(example, keys)
         starts = [self._last_key is None or not same_key(self._last_key, keys)]
         starts += key_changes(keys).tolist()
-        known, found = columns[-1].to_pylist(), []
+        known, found = has_example.to_pylist(), []
         for row, (value, example) in enumerate(zip(values, examples, strict=True)):
             if starts[row]:
                 self._has_example = known[row]

@@ -281,9 +281,9 @@ class Oracle:
         return plain_rows(
             (
                 *shown_values(row.key, key),
+                *row.value,
                 *shown_values(row.source_key, source_key),
                 row.ordinal,
-                *row.value,
             )
             for row in self._rows(stage, version)
         )
@@ -389,7 +389,7 @@ class Oracle:
             return ("_version", "_change_type", *key, "_position", *value)
         source_key = tuple(f"_source_{name}" for name in shown_values(feeders.names, feeders))
         if table == "content":
-            return (*key, *source_key, "_ordinal", *value)
+            return (*key, *value, *source_key, "_ordinal")
         return (*source_key, *key)
 
     def _compared(self, stage: str, number: int) -> tuple[KeyValues, KeyValues]:
