@@ -71,7 +71,7 @@ class Distinct(ProducerKind):
         if self.least is not None:
             once = once.where(f.col("n") >= self.least)
         place = f.row_number().over(Window.partitionBy(*cols(key)).orderBy(*cols(value))) - 1
-        made = once.select(*cols(key), *cols(key), place, *cols(value))
+        made = once.select(*cols(key), *cols(value), *cols(key), place)
         columns = production.content
         named = made.toDF(*(column.name for column in columns))
         return production.computed(
