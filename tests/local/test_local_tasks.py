@@ -798,7 +798,8 @@ def test_digests_move_with_the_rows(tmp_path: Path) -> None:
                 assert found is rows is None
                 continue
             wanted = digests(rows.rows(), sales, store._opened.engines)
-            assert sorted(map(repr, dp_rows(found.rows()))) == sorted(map(repr, dp_rows(wanted)))
+            kept = found.rows().select(wanted.column_names)
+            assert sorted(map(repr, dp_rows(kept))) == sorted(map(repr, dp_rows(wanted)))
         assert not store.verify()
 
 

@@ -339,7 +339,7 @@ class StoreMachine(RuleBasedStateMachine):
         values = defaultdict(list)
         width = len(self.pipeline.graph().stage(source).schema.key)
         for row in self.oracle.content(source):
-            values[row[:width]].append(row[width + 1 :])
+            values[row[:width]].append(row[width:-1])
         return dict(values)
 
 

@@ -80,7 +80,7 @@ def packed(spark: SparkSession, *, with_sources: bool) -> DataFrame:
                 gone = key_is_gone.setdefault(key, gone)
                 if side == AFTER and not gone:
                     continue
-            rows.append((number, *key, *source, ordinal, *value, gone, side))
+            rows.append((number, *key, *value, *source, ordinal, gone, side))
     return spark.createDataFrame(rows, StructType([*fields, *marks]))
 
 

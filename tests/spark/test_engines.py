@@ -52,9 +52,9 @@ def made(request: pytest.FixtureRequest, spark: SparkSession) -> pa.Table:
     some = drawn(keys(SCHEMA.key), 12, seed)
     chosen = np.random.default_rng(seed).integers(0, len(some), 60)
     arrays = rows_writer(SCHEMA.key, zone)([some[i] for i in chosen])
+    arrays += rows_writer(SCHEMA.value, zone)(drawn(values(SCHEMA.value), 60, seed))
     arrays += [pa.array([None if i % 5 == 0 else "ab"[i % 2] for i in range(60)])]
     arrays += [pa.array(np.random.default_rng(seed).permutation(60))]
-    arrays += rows_writer(SCHEMA.value, zone)(drawn(values(SCHEMA.value), 60, seed))
     return pa.table(arrays, [c.name for c in LAYOUT.content])
 
 
@@ -210,7 +210,7 @@ def sorted_by_key(rows: Rows, columns: Sequence[Column]) -> dict[str, list[str]]
 def test_new_keys_get_the_next_numbers(engines: Engines, made: pa.Table) -> None:
     key = [c.name for c in NUMBERED.key]
     names = [c.name for c in NUMBERED.content]
-    rows = made.select([*key, ORDINAL, "t"]).append_column("id", pa.nulls(len(made), pa.int64()))
+    rows = made.select([*key, "t", ORDINAL]).append_column("id", pa.nulls(len(made), pa.int64()))
     rows = rows.select(names).cast(
         pa.schema([(c.name, arrow_type(c.data_type)) for c in NUMBERED.content])
     )

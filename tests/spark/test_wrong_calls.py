@@ -105,6 +105,7 @@ CALLS: dict[str, dict[str, Any]] = {
         "dry_run": True,
     },
     "stream_writer": {"source": "orders", "stream": None},
+    "explain": {"name": "by_customer"},
 }
 """Each method that takes arguments -> good ones, of which one at a time is made wrong."""
 
