@@ -826,7 +826,7 @@ class Store(Tabular):
         Raises:
             NotFoundError: there is no such stage.
         """
-        return explanation(self._opened.stage(name))
+        return explanation(self._opened.stage(name, "name"))
 
     def lookup(
         self,
