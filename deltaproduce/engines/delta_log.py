@@ -118,7 +118,7 @@ def beginning(names: Iterable[str]) -> int | None:
         None if a commit is missing, or if there is no such checkpoint.
     """
     listed = tuple(names)
-    return _beginning(_commits(listed), listed)
+    return _beginning(commits_in(listed), listed)
 
 
 def removed_in_turn(names: Iterable[str]) -> list[str]:
@@ -222,7 +222,7 @@ def newest_commits(table: Directory, since: int | None = None) -> tuple[LoggedCo
         return ()
     except OSError:
         return None
-    numbers = _commits(names)
+    numbers = commits_in(names)
     if _beginning(numbers, names) is None:
         return None
     newest = max(numbers)
@@ -264,7 +264,7 @@ def is_committed(table: Directory, delta_version: int, attempt: str) -> bool:
         ) from error
 
 
-def _commits(names: Iterable[str]) -> set[int]:
+def commits_in(names: Iterable[str]) -> set[int]:
     """Return the delta versions of the commits in a log."""
     return {int(found[1]) for found in map(_IS_COMMIT, names) if found}
 

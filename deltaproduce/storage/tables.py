@@ -481,12 +481,11 @@ class Tables:
             base: the table's delta version.
 
         Raises:
-            RefusedError: the table has moved since.
+            ConflictError: the table has moved since.
         """
         write = self._write(edit, "", is_known=True)
         write = replace(write, merged=frozenset(paths), found_at=base)
-        self._check_commits()
-        with effect("optimize", table.name):
+        with self._effect("optimize", table):
             self._delta.write(self._place(table), write)
 
     def restore(self, table: Table, delta_version: int, attempt: Attempt) -> int:

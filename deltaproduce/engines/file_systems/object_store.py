@@ -33,6 +33,8 @@ _SILENCE: Final = re.compile(
     r"AWS Error (?!NO_SUCH_KEY|RESOURCE_NOT_FOUND)\w+|Generic S3 error|NoSuchBucket"
     r"|loading credentials"
 )
+_OF_DELTA_RS: Final = "AWS_S3_ALLOW_UNSAFE_RENAME"
+"""The setting that only delta-rs knows."""
 _OF_A_KEY: Final = re.compile(r"NoSuchKey|NO_SUCH_KEY")
 _ORNAMENTS: Final = re.compile(r"\x1b\[[0-9;]*m|↳")
 _LONGEST: Final = 300
@@ -90,7 +92,7 @@ class ObjectStore(FileSystem):
             "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(self.is_virtual_hosted).lower(),
             "AWS_SKIP_SIGNATURE": str(self.is_anonymous).lower(),
             "AWS_CONDITIONAL_PUT": "etag",
-            "AWS_S3_ALLOW_UNSAFE_RENAME": "false",
+            _OF_DELTA_RS: "false",
         }
         return {name: value for name, value in known.items() if value is not None}
 
@@ -251,17 +253,7 @@ class ObjectStore(FileSystem):
 @cache
 def _conditional(store: ObjectStore, bucket: str) -> S3Store:
     """Return the view of a bucket that puts files where there is none."""
-    given = {
-        "endpoint": store.endpoint,
-        "region": store.region,
-        "access_key_id": store.key,
-        "secret_access_key": store.secret,
-        "session_token": store.token,
-        "virtual_hosted_style_request": str(store.is_virtual_hosted).lower(),
-        "skip_signature": str(store.is_anonymous).lower(),
-        "conditional_put": "etag",
-    }
-    told: Any = {name: value for name, value in given.items() if value is not None}
+    told: Any = {k: v for k, v in store.storage_options.items() if k != _OF_DELTA_RS}
     is_plain = (store.endpoint or "").startswith("http:")
     return S3Store(bucket, config=told, client_options={"allow_http": is_plain})
 

@@ -47,15 +47,8 @@ from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.engines.local.handles import Handle, Handles, opened_at
-from deltaproduce.engines.local.marked import commits, listing, vectors, writes
-from deltaproduce.engines.local.marked.listing import MARKED
-from deltaproduce.engines.local.marked.state import (
-    VECTOR,
-    TableState,
-    TableStates,
-    path_of,
-    state_at,
-)
+from deltaproduce.engines.local.marked import commits, listing, writes
+from deltaproduce.engines.local.marked.state import TableState, TableStates, state_at
 from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.excerpts import one_line
 from deltaproduce.types.pandas_on_demand import in_numpy
@@ -424,10 +417,7 @@ def files(
         return None
     paths = [unquote(path) for path in paths]
     named = told.set_column(0, "path", pa.array(paths, pa.string()))
-    if marked:
-        numbers = [marked.get(path) for path in paths]
-        named = named.append_column(MARKED, pa.array(numbers, pa.list_(pa.int64())))
-    return named.sort_by("path")
+    return listing.with_marks(named, paths, marked).sort_by("path")
 
 
 def ranges(
@@ -564,12 +554,7 @@ def _marked_by_log(
     if not has_marks(table):
         return {}
     try:
-        files = states.at(directory, table.version()).files.values()
-        return {
-            path_of(add): vectors.read(directory, add[VECTOR]).rows
-            for add in files
-            if add.get(VECTOR) is not None
-        }
+        return listing.marked_rows(directory, states.at(directory, table.version()))
     except (BrokenLogError, OSError, ValueError, KeyError):
         return marked_rows(table)
 

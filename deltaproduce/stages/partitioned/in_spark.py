@@ -7,7 +7,6 @@ on any other rows.
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -19,8 +18,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
-from deltaproduce.engines.spark.columns import col as column_of
-from deltaproduce.engines.spark.columns import cols, comparable, same, struct_of, typed
+from deltaproduce.engines.spark.columns import cols, same, struct_of
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
@@ -29,8 +27,9 @@ from deltaproduce.stages.partitioned.entries import Entry, Fed
 from deltaproduce.stages.partitioned.query import TaskQuery
 from deltaproduce.stages.partitioned.scope.clauses import Scope
 from deltaproduce.stages.partitioned.scope.tables import table_of
-from deltaproduce.types.columns import ORDINAL, Column
-from deltaproduce.types.ddl import identifier
+from deltaproduce.stages.sql.in_spark import numbered as in_order
+from deltaproduce.stages.sql.in_spark import temporary_views
+from deltaproduce.types.columns import Column
 
 _LINE: Final = re.compile(r"\bline ([0-9]+),? pos [0-9]+")
 """Where Spark locates an error in a query."""
@@ -50,7 +49,7 @@ def query_types(
         )
         for feeder in stage.merged
     }
-    with _views(empty, spark) as views:
+    with temporary_views(empty, spark) as views:
         try:
             found = spark.sql(query.sql(views, sample)).schema
         except AnalysisException as error:
@@ -79,7 +78,7 @@ def queried(
     for name, (fed, stage, rows) in feeders.items():
         wanted = [values for of, values in entry.dependencies if of == name]
         frames[name] = _dependency(stage, fed, rows, wanted, engines)
-    with _views(frames, spark) as views:
+    with temporary_views(frames, spark) as views:
         yield spark.sql(query.sql(views, entry.scope))
 
 
@@ -94,14 +93,7 @@ def numbered(rows: DataFrame, stage: Stage, entry: Entry) -> DataFrame:
         if column.name in given:
             value = f.lit(given[column.name]).cast(column.data_type)
             rows = rows.withColumn(column.name, value)
-    values = {
-        f"_value_{n}": comparable(column_of(c.name), c.data_type)
-        for n, c in enumerate(layout.value)
-    }
-    key = ", ".join(identifier(c.name) for c in layout.key)
-    place = f.expr(f"row_number() OVER (PARTITION BY {key} ORDER BY {', '.join(values)})")
-    found = rows.withColumns(values).withColumn(ORDINAL, (place - 1).cast("bigint"))
-    return found.select(*(typed(column_of(c.name), c) for c in layout.content))
+    return in_order(rows, layout, [])
 
 
 def _dependency(
@@ -122,16 +114,3 @@ def _dependency(
 
 def _visible(stage: Stage) -> tuple[Column, ...]:
     return (*stage.schema.key, *stage.schema.value)
-
-
-@contextmanager
-def _views(frames: Mapping[str, DataFrame], spark: SparkSession) -> Iterator[dict[str, str]]:
-    """Create temporary views of the feeders' rows, under unique names."""
-    views = {name: f"_deltaproduce_{uuid.uuid4().hex}" for name in frames}
-    try:
-        for name, rows in frames.items():
-            rows.createOrReplaceTempView(views[name])
-        yield views
-    finally:
-        for view in views.values():
-            spark.catalog.dropTempView(view)

@@ -8,22 +8,21 @@ order, do not depend on the other source keys.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, StructField, StructType
 
-from deltaproduce.engines.spark.columns import col, cols, comparable, typed
+from deltaproduce.engines.spark.columns import cols
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.queries.query import Query
-from deltaproduce.types.columns import ORDINAL, RowSchema, row_schema
-from deltaproduce.types.ddl import DESCENDING, identifier
+from deltaproduce.stages.sql.in_spark import numbered, temporary_views
+from deltaproduce.types.columns import RowSchema, row_schema
+from deltaproduce.types.ddl import DESCENDING
 
 
 def query_schema(stage: Stage, query: Query, spark: SparkSession) -> RowSchema:
@@ -36,7 +35,7 @@ def query_schema(stage: Stage, query: Query, spark: SparkSession) -> RowSchema:
     empty = {
         feeder.name: spark.createDataFrame([], _struct(feeder.schema)) for feeder in stage.feeders
     }
-    with _views(stage, empty, spark) as views:
+    with temporary_views(empty, spark) as views:
         try:
             found = spark.sql(query.sql(views)).schema
         except AnalysisException as error:
@@ -72,34 +71,14 @@ def queried(
         The columns of the stage's content. ``_ordinal`` counts the rows of a pair: in the order of
         the query's ORDER BY, then of the values.
     """
-    layout = Layout.of(stage)
-    with _views(stage, rows, spark) as views:
-        found = spark.sql(query.sql(views))
-        values = {
-            f"_value_{n}": comparable(col(c.name), c.data_type) for n, c in enumerate(layout.value)
-        }
-        pair = ", ".join(identifier(c.name) for c in layout.pair)
-        order = ", ".join([query.order, *values] if query.order else values)
-        place = f.expr(f"row_number() OVER (PARTITION BY {pair} ORDER BY {order})")
-        numbered = found.withColumns(values).withColumn(ORDINAL, place - 1)
-        yield numbered.select(*(typed(col(c.name), c) for c in layout.content))
+    seen = {
+        feeder.name: rows[feeder.name].select(*cols((*feeder.schema.key, *feeder.schema.value)))
+        for feeder in stage.feeders
+    }
+    with temporary_views(seen, spark) as views:
+        first = [query.order] if query.order else []
+        yield numbered(spark.sql(query.sql(views)), Layout.of(stage), first)
 
 
 def _struct(schema: RowSchema) -> StructType:
     return StructType([*schema.key.struct, *schema.value.struct])
-
-
-@contextmanager
-def _views(
-    stage: Stage, rows: Mapping[str, DataFrame], spark: SparkSession
-) -> Iterator[dict[str, str]]:
-    """Create temporary views of the feeders' rows, under unique names."""
-    views = {feeder.name: f"_deltaproduce_{uuid.uuid4().hex}" for feeder in stage.feeders}
-    try:
-        for feeder in stage.feeders:
-            columns = cols((*feeder.schema.key, *feeder.schema.value))
-            rows[feeder.name].select(*columns).createOrReplaceTempView(views[feeder.name])
-        yield views
-    finally:
-        for view in views.values():
-            spark.catalog.dropTempView(view)

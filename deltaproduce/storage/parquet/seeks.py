@@ -254,6 +254,7 @@ class ParquetFiles:
 
     @property
     def _all(self) -> Marks:
+        """Marks all files."""
         return np.ones(len(self._paths), bool)
 
     def are_held(self, keys: Selection, neighbours: Neighbours) -> bool:
@@ -272,7 +273,7 @@ class ParquetFiles:
         Args:
             columns: as for `rows_of`, like ``most``.
         """
-        footers = self._footers(np.ones(len(self._paths), bool))
+        footers = self._footers(self._all)
         if footers is None:
             return None
         groups, way = chosen(footers, keys, strategy)
@@ -490,7 +491,7 @@ class ParquetFiles:
             columns: some of the table's, as for `rows_of`; no others are read.
             rows: about how many rows a part has; it has whole row groups.
         """
-        footers = self._footers(np.ones(len(self._paths), bool))
+        footers = self._footers(self._all)
         if footers is None:
             return None
 

@@ -9,13 +9,14 @@ left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.types import DataType, StructType
 
 from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.engines.local.marked import vectors
 from deltaproduce.engines.local.marked.state import VECTOR, TableState, path_of
 from deltaproduce.model.partitions import SORTS
@@ -38,29 +39,41 @@ def listed(directory: Directory, state: TableState) -> pa.Table:
         OSError, ValueError: a deletion vector cannot be read.
     """
     adds = sorted(state.files.values(), key=path_of)
+    paths = [path_of(add) for add in adds]
     stats = [json.loads(add.get("stats") or "{}") for add in adds]
     fields = StructType.fromJson(json.loads(state.metadata["schemaString"])).fields
     kinds = {x.name: x.dataType for x in fields if x.dataType.simpleString() in SORTS}
     nulls = [_counts(one.get("nullCount"), kinds) for one in stats]
     columns = {
-        "path": pa.array(map(path_of, adds), pa.string()),
+        "path": pa.array(paths, pa.string()),
         "size_bytes": pa.array([add["size"] for add in adds], pa.int64()),
         "num_records": pa.array([one.get("numRecords") for one in stats], pa.int64()),
         "null_count": pa.array(nulls, pa.struct([(name, pa.int64()) for name in kinds])),
         **{name: _ends([one.get(of) for one in stats], kinds) for name, of in _ENDS.items()},
     }
-    if any(add.get(VECTOR) for add in adds):
-        columns[MARKED] = marks(directory, adds)
-    return pa.table(columns)
+    return with_marks(pa.table(columns), paths, marked_rows(directory, state))
 
 
-def marks(directory: Directory, adds: Iterable[Mapping[str, Any]]) -> pa.Array:
-    """Return the numbers of the marked rows of some files; null for a file without any."""
-    found = [
-        None if add.get(VECTOR) is None else vectors.read(directory, add[VECTOR]).rows
-        for add in adds
-    ]
-    return pa.array(found, pa.list_(pa.int64()))
+def marked_rows(directory: Directory, state: TableState) -> dict[str, Numbers]:
+    """Return the numbers of the rows that are marked as deleted, in order, by the file's path.
+
+    Raises:
+        OSError, ValueError: a deletion vector cannot be read.
+    """
+    told = {path_of(add): add.get(VECTOR) for add in state.files.values()}
+    return {p: vectors.read(directory, one).rows for p, one in told.items() if one is not None}
+
+
+def with_marks(listed: pa.Table, paths: Sequence[str], marked: Mapping[str, Numbers]) -> pa.Table:
+    """Return a listing with the column `MARKED`, null for a file without any; only if one has.
+
+    Args:
+        paths: the path of each file.
+    """
+    if not marked:
+        return listed
+    numbers = [marked.get(path) for path in paths]
+    return listed.append_column(MARKED, pa.array(numbers, pa.list_(pa.int64())))
 
 
 def _counts(told: object, kinds: Mapping[str, DataType]) -> dict[str, int] | None:

@@ -24,6 +24,7 @@ from deltaproduce.engines.delta_log import (
     checkpoint_file,
     checkpoint_of,
     commit_file,
+    commits_in,
 )
 from deltaproduce.engines.delta_tables import MARKS_ROWS, BrokenLogError
 from deltaproduce.engines.file_systems.directory import Directory
@@ -153,17 +154,17 @@ def state_at(directory: Directory, delta_version: int | None) -> TableState:
 
 def _replayed(directory: Directory, delta_version: int | None) -> TableState:
     names = directory.names(LOG)
-    commits = sorted(int(name[:20]) for name in names if _is_commit(name))
+    commits = commits_in(names)
     if not commits:
         raise FileNotFoundError("there are no commits")
-    last = commits[-1] if delta_version is None else delta_version
+    last = max(commits) if delta_version is None else delta_version
     known = (found for found in map(checkpoint_of, names) if found is not None and found <= last)
     first = max(known, default=None)
     state = TableState(-1, _NOTHING, _NOTHING, {})
     if first is not None:
         state = state._with(first, _of_checkpoint(directory, first))
-    for number in range(state.delta_version + 1, last + 1):
-        state = state.after(directory.read(commit_file(number)).text)
+    while state.delta_version < last:
+        state = _following(directory, state)
     if not state.protocol or not state.metadata:
         raise ValueError("the log has no metadata")
     return state
@@ -190,8 +191,9 @@ def _of_checkpoint(directory: Directory, number: int) -> list[Action]:
     return found
 
 
-def _is_commit(name: str) -> bool:
-    return len(name) == 25 and name.endswith(".json") and name[:20].isdigit()
+def _following(directory: Directory, state: TableState) -> TableState:
+    """Return the state after the next commit, which is there."""
+    return state.after(directory.read(commit_file(state.delta_version + 1)).text)
 
 
 class TableStates:
@@ -212,10 +214,9 @@ class TableStates:
         known = self._known(directory)
         try:
             while known is not None:
-                number = known.delta_version + 1
-                if not directory.exists(commit_file(number)):
+                if not directory.exists(commit_file(known.delta_version + 1)):
                     return known
-                known = self._keep(directory, known.after(directory.read(commit_file(number)).text))
+                known = self._keep(directory, _following(directory, known))
         except _UNREADABLE as error:
             raise BrokenLogError(one_line(error)) from error
         return self._keep(directory, state_at(directory, None))
@@ -232,8 +233,7 @@ class TableStates:
             return found if known is not None else self._keep(directory, found)
         try:
             while known.delta_version < delta_version:
-                number = known.delta_version + 1
-                known = self._keep(directory, known.after(directory.read(commit_file(number)).text))
+                known = self._keep(directory, _following(directory, known))
         except _UNREADABLE as error:
             raise BrokenLogError(one_line(error)) from error
         return known
