@@ -30,6 +30,7 @@ from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local import delta
 from deltaproduce.engines.local.handles import Handles
+from deltaproduce.engines.local.marked.listing import MARKED
 from deltaproduce.engines.local.marked.state import TableStates
 
 
@@ -443,7 +444,7 @@ def test_rows_marked_as_deleted_do_not_come_back_without_spark(tmp_path: Path):
     directory = Directory(ThisMachine(), dataset.location)
     told = delta.files(directory, DeltaTable(dataset.location).version(), Handles(), TableStates())
     assert told is not None
-    assert told.column(delta.MARKED).to_pylist() == [[1, 2]]
+    assert told.column(MARKED).to_pylist() == [[1, 2]]
     assert not delta.deleted(directory, "id = 0", "{}")
 
 
