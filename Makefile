@@ -83,9 +83,9 @@ lint: $(STAMP)
 unit: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 tests/unit
 
-# Three processes on two cores, as each waits for disks and for processes that it starts: one has the
-# Spark session that all its tests share, the other two have the rest; a file's tests stay together,
-# and the files that take longest come first (tests/conftest.py).
+# Three processes on two cores, as each waits for disks and for processes that it starts. Two of them
+# have a Spark session and half of its tests, the third begins with the rest; a file's tests stay
+# together, and the files that take longest come first (tests/conftest.py).
 test: java services $(STAMP)
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 

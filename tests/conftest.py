@@ -77,7 +77,7 @@ DEAREST = (
 )
 """Files that take longest: they come first, so that no worker is left alone with one at the end.
 
-The first one is of Spark, so that the worker that has these in a short run begins with them.
+The first two are of Spark, so that the workers that have these in a short run begin with them.
 """
 
 
@@ -107,21 +107,25 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist, which some runs are without
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """In a short run one worker has all tests with Spark, and the others the rest.
+    """In a short run two workers share the tests with Spark, and the others have the rest.
 
-    So one session starts, and Java compiles once. A worker that is done takes files of the rest. A
-    long run is mostly of Spark, and each worker has a session.
+    Java compiles twice then, but both cores have work to the end. A worker that is done takes files
+    of the rest. A long run is mostly of Spark, and each worker has a session.
     """
     if config.getoption("--long") or config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
 
-    class OneSession(LoadFileScheduling):
+    class TwoSessions(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return SPARK if file.startswith(f"{SPARK}/") else file
+            if not file.startswith(f"{SPARK}/"):
+                return file
+            return f"{SPARK} {halves.setdefault(file, len(halves) % 2)}"
 
-    return OneSession(config, log)
+    halves: dict[str, int] = {}  # of each file of Spark, in the order of the run
+
+    return TwoSessions(config, log)
 
 
 @pytest.fixture(scope="session")

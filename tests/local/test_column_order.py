@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from local_stores import assert_same_here, update_both
 from other_readers import READERS, of_text, rows_of
 from reading_by_path import MARKING, Life, shown, visits
+from selecting import chosen
 from series import drawn, instructed
 from test_local_series import WAYS
 
@@ -42,7 +43,7 @@ def order_of(store: Store, stage: str) -> list[str]:
     return [field.name for field in table.schema().fields]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", chosen(WAYS, *[*WAYS][::3]))
 def test_a_store_of_before_is_read_and_updated(location: str, way: str, long_run: bool) -> None:
     """By random series, of which the first versions have the order of before."""
     number = 5_000 + list(WAYS).index(way)
@@ -75,7 +76,7 @@ BEFORE["by_member"] = ["member", "_source_id", "_ordinal", "id", "pages"]
 NOW["by_member"] = ["member", "id", "pages", "_source_id", "_ordinal"]
 
 
-@pytest.mark.parametrize("rewrites", [False, True])
+@pytest.mark.parametrize("rewrites", chosen([False, True], True))
 def test_a_write_of_a_whole_table_moves_its_columns(location: str, rewrites: bool) -> None:
     """In one commit, which changes nothing else of it; marks and small files leave them there.
 

@@ -129,7 +129,10 @@ def own_windows() -> dp.Pipeline:
     return pipeline
 
 
-@pytest.mark.parametrize(("seed", "way", "moved"), [(1, "small", True), (2, "runs", False)])
+@pytest.mark.parametrize(
+    ("seed", "way", "moved"),
+    [(1, "small", True), pytest.param(2, "runs", False, marks=pytest.mark.long)],
+)
 def test_windows_equal_the_oracle(
     location: str,
     monkeypatch: pytest.MonkeyPatch,

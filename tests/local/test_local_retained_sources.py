@@ -426,7 +426,10 @@ def test_a_retention_may_be_defined_later_or_otherwise_or_not_any_more(location:
     assert store.verify(recompute=True) == ()
 
 
-@pytest.mark.parametrize(("expire", "small"), [("delete", True), ("forget", False)])
+@pytest.mark.parametrize(
+    ("expire", "small"),
+    [pytest.param("delete", True, marks=pytest.mark.long), ("forget", False)],
+)
 def test_a_crash_before_any_effect(
     location: str, expire: Literal["delete", "forget"], small: bool
 ) -> None:

@@ -26,7 +26,7 @@ from deltaproduce.sync import Position
 from deltaproduce.testing import strategies
 
 
-@pytest.mark.parametrize("way", chosen(WAYS, "runs", "copy on write", "in parts"))
+@pytest.mark.parametrize("way", chosen(WAYS, "runs", "copy on write"))
 def test_a_copy_that_takes_what_it_lacks_is_equal(location: str, way: str) -> None:
     """Whichever versions it takes; across rollbacks and refreshes."""
     number = 8_000 + list(WAYS).index(way)

@@ -88,8 +88,8 @@ READINGS: Mapping[str, Callable[[dp.Store], object]] = {
 @pytest.mark.parametrize(
     ("kind", "columns"),
     [
-        *(("source", 600), ("producer", 200), ("sums", 150), ("ordered", 20)),
-        *(pytest.param(kind, 600, marks=long) for kind in ("producer", "sums")),
+        *(("source", 300), ("producer", 100), ("sums", 75), ("ordered", 10)),
+        *(pytest.param(kind, 600, marks=long) for kind in ("source", "producer", "sums")),
     ],
 )
 def test_twice_the_columns_take_twice_the_work(tmp_path: Path, kind: str, columns: int) -> None:

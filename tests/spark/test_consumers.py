@@ -347,9 +347,9 @@ def texts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both
 @pytest.mark.parametrize(
     ("stage", "key", "version"),
     [
-        ("lines", {"number": 1, "file": "a"}, None),
+        pytest.param("lines", {"number": 1, "file": "a"}, None, marks=long),
         ("words", "the", 2),
-        ("shapes", (3, "c"), None),
+        pytest.param("shapes", (3, "c"), None, marks=long),
         ("words", "nothing", None),
     ],
 )

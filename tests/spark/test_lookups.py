@@ -31,7 +31,7 @@ def rows_of(found: Any) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in found.collect()]
 
 
-@pytest.mark.parametrize("name", chosen([way.name for way in WAYS], "runs", SHORT))
+@pytest.mark.parametrize("name", chosen([way.name for way in WAYS], SHORT))
 def test_the_rows_are_those_of_a_filter(
     spark: SparkSession, location: str, name: str, long_run: bool
 ) -> None:

@@ -36,6 +36,7 @@ def expected(rows: DataFrame, table: DeltaTable) -> list[tuple[Any, ...]]:
     return sorted(plain_rows(rows.select(*names).collect()), key=repr)
 
 
+@long
 @pytest.mark.parametrize("way", chosen((WAYS[0], RUNS), RUNS.name), ids=lambda way: way.name)
 def test_delta_rs_reads_tables_as_pandas_and_arrow(
     spark: SparkSession, location: str, way: Way, long_run: bool

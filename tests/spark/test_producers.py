@@ -228,6 +228,7 @@ def large_store(
     return path
 
 
+@long
 @needs_proc
 def test_a_key_larger_than_memory_streams(spark, large_store, long_run):
     store = Store(spark, str(large_store), streaming(with_all=long_run))
@@ -254,6 +255,7 @@ def test_a_key_larger_than_memory_streams_in_arrow(spark, large_store):
 # memory ends is chance: in the function, in the library's reading of the next rows (the function's
 # failure too, for it holds the memory), or in native code that then ends the worker. Once only: a
 # worker that goes on keeps what was freed, which no bound takes from it.
+@long
 @needs_proc
 def test_a_function_that_keeps_all_values_runs_out_of_memory(spark, large_store):
     store = Store(spark, str(large_store), listing())

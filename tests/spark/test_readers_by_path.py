@@ -13,7 +13,7 @@ from local_stores import as_rows, assert_same_here
 from other_readers import READERS
 from pyspark.sql import SparkSession
 from reading_by_path import MARKING, Life, assert_documented, recipes, visits
-from selecting import chosen
+from selecting import chosen, long
 from test_column_order import as_before, order_of
 
 from deltaproduce import Limits, Store
@@ -55,7 +55,10 @@ def test_each_reader_opens_what_both_engines_have_written_in_turn(
     assert rows.count() == len(life.oracle.content("visits"))
 
 
-@pytest.mark.parametrize("limits", [IN_SPARK, Limits()], ids=["in Spark", "small"])
+@pytest.mark.parametrize(
+    "limits",
+    [pytest.param(IN_SPARK, id="in Spark"), pytest.param(Limits(), id="small", marks=long)],
+)
 def test_spark_goes_on_where_columns_are_in_the_order_of_before(
     spark: SparkSession, location: str, limits: Limits, long_run: bool
 ) -> None:

@@ -3,11 +3,13 @@
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from selecting import long
 
 import deltaproduce as dp
 from deltaproduce.report.gathering import report as gathered
 
 
+@long
 def test_a_store_in_a_catalog_has_a_report(spark: SparkSession, tmp_path: Path) -> None:
     shop = dp.Pipeline("shop")
     shop.source("orders", key="order_id bigint", value="amount bigint")

@@ -8,6 +8,7 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
+from selecting import long
 from series import drawn
 
 import deltaproduce as dp
@@ -71,7 +72,12 @@ def in_any_order(spark: SparkSession, rows: list[Any], seed: int) -> DataFrame:
 
 
 @pytest.mark.parametrize(
-    "limits", [{}, {"small_table_rows": 0, "replaced_percent": 900, "local_rows": 0}], ids=str
+    "limits",
+    [
+        pytest.param({}, marks=long),
+        {"small_table_rows": 0, "replaced_percent": 900, "local_rows": 0},
+    ],
+    ids=str,
 )
 def test_what_is_stored_is_what_an_arrow_table_gives(
     spark: SparkSession, tmp_path: Path, limits: dict[str, int]

@@ -61,6 +61,7 @@ def test_versions_equal_the_oracle(
             assert store.verify(recompute=True) == ()
 
 
+@long
 @pytest.mark.parametrize("reused", chosen((True, False), True))
 def test_a_table_of_others_has_only_its_rows_of_now(
     spark: SparkSession,
