@@ -94,22 +94,6 @@ def test_one_of_two_writers_is_refused_and_nothing_of_it_is_in_the_table(
     assert sorted(DeltaTable(table).to_pyarrow_table().column("n").to_pylist()) == expected
 
 
-def test_rows_that_are_added_come_after_those_of_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = str(tmp_path / "t")
-    assert delta.written(here(table), writing("create", 7), Handles(), TableStates())
-
-    def overtaken(place: Any, rows: pa.Table, **options: Any) -> None:
-        others_commit(table)
-        write_deltalake(place, rows, **options)
-
-    monkeypatch.setattr(delta, "write_deltalake", overtaken)
-    assert delta.written(here(table), writing("append", 2), Handles(), TableStates())
-    told = [commit.metadata for commit in delta.history(here(table), None)]
-    assert told == ["by (2,)", None, "by (7,)"]
-
-
 def test_of_two_who_make_an_empty_table_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

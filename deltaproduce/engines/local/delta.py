@@ -48,7 +48,7 @@ from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.engines.local.handles import Handle, Handles, opened_at
 from deltaproduce.engines.local.marked import commits, listing, writes
-from deltaproduce.engines.local.marked.state import TableState, TableStates, state_at
+from deltaproduce.engines.local.marked.state import TableStates, state_at
 from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.excerpts import one_line
 from deltaproduce.types.pandas_on_demand import in_numpy
@@ -117,8 +117,7 @@ def written(
     rows = _plain_rows(write, streamed=streamed)
     if rows is None:
         return False
-    if write.replaced is not None or write.merged:
-        writes.placed(directory, states.newest(directory), rows, write)
+    if write.mode == "append" and writes.written(directory, states, rows, write):
         return True
     try:
         handle = handles.newest(directory)
@@ -128,11 +127,11 @@ def written(
         return False  # Spark says what is wrong
     if handle is not None and write.mode != "append":
         if has_marks(handle.table):
-            return _overwrite_marked(directory, handle.table, states.newest(directory), rows, write)
+            return _overwrite_marked(directory, handle.table, states, rows, write)
         if _moves_columns(handle.table, write) and directory.file_system.keeps_first:
             state = states.newest(directory)
             if state.is_simple:
-                writes.overwritten(directory, state, rows, write)
+                states.keep(directory, writes.overwritten(directory, state, rows, write))
                 return True
     if handle is not None and write.within is not None:
         return _write_partitions(directory, handles, handle, rows, write, write.within)
@@ -140,15 +139,16 @@ def written(
 
 
 def _overwrite_marked(
-    directory: Directory, table: DeltaTable, state: TableState, rows: pa.Table, write: Write
+    directory: Directory, table: DeltaTable, states: TableStates, rows: pa.Table, write: Write
 ) -> bool:
     """Overwrite a table whose rows may be marked, or some of its partitions."""
+    state = states.newest(directory)
     if not state.is_simple:
         return False
     within = None
     if write.within is not None:
         within = set(map(unquote, _files_within(table, write.within)["path"].to_pylist()))
-    writes.overwritten(directory, state, rows, write, within)
+    states.keep(directory, writes.overwritten(directory, state, rows, write, within))
     return True
 
 
@@ -369,7 +369,7 @@ def restored(directory: Directory, delta_version: int, metadata: str, states: Ta
         except BrokenLogError:
             return False
         if now.delta_version != delta_version:
-            commits.commit(directory, now, changed, metadata)
+            states.keep(directory, commits.commit(directory, now, changed, metadata))
         return True
     if found.version() != delta_version:
         _committed(lambda: found.restore(delta_version, commit_properties=_said(metadata)))

@@ -1,10 +1,10 @@
-"""Commits that mark rows: what changes in a table's files, as one Delta commit of our own.
+"""Commits of our own: what changes in a table's files, as one Delta commit.
 
 Delta-rs reads deletion vectors and writes none, and its overwrites and restores do not say which
-vector a removed file had, so that a reader would keep the file. So commits to tables whose rows may
-be marked are made here: the actions as JSON, in a file that is put where there is none. The
-invariant: a commit directly follows the state that it was made from, or it is refused and nothing
-of it is seen; and it repeats of each file what the log said of it.
+vector a removed file had, so that a reader would keep the file. And an append of a few rows takes
+it three times as long. So these commits are made here: the actions as JSON, in a file that is put
+where there is none. The invariant: a commit directly follows the state that it was made from, or it
+is refused and nothing of it is seen; and it repeats of each file what the log said of it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import uuid4
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
 from deltaproduce.engines.delta_log import commit_file, logged_path
-from deltaproduce.engines.delta_tables import MARKS_ROWS, BrokenLogError, RefusedError
+from deltaproduce.engines.delta_tables import APP_ID, MARKS_ROWS, BrokenLogError, RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.engines.local.marked import vectors
@@ -57,6 +58,8 @@ class Changed:
         metadata: the table's ``metaData``, if it changes.
         operation: in Delta's terms.
         changes_rows: False if the table has the same rows after it.
+        is_blind: the commit only adds rows, whatever the table has.
+        fence: of all commits to the table with the same number, at most one takes effect.
     """
 
     added: Sequence[AddAction] = ()
@@ -66,18 +69,23 @@ class Changed:
     metadata: Action | None = None
     operation: str = "MERGE"
     changes_rows: bool = True
+    is_blind: bool = False
+    fence: int | None = None
 
 
-def commit(directory: Directory, state: TableState, changed: Changed, said: str) -> None:
-    """Commit a change on top of a state.
+def commit(directory: Directory, state: TableState, changed: Changed, said: str) -> TableState:
+    """Commit a change on top of a state, and return the state after it.
 
     Args:
         said: the commit's ``userMetadata``; none if empty.
 
     Raises:
-        RefusedError: another commit follows the state.
+        RefusedError: another commit follows the state, or an earlier one has the fencing token.
         OSError: it cannot be written.
     """
+    fence, last = changed.fence, state.transactions.get(APP_ID)
+    if fence is not None and last is not None and last >= fence:
+        raise RefusedError(f"a commit with the fencing token {last} was made before")
     now = int(time.time() * 1000)
     marks = bool(changed.marked) or any(add.get(VECTOR) for add in changed.returned)
     about = _about(state, changed.metadata or state.metadata, marks=marks)
@@ -93,18 +101,24 @@ def commit(directory: Directory, state: TableState, changed: Changed, said: str)
         "operationParameters": {},
         "readVersion": state.delta_version,
         "isolationLevel": "Serializable",
-        "isBlindAppend": False,
+        "isBlindAppend": changed.is_blind,
         "engineInfo": "deltaproduce",
+        "txnId": str(uuid4()),
         **({"userMetadata": said} if said else {}),
     }
-    lines = [{"commitInfo": info}, *about, *files]
+    token = {"appId": APP_ID, "version": fence, "lastUpdated": now}
+    fences = [] if fence is None else [{"txn": token}]
+    lines: list[Action] = [{"commitInfo": info}, *fences, *about, *files]
     number = state.delta_version + 1
-    text = "\n".join(json.dumps(line, separators=(",", ":")) for line in lines)
-    if not directory.put_first(commit_file(number), text + "\n"):
+    text = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines)
+    if not directory.put_first(commit_file(number), text) and not _is_there(
+        directory, number, text
+    ):
         raise RefusedError(f"another writer has made delta version {number}")
     if number % _interval(state) == 0:
         with suppress(DeltaError, OSError, ValueError):  # a later commit makes the next one
             DeltaTable(directory.uri, storage_options=directory.storage_options).create_checkpoint()
+    return state.updated(number, lines)
 
 
 def restored(directory: Directory, now: TableState, then: TableState) -> Changed:
@@ -123,6 +137,14 @@ def restored(directory: Directory, now: TableState, then: TableState) -> Changed
         metadata=None if same else then.metadata,
         operation="RESTORE",
     )
+
+
+def _is_there(directory: Directory, number: int, text: str) -> bool:
+    """Return whether a refused commit is there: a client may repeat a request that was lost."""
+    try:
+        return directory.read(commit_file(number)).text == text
+    except OSError:
+        return False
 
 
 def _marking(

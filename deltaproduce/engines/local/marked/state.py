@@ -1,7 +1,7 @@
 """Table states: what a Delta log says of a table at one of its delta versions, action by action.
 
 Delta-rs lists the files of a table, but neither their deletion vectors nor the actions that added
-them, which a commit that marks rows has to repeat. So this module replays the log: its newest
+them, which a commit of our own has to repeat. So this module replays the log: its newest
 checkpoint in one file, and the commits after it
 (https://github.com/delta-io/delta/blob/master/PROTOCOL.md, "Action Reconciliation"). The invariant:
 a state has exactly the files of its delta version. A log that cannot be replayed here is an error,
@@ -49,6 +49,7 @@ _NO_USE: Final = frozenset({"variantType"})
 """Features that delta-rs gives to tables which have no column of that type."""
 _DEMANDS: Final = ("delta.appendOnly", "delta.enableChangeDataFeed", "delta.enableRowTracking")
 _UNREADABLE: Final = (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException)
+_CHECKPOINTED: Final = ["protocol", "metaData", "add", "txn"]
 _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
@@ -60,12 +61,14 @@ class TableState:
         protocol: its newest ``protocol`` action.
         metadata: its newest ``metaData`` action.
         files: its files: the ``add`` action of each, by its path and its deletion vector.
+        transactions: the newest number of each application that gave its commits numbers (``txn``).
     """
 
     delta_version: int
     protocol: Action
     metadata: Action
     files: Mapping[tuple[str, str], Action]
+    transactions: Mapping[str, int]
 
     @property
     def configuration(self) -> Mapping[str, str]:
@@ -109,22 +112,25 @@ class TableState:
 
     def after(self, commit: str) -> TableState:
         """Return the state after the next commit, given as text."""
-        return self._with(
-            self.delta_version + 1, [json.loads(line) for line in commit.split("\n") if line]
-        )
+        lines = commit.split("\n")
+        return self.updated(self.delta_version + 1, [json.loads(line) for line in lines if line])
 
-    def _with(self, delta_version: int, actions: Iterable[Action]) -> TableState:
+    def updated(self, delta_version: int, actions: Iterable[Action]) -> TableState:
+        """Return the state at a later delta version, given all actions since."""
         protocol, metadata, files = self.protocol, self.metadata, dict(self.files)
+        transactions = dict(self.transactions)
         added = dict[tuple[str, str], Action]()
         for action in actions:
             if (add := action.get("add")) is not None:
                 added[file_of(add)] = add
             elif (remove := action.get("remove")) is not None:
                 files.pop(file_of(remove), None)
+            elif (txn := action.get("txn")) is not None:
+                transactions[txn["appId"]] = txn["version"]
             protocol = action.get("protocol") or protocol
             metadata = action.get("metaData") or metadata
         # A commit removes a file before it adds it anew, in whichever order it says so.
-        return TableState(delta_version, protocol, metadata, {**files, **added})
+        return TableState(delta_version, protocol, metadata, {**files, **added}, transactions)
 
 
 def file_of(action: Action) -> tuple[str, str]:
@@ -160,9 +166,9 @@ def _replayed(directory: Directory, delta_version: int | None) -> TableState:
     last = max(commits) if delta_version is None else delta_version
     known = (found for found in map(checkpoint_of, names) if found is not None and found <= last)
     first = max(known, default=None)
-    state = TableState(-1, _NOTHING, _NOTHING, {})
+    state = TableState(-1, _NOTHING, _NOTHING, {}, {})
     if first is not None:
-        state = state._with(first, _of_checkpoint(directory, first))
+        state = state.updated(first, _of_checkpoint(directory, first))
     while state.delta_version < last:
         state = _following(directory, state)
     if not state.protocol or not state.metadata:
@@ -171,7 +177,7 @@ def _replayed(directory: Directory, delta_version: int | None) -> TableState:
 
 
 def _of_checkpoint(directory: Directory, number: int) -> list[Action]:
-    rows = directory.parquet(checkpoint_file(number)).read(["protocol", "metaData", "add"])
+    rows = directory.parquet(checkpoint_file(number)).read(_CHECKPOINTED)
     if "add" not in rows.column_names:
         raise ValueError("the checkpoint has no files")
     found = list[Action]()
@@ -237,6 +243,10 @@ class TableStates:
         except _UNREADABLE as error:
             raise BrokenLogError(one_line(error)) from error
         return known
+
+    def keep(self, directory: Directory, state: TableState) -> None:
+        """Keep the state after a commit that was just made, so that it need not be read again."""
+        self._keep(directory, state)
 
     def _known(self, directory: Directory) -> TableState | None:
         state, mark = self._kept.get(directory, (None, None))

@@ -1,23 +1,96 @@
-"""Writes to tables whose rows may be marked, as commits of our own: see `commits`.
+"""Writes as commits of our own: see `commits`.
 
 The invariant: what is written has the order, the files and the statistics of any other write.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
-from deltaproduce.engines.delta_tables import RefusedError, Write
+from deltaproduce.engines.delta_tables import BrokenLogError, RefusedError, Write
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.marked.commits import Changed, commit
-from deltaproduce.engines.local.marked.state import Action, TableState, path_of
+from deltaproduce.engines.local.marked.state import Action, TableState, TableStates, path_of
+
+_MOST_TRIES: Final = 15
 
 
-def placed(directory: Directory, state: TableState, rows: pa.Table, write: Write) -> None:
+def written(directory: Directory, states: TableStates, rows: pa.Table, write: Write) -> bool:
+    """Write rows to a table that has others, in a commit of our own.
+
+    Args:
+        states: of the store's tables.
+
+    Returns:
+        Whether it was done. If not, rows are to be added, and there may be no table, or one whose
+        log is not read here, or where a commit has more to do.
+
+    Raises:
+        RefusedError: see `placed` and `appended`.
+    """
+    is_plain = write.replaced is None and not write.merged
+    try:
+        state = states.newest(directory)
+    except BrokenLogError:
+        if is_plain:
+            return False
+        raise
+    if not is_plain:
+        states.keep(directory, placed(directory, state, rows, write))
+        return True
+    if not state.is_simple or not fits(state, write):
+        return False
+    states.keep(directory, appended(directory, states, state, rows, write))
+    return True
+
+
+def fits(state: TableState, write: Write) -> bool:
+    """Return whether a write of all columns needs no other columns or partitions of a table."""
+    if state.partition_columns != [column.name for column in write.partition]:
+        return False
+    struct = StructType([StructField(c.name, c.data_type) for c in write.columns])
+    there = {field["name"]: field for field in json.loads(state.metadata["schemaString"])["fields"]}
+    written = struct.jsonValue()["fields"]
+    return len(there) == len(written) and all(there.get(f["name"]) == f for f in written)
+
+
+def appended(
+    directory: Directory, states: TableStates, state: TableState, rows: pa.Table, write: Write
+) -> TableState:
+    """Add rows to a table, whatever rows others add or remove meanwhile, and return its state.
+
+    With a fencing token, nobody else may commit meanwhile: two commits with the same one would not
+    see each other.
+
+    Args:
+        states: of the store's tables.
+        state: the table's current state, which the write `fits`.
+
+    Raises:
+        RefusedError: another writer has the token, or has changed the table's columns or features.
+    """
+    added = data_files.of_write(directory, rows, write) if len(rows) else []
+    changed = Changed(added=added, operation="WRITE", is_blind=True, fence=write.fence)
+    tries = 1 if write.fence is not None else _MOST_TRIES
+    for left in reversed(range(tries)):
+        try:
+            return commit(directory, state, changed, write.metadata)
+        except RefusedError:
+            if not left:
+                raise
+            state, before = states.newest(directory), state
+            if (state.protocol, state.metadata) != (before.protocol, before.metadata):
+                raise
+    raise AssertionError(tries)
+
+
+def placed(directory: Directory, state: TableState, rows: pa.Table, write: Write) -> TableState:
     """Add rows in place of those that are marked (`Write.replaced`), or of files (`Write.merged`).
 
     Args:
@@ -36,7 +109,7 @@ def placed(directory: Directory, state: TableState, rows: pa.Table, write: Write
         operation="OPTIMIZE" if write.merged else "MERGE",
         changes_rows=not write.merged,
     )
-    commit(directory, state, changed, write.metadata)
+    return commit(directory, state, changed, write.metadata)
 
 
 def overwritten(
@@ -45,7 +118,7 @@ def overwritten(
     rows: pa.Table,
     write: Write,
     paths: Collection[str] | None = None,
-) -> None:
+) -> TableState:
     """Write rows in place of all rows of a table, or of those in some of its files.
 
     Args:
@@ -61,7 +134,7 @@ def overwritten(
         metadata=None if paths is not None else _metadata(state, write),
         operation="WRITE",
     )
-    commit(directory, state, changed, write.metadata)
+    return commit(directory, state, changed, write.metadata)
 
 
 def _metadata(state: TableState, write: Write) -> Action | None:
