@@ -21,6 +21,12 @@ from deltaproduce.types.catalogue import atom, is_whole
 from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier
 
+ROWS_PER_FILE: Final = 500_000
+"""The most rows of a file, where a write does not say where files end.
+
+So it takes a bounded time to write a file without its marked rows.
+"""
+
 APP_ID: Final = "deltaproduce"
 """The application id of fencing tokens."""
 
@@ -82,8 +88,8 @@ class Write:
         file_rows: the most rows of a file that Spark writes; without it, a file has a partition's
             rows.
         group_rows: the most rows of a row group.
-        file_ends: the rows before which a file ends, for rows from the driver; one file if there
-            are none.
+        file_ends: the rows before which a file ends, for rows from the driver; if there are none, a
+            file has at most `ROWS_PER_FILE` rows.
         lookup: the columns that files have statistics of.
         partition: the columns that the table is partitioned by; rows are sorted by them first.
         compression: the codec of the files; the default codec if None.

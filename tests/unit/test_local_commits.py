@@ -154,6 +154,20 @@ def test_parts_are_one_commit_that_is_refused_after_another(
     assert rows == ([0, 1, 1] if is_there else [1])
 
 
+@pytest.mark.parametrize("mode", ["create", "overwrite", "append"])
+def test_no_file_has_very_many_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Any
+) -> None:
+    """To purge marked rows of one takes a bounded time."""
+    monkeypatch.setattr(data_files, "ROWS_PER_FILE", 3)
+    table, handles, states = str(tmp_path / "t"), Handles(), TableStates()
+    assert delta.written(here(table), writing("create", 1), handles, states)
+    assert delta.written(here(table), writing(mode, *range(7)), handles, states)
+    told = pa.table(DeltaTable(table).get_add_actions())
+    found = sorted(told["num_records"].to_pylist())
+    assert found == ([1, 1, 3, 3] if mode == "append" else [1, 3, 3])
+
+
 @pytest.mark.parametrize("values", [[3_000_000, 1, 2], [1, -1_000_000, 2]])
 @pytest.mark.parametrize(
     ("data_type", "arrow", "unit"),

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from deltalake.transaction import AddAction
 
 from deltaproduce.engines.delta_log import folder_of, logged
-from deltaproduce.engines.delta_tables import Write, packed
+from deltaproduce.engines.delta_tables import ROWS_PER_FILE, Write, packed
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.arrays import Marks, factorize, isin_rows
 from deltaproduce.model.machine import cores
@@ -98,7 +98,7 @@ def of_write(directory: Directory, rows: pa.Table, write: Write) -> list[AddActi
     Raises:
         OSError: they cannot be written.
     """
-    ends = write.file_ends or (len(rows),)
+    ends = ends_of(len(rows), write)
     if write.partition:
         ends = partition_ends(rows, write.partition, write.file_rows or _ONE_FILE)
     return written(
@@ -111,6 +111,15 @@ def of_write(directory: Directory, rows: pa.Table, write: Write) -> list[AddActi
         partition=write.partition,
         compression=write.compression or "snappy",
     )
+
+
+def ends_of(count: int, write: Write) -> tuple[int, ...]:
+    """Return the rows before which a file ends, of a write without partitions.
+
+    Args:
+        count: the number of its rows.
+    """
+    return write.file_ends or (*range(ROWS_PER_FILE, count, ROWS_PER_FILE), count)
 
 
 def partition_ends(rows: pa.Table, partition: Sequence[Column], most: int) -> tuple[int, ...]:

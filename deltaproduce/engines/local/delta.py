@@ -172,9 +172,9 @@ def _write_whole(
         if not apart and not write.partition:
             properties = dict(write.properties or {})
             overwritten.alter.set_table_properties(properties, raise_if_not_exists=False)
-    cut = len(write.file_ends) > 1 and (found is None or _has_columns(found, write))
-    wide = len(write.columns) > _MOST_COLUMNS and (found is None or _has_columns(found, write))
-    if streamed or cut or wide or apart or write.partition or write.compression is not None:
+    by_hand = len(data_files.ends_of(len(rows), write)) > 1 or len(write.columns) > _MOST_COLUMNS
+    by_hand = by_hand and (found is None or _has_columns(found, write))
+    if streamed or by_hand or apart or write.partition or write.compression is not None:
         _write_files(directory, found, rows, write)
     else:
         _write_one(directory, found, overwritten, rows, write)

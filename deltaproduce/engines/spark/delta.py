@@ -25,6 +25,7 @@ from deltaproduce.engines.delta_log import LOG, commit_file
 from deltaproduce.engines.delta_tables import (
     APP_ID,
     MARKS_ROWS,
+    ROWS_PER_FILE,
     UNTOLD,
     DeltaTables,
     LoggedCommit,
@@ -34,7 +35,7 @@ from deltaproduce.engines.delta_tables import (
     packed,
 )
 from deltaproduce.engines.spark.columns import cols, struct_of
-from deltaproduce.engines.spark.engine import ROWS_PER_FILE, SparkEngine
+from deltaproduce.engines.spark.engine import SparkEngine
 from deltaproduce.engines.spark.file_systems import remove_table
 from deltaproduce.engines.spark.kernels.clustered import CUT, cut, in_places
 from deltaproduce.engines.spark.predicates import of_partitions

@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import IntegerType
 
 from deltaproduce.engines.change_feed import COMMIT_VERSION, TIMES, FeedMode, feed_columns
+from deltaproduce.engines.delta_tables import ROWS_PER_FILE
 from deltaproduce.engines.engine import Compared, Engine, Filling, Part, Rows
 from deltaproduce.engines.marks import AFTER, BEFORE, COUNTED, DIFFERENCES, SIDE, Counts, Which
 from deltaproduce.engines.spark.checkpoints import checkpoint
@@ -31,8 +32,6 @@ _FEEDER: Final = Column("_feeder", IntegerType())
 """The feeder that a row is from, while the rows of several feeders are sorted."""
 
 _GONE: Final = "_gone"
-ROWS_PER_FILE: Final = 500_000
-"""The most rows of a file where many files are written."""
 
 _ROWS_OF_ONE_TASK: Final = 5_000
 _ROWS_PER_TASK: Final = 100_000

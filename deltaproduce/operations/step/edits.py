@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
+from deltaproduce.engines.delta_tables import ROWS_PER_FILE
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.marks import (
@@ -30,7 +31,6 @@ from deltaproduce.engines.marks import (
     Which,
 )
 from deltaproduce.engines.selections import Selection
-from deltaproduce.engines.spark.engine import ROWS_PER_FILE
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import (
     CONTENT,
@@ -220,8 +220,7 @@ def merged_edit(rows: pa.Table, stage: Stage, kind: str, filing: Filing, engines
         if filed is not None:
             return replace(filed, overwrite=False)
     ordered = engines.of(rows).filed(rows, len(rows), by, layout.order(kind))
-    ends = (*range(ROWS_PER_FILE, len(rows), ROWS_PER_FILE), len(rows))
-    return replace(edit, rows=ordered, file_ends=ends, overwrite=False)
+    return replace(edit, rows=ordered, overwrite=False)
 
 
 def emptied(stage: Stage, kind: str, *, apart: bool = False) -> Edit:

@@ -17,8 +17,8 @@ from deltaproduce.described.descriptor import Description
 from deltaproduce.described.partitioned_rows import refused, with_partitions
 from deltaproduce.described.partitions import Partition
 from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.delta_tables import ROWS_PER_FILE
 from deltaproduce.engines.engine import Rows
-from deltaproduce.engines.spark.engine import ROWS_PER_FILE
 from deltaproduce.errors import InvalidChangesError, ProducerError
 from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.graph import Stage, belongs_to
