@@ -1,7 +1,7 @@
 """What all tests have: the size of a run, Hypothesis profiles, and a place for a store.
 
 A plain run is short and has some cases of each law. ``--long`` adds the tests marked ``long`` and
-the remaining cases (`long_run`). CONTRIBUTING.md says what each run covers.
+the remaining cases (`long_run`). README.md beside it says what each run covers.
 """
 
 import gc
