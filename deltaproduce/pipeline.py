@@ -436,13 +436,11 @@ class Pipeline(Tabular):
         schemas = {stage.name: stage.schema for stage in known}
         files = stored_as(stored, stage=name)
         if incremental == "never" or key == "":
-            return self._view(name, query, key, schemas, files)
+            return self._view(name, query, key, schemas, files, incremental)
         try:
             return self._key_local(name, query, key, schemas, files)
-        except NotKeyLocalError as error:
-            if incremental == "always":
-                raise error.fault from None
-        return self._view(name, query, key, schemas, files)
+        except NotKeyLocalError:
+            return self._view(name, query, key, schemas, files, incremental)
 
     def _key_local(
         self,
@@ -483,11 +481,19 @@ class Pipeline(Tabular):
         key: str | None,
         schemas: Mapping[str, RowSchema],
         files: StoredAs | None,
+        incremental: Incremental,
     ) -> Producer:
         """Add a stage that is a query over whole stages."""
         from deltaproduce.stages.views.kind import View
 
-        kind = View.defined(query, key, schemas, stage=name)
+        is_followed = incremental != "never"
+        kind = View.defined(query, key, schemas, stage=name, is_followed=is_followed)
+        if incremental == "always" and kind.recomputes is not None:
+            message = (
+                f"stage {name!r}: {kind.recomputes} at each change, and incremental is 'always'; "
+                f"explain({name!r}) of a pipeline without it says which operator, and why"
+            )
+            raise DefinitionError(message, stage=name)
         feeders = kind.over(schemas).feeders
         inputs = tuple((self._feeder_named(feeder, stage=name),) for feeder in feeders)
         schema = kind.schema(schemas, stage=name)

@@ -43,6 +43,7 @@ class Found:
         window: how the window reached its place; None without a window, or if it was rebuilt.
         rows_expired: rows that left a source with their partitions.
         rows_not_taken: rows given for partitions that the source does not keep.
+        recomputed: why all rows were made again after all; None if they were not.
     """
 
     comparison: Comparison
@@ -50,6 +51,7 @@ class Found:
     window: WindowMove | None = None
     rows_expired: int = 0
     rows_not_taken: int = 0
+    recomputed: str | None = None
 
 
 class DerivedKind(StageKind):

@@ -50,6 +50,14 @@ def batch(random: Random) -> dict[str, list[Change]]:
     return found
 
 
+def view(random: Random) -> str:
+    """A random query that is not key-local, and so a view."""
+    while True:
+        text = Queries(random).query()
+        if two_stages().sql("v", text).kind.word == "view":
+            return text
+
+
 def same(store: Store, oracle: Oracle, names: list[str]) -> None:
     for name in names:
         found = store.content(name, ordered=True)
@@ -71,7 +79,7 @@ def test_views_follow_their_stages(tmp_path: Path, seed: int) -> None:
     random, pipeline = Random(seed), two_stages()
     names = [f"v{n}" for n in range(8)]
     for name in names:
-        pipeline.sql(name, Queries(random).query(), incremental="never")
+        pipeline.sql(name, view(random))
     pipeline.sql("all_of_them", "SELECT count(*) AS n FROM v0 CROSS JOIN v1")
     oracle, store = Oracle(pipeline), Store(None, str(tmp_path / "store"), pipeline)
     with store:
@@ -235,19 +243,53 @@ def test_an_explanation_has_each_operator_and_why_it_recomputes(tmp_path: Path) 
     assert (found["stage"], found["key"]) == ("n", ["customer"])
     assert [(one["operator"], one["mode"], one["reason"]) for one in found["operators"]] == [
         ("Scan orders", "incremental", None),
-        ("Aggregate count(*) by customer", "recompute", "NO_DELTA_RULE"),
-        ("Project customer, n", "recompute", "NO_DELTA_RULE"),
+        ("Aggregate count(*) by customer", "incremental", None),
+        ("Project customer, n", "incremental", None),
     ]
     assert "Aggregate count(*) by customer" in str(pipeline.explain("n"))
     assert {one.mode for one in pipeline.explain("large").operators} == {"incremental"}
     with Store(None, str(tmp_path / "store"), pipeline) as store:
         assert store.explain("n") == pipeline.explain("n")
         steps = {step.stage.name: step.how for step in store.plan({"orders": ORDERS})}
-        assert (steps["n"], steps["large"]) == ("full", "full")
-    with pytest.raises(DefinitionError, match="source keys"):
-        shop().sql("n", "SELECT count(*) AS n FROM orders GROUP BY customer", incremental="always")
+        assert (steps["n"], steps["large"]) == ("full", "full")  # the first version
+        store.update({"orders": ORDERS})
+        steps = {step.stage.name: step.how for step in store.plan({"orders": ORDERS})}
+        assert (steps["n"], steps["large"]) == ("incremental", "incremental")
     with pytest.raises(NotFoundError):
         pipeline.explain("nothing")
+
+
+REASONS = {
+    "SELECT o.id, c.name FROM orders o JOIN customers c ON o.customer < c.name": (
+        "JOIN_WITHOUT_EQUALITY"
+    ),
+    "SELECT amount, id FROM orders ORDER BY amount LIMIT 2": "NO_DELTA_RULE",
+    "SELECT amount % 3 AS m, count(*) AS n FROM orders GROUP BY 1": "GROUPS_WITHOUT_COLUMNS",
+    "SELECT id FROM orders WHERE amount > (SELECT avg(amount) FROM orders)": (
+        "GROUPS_WITHOUT_COLUMNS"
+    ),
+    "SELECT id FROM orders WHERE EXISTS (SELECT 1 FROM customers)": "SUBQUERY_WITHOUT_LINK",
+    "SELECT g.n, o.id FROM (SELECT customer, count(*) AS n FROM orders GROUP BY customer) g "
+    "JOIN orders o ON o.amount = g.n": "ROWS_WITHOUT_COLUMNS",
+    "SELECT customer, city FROM orders JOIN customers ON customer = name ORDER BY rate": (
+        "ORDER_OF_OTHER_COLUMNS"
+    ),
+}
+
+
+@pytest.mark.parametrize("query", REASONS)
+def test_what_recomputes_has_a_reason_and_may_be_refused(query: str) -> None:
+    pipeline = shop()
+    pipeline.sql("v", query)
+    found = [one.reason for one in pipeline.explain("v").operators if one.mode == "recompute"]
+    assert found[0] == REASONS[query]
+    with pytest.raises(DefinitionError, match=REASONS[query]) as caught:
+        shop().sql("v", query, incremental="always")
+    assert caught.value.stage == "v"
+    grouped = "SELECT customer, count(*) AS n FROM orders GROUP BY customer"
+    assert shop().sql("v", grouped, incremental="always").kind.recomputes is None
+    never = shop().sql("v", grouped, incremental="never")
+    assert "NEVER" in str(never.kind.recomputes)
 
 
 def test_a_strict_store_refuses_what_recomputes(tmp_path: Path) -> None:

@@ -44,6 +44,36 @@ def tables(rows: dict[str, list[dict[str, object]]]) -> dict[str, pa.Table]:
     }
 
 
+EXAMPLES = (
+    "SELECT a, sum(b) AS s, count(*) AS c, min(s) AS m, max(b) AS x, avg(b) AS v FROM t "
+    "GROUP BY a HAVING count(*) > 1",
+    "SELECT count(*) AS n, sum(a) AS s, max(s) AS m FROM t",
+    "SELECT a, count(*) FILTER (WHERE b > 1) AS f, sum(DISTINCT b) AS d FROM t GROUP BY a",
+    "SELECT a + 1 AS x, count(*) AS c FROM t GROUP BY a + 1",
+    "SELECT t.k, t.a, u.n FROM t LEFT JOIN u ON t.k = u.k AND t.a < u.n",
+    "SELECT t.k, t.a, u.n FROM t FULL JOIN u ON t.k = u.k AND t.a < u.n",
+    "SELECT k, n, b FROM t FULL JOIN u USING (k)",
+    "SELECT t.a, u.a AS ua FROM t, u WHERE t.k < u.k OR t.a IS NULL",
+    "SELECT x.k, y.n, z.b FROM t x, u y, t z WHERE x.k = y.k AND z.b = y.n AND x.a < z.a",
+    "SELECT x.k, z.b FROM t x, t z, u y WHERE (x.k = y.k AND z.b = y.n AND x.a = 1) "
+    "OR (x.k = y.k AND z.b = y.n AND z.a = 2)",
+    "SELECT k, a FROM t WHERE a NOT IN (SELECT n FROM u)",
+    "SELECT k, a FROM t WHERE a NOT IN (SELECT n FROM u WHERE u.k = t.k)",
+    "SELECT k, a FROM t WHERE NOT (a IN (SELECT n FROM u WHERE u.n IS NOT NULL) AND b = 1)",
+    "SELECT k, (SELECT sum(n) FROM u WHERE u.k = t.k) AS m FROM t",
+    "SELECT k, (SELECT count(*) FROM u WHERE u.k = t.k) AS c FROM t",
+    "SELECT k FROM t WHERE b > (SELECT avg(n) FROM u)",
+    "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k > t.k - (SELECT min(a) FROM t))",
+    "SELECT a FROM t EXCEPT ALL SELECT n FROM u",
+    "SELECT a FROM t INTERSECT ALL SELECT n FROM u",
+    "SELECT a FROM t UNION SELECT n FROM u INTERSECT SELECT k FROM t",
+    "WITH c AS (SELECT a, count(*) AS n FROM t GROUP BY a) "
+    "SELECT x.a, x.n, y.n AS m FROM c x JOIN c y ON x.a = y.n",
+    "SELECT a, b FROM t ORDER BY a DESC NULLS LAST, b NULLS FIRST LIMIT 4 OFFSET 1",
+)
+"""A query for each operator, also in company of others."""
+
+
 @dataclass
 class Queries:
     """Writes queries; each column of one has a name of its own."""

@@ -184,8 +184,8 @@ class Update(Work):
         return StepResult(
             step.stage,
             found.comparison,
-            step.reason,
-            full=step.how == "full" or not self.head.stages.get(name, NO_TABLES).rows,
+            step.reason if found.recomputed is None else f"{step.reason}; {found.recomputed}",
+            full=step.how == "full" or found.recomputed is not None or self._begins(step),
             surrogates=found.surrogates,
             anew=redefined is not None,
             updates_anew=redefined is not None and redefined.all_differ,
@@ -198,6 +198,11 @@ class Update(Work):
 
     def _is_stored_anew(self, stage: str) -> bool:
         return is_stored_anew(stage, self.head, self.means.filing(stage).text)
+
+    def _begins(self, step: Step) -> bool:
+        """Return whether a source gets its first rows."""
+        has_rows = self.head.stages.get(step.stage.name, NO_TABLES).rows
+        return step.how == "changes" and not has_rows
 
     def _unchanged(self, stage: Stage) -> Found:
         """Return the outcome of a stage whose rows do not change."""
@@ -292,6 +297,8 @@ class Update(Work):
         content = _beside(reader.content(head, stage), self.neighbours.get(stage.name))
         if not stage.feeders:
             return self.given(stage.name, content, redefined, state)
+        if not (results or head.number):  # no source got rows, so there is no first version (S9)
+            return None
         production, inputs = self.production(stage, shift), self.inputs(stage, results)
         if stage.kind.scheduled:
             return self._tasked(production, inputs, content, redefined)

@@ -1,4 +1,4 @@
-"""The kind of a view: any SELECT over stages, computed as a whole."""
+"""The kind of a view: any SELECT over stages, which follows their changes if it can."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ from deltaproduce.stages.sql.resolve import Resolved, resolved
 from deltaproduce.stages.sql.text import QueryText
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.stages.views import in_spark
+from deltaproduce.stages.views.following import TooManyRowsError
 from deltaproduce.stages.views.keys import key_of, naming
-from deltaproduce.stages.views.on_driver import computed
+from deltaproduce.stages.views.modes import ORDER_OF_OTHER_COLUMNS, reasons
+from deltaproduce.stages.views.on_driver import computed, followed_rows
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
 from deltaproduce.types.columns import (
@@ -44,8 +46,12 @@ from deltaproduce.types.columns import (
 from deltaproduce.types.ddl import DESCENDING
 from deltaproduce.types.excerpts import escaped
 
-REASON: Final = "NO_DELTA_RULE"
-"""Why an operator recomputes: this version of the library has no rule for its changes."""
+LARGE_CHANGE: Final = "LARGE_CHANGE"
+"""A change, or what has to be read for it, is more than the driver takes from Spark."""
+NEVER: Final = "NEVER"
+"""The view is defined with incremental="never"."""
+IN_SPARK: Final = "UNSUPPORTED_FUNCTION"
+"""Only Spark computes a part of the operator."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -55,6 +61,8 @@ class View(DerivedKind):
     Attributes:
         query: the user's text.
         of_nothing: whether it may have rows over stages without rows.
+        recomputed: why it runs as a whole at each change; None if it follows changes.
+        is_followed: whether it follows changes if it can.
         key: the key columns that its user names -> whether they sort descending; None for those
             that follow from the query.
     """
@@ -62,6 +70,8 @@ class View(DerivedKind):
     query: str
     of_nothing: bool
     key: tuple[tuple[str, bool], ...] | None = None
+    recomputed: str | None = None
+    is_followed: bool = True
 
     @property
     def word(self) -> str:
@@ -89,9 +99,19 @@ class View(DerivedKind):
         return "query"
 
     @property
-    def recomputes(self) -> str:
+    def recomputes(self) -> str | None:
         """See `Kind.recomputes`."""
-        return "its query runs as a whole"
+        return self.recomputed and f"its query runs as a whole ({self.recomputed})"
+
+    @property
+    def subtracts(self) -> bool:
+        """See `Kind.subtracts`."""
+        return True
+
+    @property
+    def depends_on_all_columns(self) -> bool:
+        """See `Kind.depends_on_all_columns`: its expressions are of these types."""
+        return True
 
     @property
     def has_lineage(self) -> bool:
@@ -120,10 +140,12 @@ class View(DerivedKind):
         stages: Mapping[str, RowSchema],
         *,
         stage: str,
+        is_followed: bool = True,
     ) -> View:
         """Return the kind of a stage from its definition.
 
         Args:
+            is_followed: whether it follows changes if it can.
             key: the names of its key columns, perhaps with directions; one row over all if empty,
                 those that follow from the query if None.
             stages: the columns of the stages that it may read.
@@ -138,7 +160,15 @@ class View(DerivedKind):
         constants = (isinstance(one, Values | InSpark) for one in relations)
         of_nothing = any(globals_) or any(constants)
         named = {} if not key else key_columns(key, found.names, stage=stage, needs_values=False)
-        return View(query, of_nothing, None if key is None else tuple(named.items()))
+        given = None if key is None else tuple(named.items())
+        return View(query, of_nothing, given, is_followed=is_followed).explained(found)
+
+    def explained(self, query: Resolved) -> View:
+        """Return the same view, with the reason why it runs as a whole, if it does."""
+        found = self._reasons(query)
+        relations = query.relation.walk()
+        first = next((found[id(one)] for one in relations if id(one) in found), None)
+        return replace(self, recomputed=first)
 
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
         """See `Kind.depends_on_zone`: by the text of the query."""
@@ -147,17 +177,30 @@ class View(DerivedKind):
 
     def operators(self, feeders: Sequence[Stage]) -> tuple[Operator, ...]:
         """See `StageKind.operators`."""
-        relations = [*self.over({one.name: one.schema for one in feeders}).relation.walk()]
+        query = self.over({one.name: one.schema for one in feeders})
+        relations, found = [*query.relation.walk()], self._reasons(query)
         numbers = {id(one): number for number, one in enumerate(relations)}
         return tuple(
             Operator(
                 readable(one.told),
-                "incremental" if isinstance(one, Scan) else "recompute",
-                None if isinstance(one, Scan) else REASON,
+                "recompute" if id(one) in found else "incremental",
+                found.get(id(one)),
                 tuple(numbers[id(given)] for given in one.inputs),
             )
             for one in relations
         )
+
+    def _reasons(self, query: Resolved) -> dict[int, str]:
+        """Return the operators that compute all their rows at each change -> why."""
+        relations = [*query.relation.walk()]
+        if not self.is_followed:
+            return {id(one): NEVER for one in relations if not isinstance(one, Scan)}
+        spark = {id(one): IN_SPARK for one in relations if one.only_in_spark is not None}
+        found = reasons(query.relation) | spark
+        stored = set(query.fields.values())
+        if not all(key.field.id in stored for key in query.order):
+            found.setdefault(id(query.relation), ORDER_OF_OTHER_COLUMNS)
+        return found
 
     def over(self, feeders: Mapping[str, RowSchema]) -> Resolved:
         """See `StageKind.over`."""
@@ -193,8 +236,9 @@ class View(DerivedKind):
         stages = {one.name: one.schema for one in stage.feeders}
         found = self.schema(stages, stage=stage.name)
         query, session = self.over(stages), tables.engines.session
+        kind = self.explained(query)
         if query.only_in_spark is None:
-            return replace(stage, schema=found)
+            return replace(stage, schema=found, kind=kind)
         if session is None:
             message = (
                 f"stage {stage.name!r}: {query.only_in_spark!r} is computed by Spark only, and the "
@@ -211,7 +255,7 @@ class View(DerivedKind):
                 for column, kind in zip(query.columns, types, strict=True)
             ),
         )
-        return replace(stage, schema=self._typed(typed, types, stages, stage=stage.name))
+        return replace(stage, schema=self._typed(typed, types, stages, stage=stage.name), kind=kind)
 
     def produced(
         self, production: Production, inputs: Sequence[StageInput]
@@ -250,12 +294,23 @@ class View(DerivedKind):
         content: Stored | None,
         mappings: Callable[[], Stored | None],
     ) -> Found | None:
-        """See `DerivedKind.changed`: the query runs as a whole."""
+        """See `DerivedKind.changed`.
+
+        A change that is too large for the driver runs the query as a whole.
+        """
         del mappings
         if not any(each.changed for each in inputs):
             return None
+        why = self.recomputed
+        if why is None:
+            query = self.over({one.name: one.schema for one in production.stage.feeders})
+            try:
+                return followed_rows(query, production, inputs, content)
+            except TooManyRowsError:
+                why = LARGE_CHANGE
         made = self.produced(production, inputs)
-        return None if made is None else production.replaced(content, *made)
+        found = None if made is None else production.replaced(content, *made)
+        return found and replace(found, recomputed=why)
 
     def _key(self, query: Resolved, stages: Mapping[str, RowSchema]) -> dict[str, bool]:
         if self.key is not None:

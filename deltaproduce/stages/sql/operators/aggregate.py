@@ -16,7 +16,11 @@ from deltaproduce.engines.local.arrays import (
     order_codes,
 )
 from deltaproduce.stages.sql.algebra.calls import COUNTS, Call
+from deltaproduce.stages.sql.algebra.provenance import bare
 from deltaproduce.stages.sql.algebra.relations import Aggregate
+from deltaproduce.stages.sql.operators.changes.keys import Keys
+from deltaproduce.stages.sql.operators.changes.rules import Changes, both, nothing
+from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing, QueryError, normal
 from deltaproduce.stages.sql.states.measures import GroupError
 from deltaproduce.types.atoms import arrow_type
@@ -49,6 +53,28 @@ def whole(aggregate: Aggregate, rows: pa.Table, computing: Computing) -> pa.Tabl
             arguments = _counted(arguments, counted)
         found[field.id] = _values(call, arguments, groups, size)
     return pa.table(found)
+
+
+def change(aggregate: Aggregate, changes: Changes) -> Signed:
+    """Return the change: the groups of changed rows, made of their rows before and after."""
+    touched = changes.change(aggregate.input)
+    if not len(touched):
+        return nothing(aggregate, changes)
+    keys = Keys.of(touched.rows, copies(aggregate).values())
+    before, after = both(aggregate.input, keys, touched, changes)
+    return Signed.between(*(whole(aggregate, rows, changes.computing) for rows in (before, after)))
+
+
+def looked_up(aggregate: Aggregate, keys: Keys, changes: Changes) -> pa.Table:
+    """Return the rows before that have one of the keys: whole groups."""
+    rows = changes.before(aggregate.input, keys.named(copies(aggregate)))
+    return keys.of_rows(whole(aggregate, rows, changes.computing))
+
+
+def copies(aggregate: Aggregate) -> dict[str, str]:
+    """Return the keys -> the fields of its input that they copy."""
+    found = ((key.field.id, bare(key)) for key in aggregate.keys)
+    return {field: copied for field, copied in found if copied is not None}
 
 
 def _values(call: Call, arguments: Sequence[pa.Array], groups: Numbers, size: int) -> pa.Array:

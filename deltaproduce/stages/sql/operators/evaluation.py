@@ -62,6 +62,17 @@ def rows_of(relation: Relation, contents: Mapping[str, pa.Table], computing: Com
     return found[id(relation)]
 
 
+def made_of(
+    relation: Relation, rows: Callable[[Relation], pa.Table], computing: Computing
+) -> pa.Table:
+    """Return the rows of a relation that is no scan.
+
+    Args:
+        rows: finds those of its inputs.
+    """
+    return _WHOLE[type(relation)](relation, *map(rows, relation.inputs), computing=computing)
+
+
 _WHOLE: Final[Mapping[type[Relation], Callable[..., pa.Table]]] = MappingProxyType(
     {
         Values: plain.values,

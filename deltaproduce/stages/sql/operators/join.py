@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.stages.sql.algebra.relations import Join
+from deltaproduce.stages.sql.algebra.relations import Join, Relation
+from deltaproduce.stages.sql.operators.changes.keys import Keys, Link, across, links, turned
+from deltaproduce.stages.sql.operators.changes.rules import Changes, EachRow, both, nothing
+from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.stages.sql.operators.pairs import Side, beside, marked, matching, rows_at
 
@@ -26,3 +29,83 @@ def whole(join: Join, left: pa.Table, right: pa.Table, computing: Computing) -> 
         rows_at(left, np.concatenate([ones, alone]), nulls=len(unmatched)),
         pa.concat_tables([rows_at(right, others, nulls=len(alone)), rows_at(right, unmatched)]),
     )
+
+
+def change(join: Join, changes: Changes) -> Signed:
+    """Return the change, from the rows that belong to changed ones of either side.
+
+    A join that keeps the rows of both sides is compared before and after, for all keys that change.
+    """
+    linked, computing = linked_fields(join), changes.computing
+    if join.kind == "full":
+        return _change_of_full(join, linked, changes)
+    main, other = join.inputs
+    if join.kind == "right":
+        main, other, linked = other, main, turned(linked)
+
+    def made(rows: pa.Table, others: pa.Table) -> pa.Table:
+        sides = (others, rows) if join.kind == "right" else (rows, others)
+        return whole(join, *sides, computing)
+
+    rule = EachRow(
+        main,
+        other,
+        made,
+        lambda rows: across(rows, linked),
+        lambda rows: across(rows, turned(linked)),
+        join.kind == "inner",
+    )
+    return rule.change(join, changes)
+
+
+def looked_up(join: Join, keys: Keys, changes: Changes) -> pa.Table:
+    """Return the rows before that have one of the keys: those of one side, then their partners."""
+    first = begin(join, keys)
+    if first is None:
+        sides = [changes.before(one) for one in join.inputs]
+    else:
+        linked = linked_fields(join)
+        own = changes.before(first, keys.within(first.fields))
+        if first is join.left:
+            sides = [own, changes.before(join.right, across(own, linked))]
+        else:
+            sides = [changes.before(join.left, across(own, turned(linked))), own]
+    left, right = sides
+    return keys.of_rows(whole(join, left, right, changes.computing))
+
+
+def begin(join: Join, keys: Keys) -> Relation | None:
+    """Return the side whose rows a look-up finds first; None if it needs all rows of both.
+
+    Rows of a side without a partner have nulls for it. So that side cannot tell which they are, if
+    nulls are looked up.
+    """
+    found = dict[int, tuple[int, Relation]]()
+    for side, kinds in ((join.left, {"right", "full"}), (join.right, {"left", "full"})):
+        own = keys.within(side.fields)
+        if own is not None and not (join.kind in kinds and own.has_all_null):
+            found.setdefault(-len(own.fields), (len(found), side))
+    return found[min(found)][1] if found else None
+
+
+def _change_of_full(join: Join, linked: tuple[Link, ...], changes: Changes) -> Signed:
+    sides = [changes.change(one) for one in join.inputs]
+    if not any(map(len, sides)):
+        return nothing(join, changes)
+    found = []
+    ways = ((0, 1, linked, turned(linked)), (1, 0, turned(linked), linked))
+    for mine, theirs, own, back in ways:
+        keys = Keys.of(sides[mine].rows, (one.left.id for one in own))
+        reached = across(sides[theirs].rows, back)
+        if keys is not None and reached is not None:
+            keys = keys.and_(reached)
+        found.append(both(join.inputs[mine], keys, sides[mine], changes))
+    before, after = (
+        whole(join, left, right, changes.computing) for left, right in zip(*found, strict=True)
+    )
+    return Signed.between(before, after)
+
+
+def linked_fields(join: Join) -> tuple[Link, ...]:
+    """Return the fields of both sides that must be equal."""
+    return links(join.equal, join.left.fields, join.right.fields)

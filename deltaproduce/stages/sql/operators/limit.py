@@ -10,6 +10,9 @@ import pyarrow as pa
 from deltaproduce.engines.local.arrays import Numbers, order_codes, sorting
 from deltaproduce.stages.sql.algebra.relations import Limit
 from deltaproduce.stages.sql.algebra.scalars import Field, SortKey
+from deltaproduce.stages.sql.operators.changes.keys import Keys
+from deltaproduce.stages.sql.operators.changes.rules import Changes, both, nothing
+from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.types.columns import Column
 from deltaproduce.types.pandas_on_demand import in_numpy
@@ -22,6 +25,20 @@ def whole(limit: Limit, rows: pa.Table, computing: Computing) -> pa.Table:
     return rows.combine_chunks().take(
         pa.array(places if limit.count is None else places[: limit.count])
     )
+
+
+def change(limit: Limit, changes: Changes) -> Signed:
+    """Return the change, from all rows of the input."""
+    touched = changes.change(limit.input)
+    if not len(touched):
+        return nothing(limit, changes)
+    before, after = both(limit.input, None, touched, changes)
+    return Signed.between(*(whole(limit, rows, changes.computing) for rows in (before, after)))
+
+
+def looked_up(limit: Limit, keys: Keys, changes: Changes) -> pa.Table:
+    """Return the rows before that have one of the keys."""
+    return keys.of_rows(changes.before(limit))
 
 
 def ordered(rows: pa.Table, keys: Sequence[SortKey], ties: Sequence[Field]) -> Numbers:

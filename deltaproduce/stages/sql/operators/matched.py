@@ -8,6 +8,9 @@ import pyarrow.compute as pc
 
 from deltaproduce.engines.local.arrays import Marks
 from deltaproduce.stages.sql.algebra.relations import Matched
+from deltaproduce.stages.sql.operators.changes.keys import Keys, Link, across, links, turned
+from deltaproduce.stages.sql.operators.changes.rules import Changes, EachRow
+from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.stages.sql.operators.pairs import Side, marked, matching
 from deltaproduce.types.pandas_on_demand import in_numpy
@@ -23,6 +26,50 @@ def whole(matched: Matched, rows: pa.Table, subquery: pa.Table, computing: Compu
     if matched.among:
         unknown = _unknown(matched, *sides, computing) & ~found
     return rows.append_column(matched.found.id, pa.array(found, pa.bool_(), mask=unknown))
+
+
+def change(matched: Matched, changes: Changes) -> Signed:
+    """Return the change: rows that change, and those that have the keys of subquery rows."""
+    linked, compared = linked_fields(matched)
+    rule = EachRow(
+        matched.input,
+        matched.subquery,
+        lambda rows, others: whole(matched, rows, others, changes.computing),
+        lambda rows: _reached(rows, linked, compared),
+        lambda rows: _reached(rows, turned(linked), turned(compared)),
+    )
+    return rule.change(matched, changes)
+
+
+def looked_up(matched: Matched, keys: Keys, changes: Changes) -> pa.Table:
+    """Return the rows before that have one of the keys."""
+    rows = changes.before(matched.input, keys.within(matched.input.fields))
+    subquery = changes.before(matched.subquery, _reached(rows, *linked_fields(matched)))
+    return keys.of_rows(whole(matched, rows, subquery, changes.computing))
+
+
+def linked_fields(matched: Matched) -> tuple[tuple[Link, ...], tuple[Link, ...]]:
+    """Return what links the subquery, and what IN compares."""
+    sides = matched.input.fields, matched.subquery.fields
+    return links(matched.equal, *sides), links(matched.among, *sides)
+
+
+def _reached(rows: pa.Table, linked: tuple[Link, ...], compared: tuple[Link, ...]) -> Keys | None:
+    """Return the keys of the other side's rows that count for rows of this side.
+
+    To a null each value counts, and to each value a null.
+    """
+    fields = {one.right.id for one in linked}
+    if not compared or compared[0].right.id in fields:
+        return across(rows, linked)
+    (among,) = compared
+    if rows.column(among.left.id).null_count:
+        return across(rows, linked)
+    keys = across(rows, (*linked, among))
+    assert keys is not None
+    place, column = len(keys.fields) - 1, keys.rows.column(among.right.id)
+    nulls = pa.nulls(len(keys.rows), column.type)
+    return keys.and_(Keys(keys.rows.set_column(place, among.right.id, nulls)))
 
 
 def _unknown(matched: Matched, left: Side, right: Side, computing: Computing) -> Marks:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from deltaproduce.stages.sql.algebra.provenance import bare
 from deltaproduce.stages.sql.algebra.relations import Filter, Project, Scan, Values
+from deltaproduce.stages.sql.operators.changes.keys import Keys
+from deltaproduce.stages.sql.operators.changes.rules import Changes, nothing
+from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.types.atoms import arrow_type
 
@@ -37,3 +41,44 @@ def filtered(filter_: Filter, rows: pa.Table, computing: Computing) -> pa.Table:
     """Return the rows for which the condition is true."""
     marks = computing.holds(filter_.condition, rows, filter_.input.fields)
     return rows.filter(pa.array(marks))
+
+
+def unchanged(constants: Values, changes: Changes) -> Signed:
+    """Return that constants do not change."""
+    return nothing(constants, changes)
+
+
+def looked_up_values(constants: Values, keys: Keys, changes: Changes) -> pa.Table:
+    """Return the constants that have one of the keys."""
+    return keys.of_rows(values(constants, changes.computing))
+
+
+def projected_change(project: Project, changes: Changes) -> Signed:
+    """Return the expressions over each row of the change."""
+    touched = changes.change(project.input)
+    return Signed(projected(project, touched.rows, changes.computing), touched.counts).net()
+
+
+def looked_up_project(project: Project, keys: Keys, changes: Changes) -> pa.Table:
+    """Return the rows before that have one of the keys."""
+    rows = changes.before(project.input, keys.named(copies(project)))
+    return keys.of_rows(projected(project, rows, changes.computing))
+
+
+def copies(project: Project) -> dict[str, str]:
+    """Return the fields of a projection -> the fields of its input that they copy."""
+    found = ((one.field.id, bare(one)) for one in project.outputs)
+    return {field: copied for field, copied in found if copied is not None}
+
+
+def filtered_change(filter_: Filter, changes: Changes) -> Signed:
+    """Return the change of the rows for which the condition is true."""
+    touched = changes.change(filter_.input)
+    return touched.only(
+        changes.computing.holds(filter_.condition, touched.rows, filter_.input.fields)
+    )
+
+
+def looked_up_filter(filter_: Filter, keys: Keys, changes: Changes) -> pa.Table:
+    """Return the rows before that have one of the keys."""
+    return filtered(filter_, changes.before(filter_.input, keys), changes.computing)

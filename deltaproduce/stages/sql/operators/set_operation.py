@@ -5,8 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.engines.local.arrays import Numbers, factorize
-from deltaproduce.stages.sql.algebra.relations import SetOperation
+from deltaproduce.engines.local.arrays import factorize
+from deltaproduce.stages.sql.algebra.relations import Relation, SetOperation
+from deltaproduce.stages.sql.operators.changes.keys import Keys
+from deltaproduce.stages.sql.operators.changes.rules import Changes, both, nothing
+from deltaproduce.stages.sql.operators.changes.signed import (
+    Signed,
+    number_among_equals,
+    together,
+)
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.stages.sql.operators.distinct import distinct, normalized
 
@@ -25,7 +32,7 @@ def whole(
     codes = factorize(together.columns)
     mine, theirs = codes[: len(left)], codes[len(left) :]
     others = np.bincount(theirs, minlength=int(codes.max(initial=-1)) + 1)[mine]
-    number = _number_among_equals(mine)
+    number = number_among_equals(mine)
     if operation.is_all:
         kept = number < others if operation.kind == "intersect" else number >= others
     else:
@@ -33,12 +40,35 @@ def whole(
     return together.slice(0, len(left)).filter(pa.array(kept))
 
 
-def _number_among_equals(codes: Numbers) -> Numbers:
-    """Return for each row how many rows before it are equal to it."""
-    order = np.argsort(codes, kind="stable")
-    in_order = codes[order]
-    begins = np.append(True, in_order[1:] != in_order[:-1])[: len(codes)]
-    index = np.arange(len(codes))
-    found = np.empty(len(codes), np.int64)
-    found[order] = index - np.maximum.accumulate(np.where(begins, index, 0))
-    return found
+def change(operation: SetOperation, changes: Changes) -> Signed:
+    """Return the change: of the rows that either side changes, the counts before and after."""
+    sides = [changes.change(one) for one in operation.inputs]
+    names = [field.id for field in operation.fields]
+    touched = [side.named(names) for side in sides]
+    if operation.kind == "union" and operation.is_all:
+        return Signed.united(touched).net()
+    if not any(map(len, sides)):
+        return nothing(operation, changes)
+    keys = Keys.of(together([side.rows for side in touched]), names)
+    assert keys is not None
+    found = [
+        both(one, keys.named(renamed(operation, one)), side, changes)
+        for one, side in zip(operation.inputs, sides, strict=True)
+    ]
+    before, after = (
+        whole(operation, left, right, changes.computing) for left, right in zip(*found, strict=True)
+    )
+    return Signed.between(before, after)
+
+
+def looked_up(operation: SetOperation, keys: Keys, changes: Changes) -> pa.Table:
+    """Return the rows before that have one of the keys."""
+    left, right = (
+        changes.before(one, keys.named(renamed(operation, one))) for one in operation.inputs
+    )
+    return whole(operation, left, right, changes.computing)
+
+
+def renamed(operation: SetOperation, side: Relation) -> dict[str, str]:
+    """Return the fields -> those of a side."""
+    return {a.id: b.id for a, b in zip(operation.fields, side.fields, strict=True)}

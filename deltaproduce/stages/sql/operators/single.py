@@ -6,6 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from deltaproduce.stages.sql.algebra.relations import Single
+from deltaproduce.stages.sql.operators.changes.keys import Keys, Link, across, links, turned
+from deltaproduce.stages.sql.operators.changes.rules import Changes, EachRow, both
+from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing, QueryError
 from deltaproduce.stages.sql.operators.pairs import Side, matching
 
@@ -37,6 +40,40 @@ def whole(
     places[ones] = others
     taken = values.combine_chunks().take(pa.array(places, mask=places < 0))
     return rows.append_column(single.taken.id, taken.column(0))
+
+
+def change(single: Single, changes: Changes) -> Signed:
+    """Return the change: rows that change, and those whose subquery changes."""
+    linked = linked_fields(single)
+    otherwise = None if single.otherwise is None else changes.before(single.otherwise)
+    touched = changes.change(single.subquery)
+    if not single.equal and len(touched):  # fails though there may be no row
+        _, after = both(single.subquery, None, touched, changes)
+        if len(after) > 1:
+            raise _several(single)
+    rule = EachRow(
+        single.input,
+        single.subquery,
+        lambda rows, others: whole(single, rows, others, otherwise, computing=changes.computing),
+        lambda rows: across(rows, linked),
+        lambda rows: across(rows, turned(linked)),
+    )
+    return rule.change(single, changes)
+
+
+def looked_up(single: Single, keys: Keys, changes: Changes) -> pa.Table:
+    """Return the rows before that have one of the keys."""
+    linked = linked_fields(single)
+    rows = changes.before(single.input, keys.within(single.input.fields))
+    subquery = changes.before(single.subquery, across(rows, linked))
+    otherwise = None if single.otherwise is None else changes.before(single.otherwise)
+    found = whole(single, rows, subquery, otherwise, computing=changes.computing)
+    return keys.of_rows(found)
+
+
+def linked_fields(single: Single) -> tuple[Link, ...]:
+    """Return what links the subquery."""
+    return links(single.equal, single.input.fields, single.subquery.fields)
 
 
 def _several(single: Single) -> QueryError:

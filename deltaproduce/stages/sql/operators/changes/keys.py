@@ -1,0 +1,161 @@
+"""Keys: values of some fields, by which the rows of a relation are looked up.
+
+A look-up goes through operators down to stages (`looked_up` of each operator's module). The
+invariant: it returns exactly the rows that have one of the keys, by Spark's equality, null too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, NullType, ShortType
+from sqlglot import exp
+
+from deltaproduce.engines.local.arrays import Marks, distinct, isin_rows
+from deltaproduce.stages.sql.algebra.scalars import Equality, Field
+from deltaproduce.stages.sql.operators.changes.signed import Signed, together
+from deltaproduce.stages.sql.operators.computing import is_null_safe
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.pandas_on_demand import in_numpy
+
+_WHOLE_NUMBERS = (ByteType, ShortType, IntegerType, LongType)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Distinct keys, in columns named by fields."""
+
+    rows: pa.Table
+
+    @staticmethod
+    def of(rows: pa.Table, fields: Iterable[str]) -> Keys | None:
+        """Return the keys of rows; None without fields."""
+        names = list(dict.fromkeys(fields))
+        return Keys(distinct(rows.select(names))) if names else None
+
+    @property
+    def fields(self) -> list[str]:
+        """The ids of the fields."""
+        names: list[str] = self.rows.column_names
+        return names
+
+    def marks(self, rows: pa.Table) -> Marks:
+        """Mark the rows that have one of the keys."""
+        found = rows.select(self.fields)
+        if found.schema.types != self.rows.schema.types:
+            found = found.cast(self.rows.schema)
+        return isin_rows(found, self.rows)
+
+    def of_rows(self, rows: pa.Table) -> pa.Table:
+        """Return the rows that have one of the keys."""
+        return rows.filter(pa.array(self.marks(rows)))
+
+    def of_change(self, change: Signed) -> Signed:
+        """Return the changes of rows that have one of the keys."""
+        return change.only(self.marks(change.rows)) if len(change) else change
+
+    def within(self, fields: Iterable[Field]) -> Keys | None:
+        """Return the part of the keys that these fields have; None if it is none."""
+        own = {field.id for field in fields}
+        return Keys.of(self.rows, [name for name in self.fields if name in own])
+
+    def named(self, names: Mapping[str, str]) -> Keys | None:
+        """Return the part of the keys that fields have under other names.
+
+        Args:
+            names: the ids of fields -> those that have the same values.
+        """
+        found = {names[name]: self.rows.column(name) for name in self.fields if name in names}
+        return Keys(distinct(pa.table(found))) if found else None
+
+    def and_(self, other: Keys) -> Keys:
+        """Return both keys, which are of the same fields."""
+        return Keys(distinct(together([self.rows, other.rows.select(self.fields)])))
+
+    @property
+    def has_all_null(self) -> bool:
+        """Whether one of the keys consists of nulls."""
+        null = np.ones(len(self.rows), bool)
+        for column in self.rows.columns:
+            null &= in_numpy(column.is_null(), bool)
+        return bool(null.any())
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A pair of fields of two relations that have equal values in rows that belong together.
+
+    Attributes:
+        is_null_safe: whether null belongs to null; else it belongs to nothing.
+    """
+
+    left: Field
+    right: Field
+    is_null_safe: bool
+
+
+def links(
+    equal: Iterable[Equality], left: Sequence[Field], right: Sequence[Field]
+) -> tuple[Link, ...]:
+    """Return the equalities of two bare fields whose values can be looked up in each other."""
+    found = []
+    mine, theirs = ({field.id: field for field in side} for side in (left, right))
+    for one in equal:
+        tree = one.scalar.expression.tree
+        sides = tree.this.unnest(), tree.expression.unnest()
+        if all(isinstance(side, exp.Column) for side in sides):
+            fields = mine[sides[0].name], theirs[sides[1].name]
+            if _are_comparable(fields[0].data_type, fields[1].data_type):
+                found.append(Link(*fields, is_null_safe(one)))
+    return tuple(found)
+
+
+def turned(some: Iterable[Link]) -> tuple[Link, ...]:
+    """Return the same links from the other side."""
+    return tuple(Link(one.right, one.left, one.is_null_safe) for one in some)
+
+
+def across(rows: pa.Table, some: Sequence[Link]) -> Keys | None:
+    """Return the keys by which rows of the right side belong to rows of the left; None for all.
+
+    Args:
+        rows: rows of the left side.
+        some: the links between the sides.
+    """
+    keys = Keys.of(rows, (one.left.id for one in some))
+    if keys is None:
+        return None
+    there = np.ones(len(keys.rows), bool)
+    columns = dict[str, pa.ChunkedArray]()
+    for one in some:
+        column = keys.rows.column(one.left.id)
+        if not one.is_null_safe:
+            there &= in_numpy(column.is_valid(), bool)
+        assert one.right.data_type is not None
+        wanted = arrow_type(one.right.data_type)
+        if one.right.id in columns:  # further equalities of the same field filter later
+            continue
+        if column.type != wanted and pa.types.is_integer(wanted):
+            fits = _fits(column, wanted)
+            there &= fits
+            column = pc.if_else(pa.array(fits), column, pa.scalar(None, column.type))
+        columns[one.right.id] = column.cast(wanted)
+    return Keys(distinct(pa.table(columns).filter(pa.array(there))))
+
+
+def _fits(column: pa.ChunkedArray, wanted: pa.DataType) -> Marks:
+    """Mark the whole numbers that a type has."""
+    most = 1 << (wanted.bit_width - 1)
+    values = column.cast(pa.int64())
+    fits = pc.and_(pc.greater_equal(values, -most), pc.less_equal(values, most - 1))
+    return in_numpy(pc.fill_null(fits, fill_value=True), bool)
+
+
+def _are_comparable(one: DataType | None, other: DataType | None) -> bool:
+    if one is None or other is None or isinstance(one, NullType):
+        return False
+    return one == other or all(isinstance(kind, _WHOLE_NUMBERS) for kind in (one, other))

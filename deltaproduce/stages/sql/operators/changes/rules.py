@@ -1,0 +1,130 @@
+"""What rules of several operators share: what they ask of their inputs, and how changes combine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from deltaproduce.stages.sql.algebra.relations import Relation
+from deltaproduce.stages.sql.operators.changes.keys import Keys
+from deltaproduce.stages.sql.operators.changes.signed import Signed, changed, without
+from deltaproduce.stages.sql.operators.computing import Computing
+from deltaproduce.types.pandas_on_demand import in_numpy
+
+_COUNT: Final = "#count"
+"""The column with how often a row is added, while an operator joins rows."""
+
+
+class Changes(Protocol):
+    """The change of each relation of a query, and its rows before."""
+
+    @property
+    def computing(self) -> Computing: ...  # noqa: D102 see the class
+
+    def change(self, relation: Relation) -> Signed:
+        """Return what changes, without rows that cancel each other."""
+
+    def before(self, relation: Relation, keys: Keys | None = None) -> pa.Table:
+        """Return the rows before that have one of the keys; all if None."""
+
+
+def nothing(relation: Relation, changes: Changes) -> Signed:
+    """Return that a relation does not change."""
+    return Signed.added(empty(relation, changes))
+
+
+def empty(relation: Relation, changes: Changes) -> pa.Table:
+    """Return no rows, in the columns of a relation."""
+    return changes.before(relation, NO_KEYS)
+
+
+NO_KEYS: Final = Keys(pa.table({}))
+"""Stands for no rows at all."""
+
+
+def both(
+    relation: Relation, keys: Keys | None, change: Signed, changes: Changes
+) -> tuple[pa.Table, pa.Table]:
+    """Return the rows of some keys before and after a change.
+
+    Args:
+        change: that of the relation.
+    """
+    before = changes.before(relation, keys)
+    own = change if keys is None else keys.of_change(change)
+    return before, changed(before, own)
+
+
+@dataclass(frozen=True, slots=True)
+class EachRow:
+    """An operator that makes its rows of each row of one input by itself, beside another input.
+
+    Attributes:
+        main: the input whose rows it looks at one by one.
+        other: the other one.
+        made: its rows, from rows of both. Columns of the main rows that it does not know stay.
+        of_other: the keys of all rows of the other input that count for some of the main ones;
+            None for all.
+        of_main: the keys of all main rows for which some rows of the other input count.
+        is_linear: whether its rows are those of each row of the other input, too.
+    """
+
+    main: Relation
+    other: Relation
+    made: Callable[[pa.Table, pa.Table], pa.Table]
+    of_other: Callable[[pa.Table], Keys | None]
+    of_main: Callable[[pa.Table], Keys | None]
+    is_linear: bool = False
+
+    def change(self, relation: Relation, changes: Changes) -> Signed:
+        """Return the change of the operator's rows.
+
+        Main rows that come are looked at beside the other input as it is after, those that go
+        beside what it was, and those that stay beside both where it changes.
+        """
+        mains, others = changes.change(self.main), changes.change(self.other)
+        parts = [nothing(relation, changes)]
+        if len(mains):
+            keys = self.of_other(mains.rows)
+            before, after = both(self.other, keys, others, changes)
+            parts.append(self._counted(mains.come, after))
+            parts.append(-self._counted(mains.gone, before))
+        if len(others):
+            stayed = self._stayed(mains, others, changes)
+            if not len(stayed):
+                pass
+            elif self.is_linear:
+                parts.append(self._beside(stayed, others))
+            else:
+                rows = Signed.added(stayed)
+                before, after = both(self.other, self.of_other(stayed), others, changes)
+                parts += [self._counted(rows, after), -self._counted(rows, before)]
+        return Signed.united(parts).net()
+
+    def _stayed(self, mains: Signed, others: Signed, changes: Changes) -> pa.Table:
+        """Return the main rows that stay, of those for which the change of the other counts."""
+        keys = self.of_main(others.rows)
+        gone = mains.gone
+        return without(
+            changes.before(self.main, keys), gone if keys is None else keys.of_change(gone)
+        )
+
+    def _counted(self, mains: Signed, others: pa.Table) -> Signed:
+        """Return what rows that count several times become."""
+        return _taken_apart(self.made(_with_counts(mains), others))
+
+    def _beside(self, mains: pa.Table, others: Signed) -> Signed:
+        return _taken_apart(self.made(mains, _with_counts(others)))
+
+
+def _with_counts(change: Signed) -> pa.Table:
+    return change.rows.append_column(_COUNT, pa.array(change.counts))
+
+
+def _taken_apart(rows: pa.Table) -> Signed:
+    counts = in_numpy(rows.column(_COUNT), np.int64)
+    return Signed(rows.drop_columns([_COUNT]), counts)

@@ -1,0 +1,172 @@
+"""Following: the change of a query's rows from the changes of the stages that it reads.
+
+Each operator has a rule `change`: it asks for the changes of its inputs, and for those rows of them
+before that have the keys of what changes. The invariant: a query's rows before and its change make
+the rows that the operators return for the stages after (`evaluation.rows_of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, Protocol
+
+import pyarrow as pa
+from pyspark.sql.types import DataType, NullType
+from sqlglot import exp
+
+from deltaproduce.stages.sql.algebra.relations import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Limit,
+    Matched,
+    Project,
+    Relation,
+    Scan,
+    SetOperation,
+    Single,
+    Values,
+)
+from deltaproduce.stages.sql.operators import (
+    aggregate,
+    distinct,
+    join,
+    limit,
+    matched,
+    plain,
+    set_operation,
+    single,
+)
+from deltaproduce.stages.sql.operators.changes.keys import Keys
+from deltaproduce.stages.sql.operators.changes.rules import NO_KEYS
+from deltaproduce.stages.sql.operators.changes.signed import Signed
+from deltaproduce.stages.sql.operators.computing import Computing
+from deltaproduce.stages.sql.operators.evaluation import made_of
+from deltaproduce.types.atoms import arrow_type
+
+
+class Feeder(Protocol):
+    """A stage that changes."""
+
+    def moved(self, columns: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+        """Return the removed and the added rows, in some columns."""
+
+    def before(self, columns: Sequence[str], keys: pa.Table | None) -> pa.Table:
+        """Return exactly the rows before that have one of the keys, in some columns.
+
+        Args:
+            keys: distinct rows of some of the columns; all rows are wanted if None.
+        """
+
+
+class Following:
+    """The changes of the relations of one query, each computed once.
+
+    Args:
+        feeders: the stages that it reads, by name.
+    """
+
+    def __init__(self, feeders: Mapping[str, Feeder], computing: Computing) -> None:
+        self._feeders = feeders
+        self._computing = computing
+        self._changes = dict[int, tuple[Relation, Signed]]()
+        self._wholes = dict[int, tuple[Relation, pa.Table]]()
+
+    @property
+    def computing(self) -> Computing:
+        """See `Changes.computing`."""
+        return self._computing
+
+    def change(self, relation: Relation) -> Signed:
+        """See `Changes.change`.
+
+        Raises:
+            QueryError: an expression fails for a row.
+            InconsistentError: a stage lost rows that it did not have.
+        """
+        known = self._changes.get(id(relation))
+        if known is None:
+            known = relation, self._changed(relation)
+            self._changes[id(relation)] = known
+        return known[1]
+
+    def before(self, relation: Relation, keys: Keys | None = None) -> pa.Table:
+        """See `Changes.before`."""
+        if is_none(relation) or keys is NO_KEYS or (keys is not None and not len(keys.rows)):
+            return _empty(relation)
+        if isinstance(relation, Scan):
+            return self._scanned(relation, keys)
+        if keys is not None:
+            return LOOKED_UP[type(relation)](relation, keys, self)
+        known = self._wholes.get(id(relation))
+        if known is None:
+            known = relation, made_of(relation, self.before, self.computing)
+            self._wholes[id(relation)] = known
+        return known[1]
+
+    def _changed(self, relation: Relation) -> Signed:
+        if not isinstance(relation, Scan):
+            return RULES[type(relation)](relation, self)
+        names = [field.id for field in relation.fields]
+        gone, come = self._feeders[relation.feeder].moved(relation.columns)
+        return Signed.between(gone.rename_columns(names), come.rename_columns(names))
+
+    def _scanned(self, scan: Scan, keys: Keys | None) -> pa.Table:
+        columns = dict(zip((field.id for field in scan.fields), scan.columns, strict=True))
+        sought = None
+        if keys is not None:
+            sought = keys.rows.rename_columns([columns[name] for name in keys.fields])
+        rows = self._feeders[scan.feeder].before(scan.columns, sought)
+        return rows.rename_columns(list(columns))
+
+
+def is_none(relation: Relation) -> bool:
+    """Return whether a relation never has a row, as the one that stands for a missing row."""
+    return isinstance(relation, Filter) and relation.condition.expression.tree == exp.false()
+
+
+def _empty(relation: Relation) -> pa.Table:
+    """Return no rows, in the columns of a relation that the driver computes."""
+    kinds = ((f.id, f.data_type) for f in relation.fields)
+    return pa.schema([(name, _arrow(kind)) for name, kind in kinds]).empty_table()
+
+
+def _arrow(kind: DataType | None) -> pa.DataType:
+    if kind is None or isinstance(kind, NullType):
+        return pa.bool_()
+    return arrow_type(kind)
+
+
+RULES: Final[Mapping[type[Relation], Callable[..., Signed]]] = MappingProxyType(
+    {
+        Values: plain.unchanged,
+        Project: plain.projected_change,
+        Filter: plain.filtered_change,
+        Join: join.change,
+        Matched: matched.change,
+        Single: single.change,
+        Aggregate: aggregate.change,
+        Distinct: distinct.change,
+        SetOperation: set_operation.change,
+        Limit: limit.change,
+    }
+)
+"""What returns the change of an operator's rows, from it and the changes of its inputs."""
+
+LOOKED_UP: Final[Mapping[type[Relation], Callable[..., pa.Table]]] = MappingProxyType(
+    {
+        Values: plain.looked_up_values,
+        Project: plain.looked_up_project,
+        Filter: plain.looked_up_filter,
+        Join: join.looked_up,
+        Matched: matched.looked_up,
+        Single: single.looked_up,
+        Aggregate: aggregate.looked_up,
+        Distinct: distinct.looked_up,
+        SetOperation: set_operation.looked_up,
+        Limit: limit.looked_up,
+    }
+)
+"""What returns the rows of an operator before that have some keys."""

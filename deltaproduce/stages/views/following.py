@@ -1,0 +1,106 @@
+"""The rows that a view reads of its feeders to follow their changes.
+
+A look-up by columns of a feeder's key finds the rows in its files; one by other columns reads the
+columns that are wanted of all rows. The invariant: what is read is as it was before the step, also
+where the feeder's table already has its new rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.local.arrays import empty, isin_rows
+from deltaproduce.engines.selections import Selection
+from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.sql.operators.changes.signed import Signed, changed
+from deltaproduce.types.columns import Column
+
+
+class TooManyRowsError(Exception):
+    """Rows that are read are in Spark, as the driver does not hold them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedInput:
+    """A feeder of a view in a version.
+
+    Attributes:
+        known: what has been looked up, for those that ask again.
+    """
+
+    input: StageInput
+    engines: Engines
+    known: dict[object, list[tuple[pa.Table | None, pa.Table]]] = field(default_factory=dict)
+
+    def moved(self, columns: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+        """See `Feeder.moved`.
+
+        Raises:
+            TooManyRowsError: they are in Spark.
+        """
+        wanted = self._columns(columns)
+        if self.input.changed is None:
+            return empty(wanted), empty(wanted)
+        gone, come = self.input.moved(wanted)
+        return _here(gone).select(list(columns)), _here(come).select(list(columns))
+
+    def before(self, columns: Sequence[str], keys: pa.Table | None) -> pa.Table:
+        """See `Feeder.before`: rows that have been looked up before are not read again.
+
+        Raises:
+            TooManyRowsError: they are in Spark.
+        """
+        asked = tuple(columns), () if keys is None else tuple(keys.column_names)
+        for sought, rows in self.known.setdefault(asked, []):
+            if sought is None or (keys is not None and sought.equals(keys)):
+                return rows
+        rows = self._read(columns, keys)
+        if self.input.is_after and self.input.changed is not None:
+            change = Signed.between(*reversed(self.moved(columns)))
+            if keys is not None and len(change):
+                change = change.only(isin_rows(change.rows.select(keys.column_names), keys))
+            rows = changed(rows, change)
+        self.known[asked].append((keys, rows))
+        return rows
+
+    def _read(self, columns: Sequence[str], keys: pa.Table | None) -> pa.Table:
+        names, stored = list(columns), self.input.before()
+        if stored is None:
+            return empty(self._columns(columns))
+        if keys is None:
+            return _here(stored.narrowed(self._columns(columns)).rows()).select(names)
+        sought = self._columns(keys.column_names)
+        narrow = stored.narrowed(self._columns([*names, *keys.column_names]))
+        own = set(self.input.stage.schema.key.names)
+        if own.issuperset(keys.column_names):
+            selection = Selection(sought, keys, self.engines)
+            found = _here(narrow.of(selection))
+            return found.filter(pa.array(selection.holds(found))).select(names)
+        wanted = self._columns([*names, *keys.column_names])
+
+        def sifted(rows: pa.Table) -> pa.Table:
+            marks = isin_rows(rows.select(keys.column_names), keys)
+            return rows.filter(pa.array(marks)).select(names)
+
+        found = narrow.reduced(wanted, sifted)
+        return sifted(_here(narrow.rows())) if found is None else found
+
+    def _columns(self, names: Sequence[str]) -> tuple[Column, ...]:
+        known = {column.name: column for column in self.input.content}
+        return tuple(known[name] for name in dict.fromkeys(names))
+
+
+def followed(inputs: Sequence[StageInput], engines: Engines) -> Mapping[str, FollowedInput]:
+    """Return the feeders of a view, by name."""
+    return {each.stage.name: FollowedInput(each, engines) for each in inputs}
+
+
+def _here(rows: Rows) -> pa.Table:
+    if not isinstance(rows, pa.Table):
+        raise TooManyRowsError
+    return rows
