@@ -439,8 +439,8 @@ class Pipeline(Tabular):
             return self._view(name, query, key, schemas, files, incremental)
         try:
             return self._key_local(name, query, key, schemas, files)
-        except NotKeyLocalError:
-            return self._view(name, query, key, schemas, files, incremental)
+        except NotKeyLocalError as error:
+            return self._view(name, query, key, schemas, files, incremental, error.fault)
 
     def _key_local(
         self,
@@ -482,8 +482,13 @@ class Pipeline(Tabular):
         schemas: Mapping[str, RowSchema],
         files: StoredAs | None,
         incremental: Incremental,
+        fault: DefinitionError | None = None,
     ) -> Producer:
-        """Add a stage that is a query over whole stages."""
+        """Add a stage that is a query over whole stages.
+
+        Args:
+            fault: why it is not key-local.
+        """
         from deltaproduce.stages.views.kind import View
 
         is_followed = incremental != "never"
@@ -491,8 +496,9 @@ class Pipeline(Tabular):
         if incremental == "always" and kind.recomputes is not None:
             message = (
                 f"stage {name!r}: {kind.recomputes} at each change, and incremental is 'always'; "
-                f"explain({name!r}) of a pipeline without it says which operator, and why"
+                "explain of a pipeline without it says which operator that is, and why"
             )
+            message += "" if fault is None else f". As a query of one source key: {fault}"
             raise DefinitionError(message, stage=name)
         feeders = kind.over(schemas).feeders
         inputs = tuple((self._feeder_named(feeder, stage=name),) for feeder in feeders)

@@ -109,7 +109,7 @@ def test_random_queries_follow_random_changes(part: int, long_run: bool) -> None
             following = next_rows(random, rows, tables(contents(random)))
             moved += check(query, rows, following)
             rows = following
-    assert moved > 10
+    assert moved > 5
 
 
 MORE = (

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deltaproduce as dp
+from deltaproduce.stages.queries import key_local
 from deltaproduce.types.excerpts import meant
 
 NAMES = st.lists(st.text(alphabet="abcdefgh_", min_size=3, max_size=12), min_size=1, unique=True)
@@ -95,10 +96,12 @@ KEYED = (
 
 
 @pytest.mark.parametrize(("query", "said"), KEYED)
-def test_a_refused_join_says_which_stage_to_key_by_what(query: str, said: list[str]) -> None:
+def test_a_join_that_is_not_key_local_says_which_stage_to_key_by_what(
+    query: str, said: list[str]
+) -> None:
     """And not to equate keys that never belong together."""
     with pytest.raises(dp.DefinitionError) as caught:
-        shop().sql("t", query, key="order_id", incremental="always")
+        key_local(query, {one.name: one.schema for one in shop().stages}, stage="t")
     assert all(part in str(caught.value) for part in said), str(caught.value)
     assert "payment_id" not in str(caught.value)
 
@@ -119,4 +122,4 @@ def test_what_the_advice_says_is_accepted() -> None:
 def test_a_join_that_lacks_a_part_of_the_key_is_told_to_add_it() -> None:
     pipeline, query = shop(), "SELECT a.* FROM lines a JOIN lines b ON a.order_id = b.order_id"
     with pytest.raises(dp.DefinitionError, match=r"add to its ON, with AND: `a`.`line` = `b`"):
-        pipeline.sql("t", query, key="order_id", incremental="always")
+        key_local(query, {one.name: one.schema for one in pipeline.stages}, stage="t")

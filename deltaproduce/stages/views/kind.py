@@ -9,7 +9,14 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql.types import DataType, NullType, StructField, StructType
+from pyspark.sql.types import (
+    DataType,
+    DoubleType,
+    FloatType,
+    NullType,
+    StructField,
+    StructType,
+)
 
 from deltaproduce.engines.choice import OPEN_IN_SESSION
 from deltaproduce.engines.engine import Rows
@@ -21,7 +28,7 @@ from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
 from deltaproduce.shown.explanations import Operator
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import DerivedKind, Found, Production
-from deltaproduce.stages.sql.algebra.relations import Aggregate, InSpark, Scan, Values
+from deltaproduce.stages.sql.algebra.relations import Aggregate, InSpark, Relation, Scan, Values
 from deltaproduce.stages.sql.algebra.scalars import readable
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.stages.sql.keys import key_columns
@@ -50,6 +57,8 @@ LARGE_CHANGE: Final = "LARGE_CHANGE"
 """A change, or what has to be read for it, is more than the driver takes from Spark."""
 NEVER: Final = "NEVER"
 """The view is defined with incremental="never"."""
+FLOATS_IN_SPARK: Final = "FLOATS_IN_SPARK"
+"""Sums of floats: with a session Spark may have computed some, with other last digits."""
 IN_SPARK: Final = "UNSUPPORTED_FUNCTION"
 """Only Spark computes a part of the operator."""
 
@@ -72,6 +81,7 @@ class View(DerivedKind):
     key: tuple[tuple[str, bool], ...] | None = None
     recomputed: str | None = None
     is_followed: bool = True
+    with_session: bool = False
 
     @property
     def word(self) -> str:
@@ -85,8 +95,12 @@ class View(DerivedKind):
 
     @property
     def made_by(self) -> object:
-        """See `Kind.made_by`."""
-        return self.query
+        """See `Kind.made_by`.
+
+        What Spark and the driver make otherwise is made again by whoever opens the store.
+        """
+        is_by_spark = self.recomputed == FLOATS_IN_SPARK
+        return (self.query, self.recomputed) if is_by_spark else self.query
 
     def definition(self, feeders: Sequence[str]) -> Definition:
         """See `Kind.definition`."""
@@ -197,6 +211,8 @@ class View(DerivedKind):
             return {id(one): NEVER for one in relations if not isinstance(one, Scan)}
         spark = {id(one): IN_SPARK for one in relations if one.only_in_spark is not None}
         found = reasons(query.relation) | spark
+        if self.with_session:
+            found |= {id(one): FLOATS_IN_SPARK for one in relations if _adds_floats(one)}
         stored = set(query.fields.values())
         if not all(key.field.id in stored for key in query.order):
             found.setdefault(id(query.relation), ORDER_OF_OTHER_COLUMNS)
@@ -236,7 +252,7 @@ class View(DerivedKind):
         stages = {one.name: one.schema for one in stage.feeders}
         found = self.schema(stages, stage=stage.name)
         query, session = self.over(stages), tables.engines.session
-        kind = self.explained(query)
+        kind = replace(self, with_session=session is not None).explained(query)
         if query.only_in_spark is None:
             return replace(stage, schema=found, kind=kind)
         if session is None:
@@ -335,3 +351,11 @@ class View(DerivedKind):
             for name, descending in key.items()
         ]
         return row_schema(StructType(fields), value, stage=stage, may_lack_values=True)
+
+
+def _adds_floats(relation: Relation) -> bool:
+    """Return whether an operator adds up floats, which Spark does in the order of rows."""
+    return isinstance(relation, Aggregate) and any(
+        isinstance(call.data_type, FloatType | DoubleType) and not call.is_end
+        for _, call in relation.calls
+    )
