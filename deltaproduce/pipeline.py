@@ -402,8 +402,9 @@ class Pipeline(Tabular):
         *key-local*, so that each of its rows depends on rows of one source key only, it runs for
         changed keys alone: projections, filters, ``explode``, ``GROUP BY`` with the source key,
         windows partitioned by it, joins on it, and unions of such queries are. Any other query is a
-        view: it runs as a whole whenever a stage that it reads changes, and its rows are compared
-        with the stored ones. The page docs/sql.md has more; `explain` says what a stage is.
+        view: it follows the changes of the stages that it reads, if all its operators can. If not,
+        it runs as a whole whenever one changes, and its rows are compared with the stored ones. The
+        page docs/sql.md has more; `explain` says what a stage is.
 
         The types of its columns are found when a store is opened, as far as they are not certain
         before. An ORDER BY at its end orders the rows of a key; other rows are ordered by their
@@ -417,8 +418,8 @@ class Pipeline(Tabular):
                 outermost GROUP BY if it selects all of them; else, of one stage that it reads once,
                 this stage's key if it selects all of it; else all its columns but those of floats,
                 arrays, maps and structs.
-            incremental: ``"auto"``: as above. ``"always"``: a query that would run as a whole is
-                refused. ``"never"``: it runs as a whole.
+            incremental: ``"auto"``: as above. ``"always"``: a query that would run as a whole at
+                each change is refused. ``"never"``: it runs as a whole.
             stored: as for `source`.
 
         Raises:

@@ -59,6 +59,8 @@ def queried(
         found = spark.sql(query.sql(views)).toDF(*query.names)
         if layout.key == NO_KEY.columns:
             found = found.withColumn(NO_KEY.names[0], f.lit(True))
+        for column in layout.states:  # the driver makes them when it first changes a group
+            found = found.withColumn(column.name, f.lit(None).cast(column.data_type))
         if query.order:  # rows are sorted, so this counts up in their order
             found = found.withColumn(_PLACE, f.monotonically_increasing_id())
         yield numbered(found, layout, [_PLACE] if query.order else [])

@@ -39,12 +39,14 @@ from deltaproduce.stages.sql.text import QueryText
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.stages.views import in_spark
 from deltaproduce.stages.views.following import TooManyRowsError
+from deltaproduce.stages.views.grouped import Grouped
 from deltaproduce.stages.views.keys import key_of, naming
 from deltaproduce.stages.views.modes import ORDER_OF_OTHER_COLUMNS, reasons
 from deltaproduce.stages.views.on_driver import computed, followed_rows
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
 from deltaproduce.types.columns import (
+    Columns,
     RowSchema,
     keyless_schema,
     row_schema,
@@ -206,17 +208,33 @@ class View(DerivedKind):
 
     def _reasons(self, query: Resolved) -> dict[int, str]:
         """Return the operators that compute all their rows at each change -> why."""
-        relations = [*query.relation.walk()]
         if not self.is_followed:
+            relations = query.relation.walk()
             return {id(one): NEVER for one in relations if not isinstance(one, Scan)}
-        spark = {id(one): IN_SPARK for one in relations if one.only_in_spark is not None}
-        found = reasons(query.relation) | spark
-        if self.with_session:
-            found |= {id(one): FLOATS_IN_SPARK for one in relations if _adds_floats(one)}
-        stored = set(query.fields.values())
-        if not all(key.field.id in stored for key in query.order):
+        found, grouped = self._obstacles(query), self._groups(query)
+        if grouped is not None:  # one row per key; its states tell all but a value that goes
+            if not grouped.looks_up:
+                found.pop(id(grouped.aggregate), None)
+        elif not all(key.field.id in query.fields.values() for key in query.order):
             found.setdefault(id(query.relation), ORDER_OF_OTHER_COLUMNS)
         return found
+
+    def _obstacles(self, query: Resolved) -> dict[int, str]:
+        """Return the operators that do not follow changes by their rows alone -> why."""
+        found = reasons(query.relation)
+        for one in query.relation.walk():
+            if one.only_in_spark is not None:
+                found[id(one)] = IN_SPARK
+            elif self.with_session and _adds_floats(one):
+                found[id(one)] = FLOATS_IN_SPARK
+        return found
+
+    def _groups(self, query: Resolved) -> Grouped | None:
+        """Return the query as groups with states; None if it is another."""
+        key = query.grouped if self.key is None else [name for name, _ in self.key]
+        found = None if key is None or query.only_in_spark is not None else Grouped.of(query, key)
+        is_by_spark = self.with_session and found is not None and _adds_floats(found.aggregate)
+        return None if is_by_spark else found
 
     def over(self, feeders: Mapping[str, RowSchema]) -> Resolved:
         """See `StageKind.over`."""
@@ -250,11 +268,10 @@ class View(DerivedKind):
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
         """See `StageKind.resolved`: Spark finds the types that are not certain without it."""
         stages = {one.name: one.schema for one in stage.feeders}
-        found = self.schema(stages, stage=stage.name)
         query, session = self.over(stages), tables.engines.session
         kind = replace(self, with_session=session is not None).explained(query)
         if query.only_in_spark is None:
-            return replace(stage, schema=found, kind=kind)
+            return replace(stage, schema=kind.schema(stages, stage=stage.name), kind=kind)
         if session is None:
             message = (
                 f"stage {stage.name!r}: {query.only_in_spark!r} is computed by Spark only, and the "
@@ -287,7 +304,8 @@ class View(DerivedKind):
             }
             if all(isinstance(rows, pa.Table) for rows in tables.values()):
                 layout, zone = Layout.of(stage), engines.time_zone
-                made = computed(query, tables, layout, zone, stage=stage.name)
+                grouped = self._grouped(query)
+                made = computed(query, grouped, tables, layout, zone, stage=stage.name)
                 return made, len(made)
         check_ansi(engines.spark)
         frames = production.frames(inputs, None)
@@ -321,12 +339,17 @@ class View(DerivedKind):
         if why is None:
             query = self.over({one.name: one.schema for one in production.stage.feeders})
             try:
-                return followed_rows(query, production, inputs, content)
+                grouped = self._grouped(query)
+                return followed_rows(query, grouped, production, inputs, content)
             except TooManyRowsError:
                 why = LARGE_CHANGE
         made = self.produced(production, inputs)
         found = None if made is None else production.replaced(content, *made)
         return found and replace(found, recomputed=why)
+
+    def _grouped(self, query: Resolved) -> Grouped | None:
+        """Return the query as groups whose states the view keeps; None if it keeps none."""
+        return None if self._reasons(query) else self._groups(query)
 
     def _key(self, query: Resolved, stages: Mapping[str, RowSchema]) -> dict[str, bool]:
         if self.key is not None:
@@ -344,13 +367,16 @@ class View(DerivedKind):
         """Return the columns with their types, split into key and value."""
         key, known = self._key(query, stages), dict(zip(query.names, types, strict=True))
         value = StructType([StructField(n, kind) for n, kind in known.items() if n not in key])
+        grouped = self._grouped(query)
+        states = Columns(() if grouped is None else grouped.states)
         if not key:
-            return keyless_schema(value, stage=stage)
+            return replace(keyless_schema(value, stage=stage), states=states)
         fields = [
             StructField(name, known[name], metadata={DESCENDING: True} if descending else {})
             for name, descending in key.items()
         ]
-        return row_schema(StructType(fields), value, stage=stage, may_lack_values=True)
+        schema = row_schema(StructType(fields), value, stage=stage, may_lack_values=True)
+        return replace(schema, states=states)
 
 
 def _adds_floats(relation: Relation) -> bool:

@@ -27,9 +27,10 @@ from deltaproduce.stages.sql.algebra.relations import (
     Values,
 )
 from deltaproduce.stages.sql.algebra.scalars import Field
-from deltaproduce.stages.sql.operators import aggregate, join, matched, plain, set_operation, single
+from deltaproduce.stages.sql.operators import join, matched, plain, set_operation, single
 from deltaproduce.stages.sql.operators.changes.keys import Link
 from deltaproduce.stages.sql.operators.following import is_none
+from deltaproduce.stages.sql.operators.groups import by_rows
 
 NO_DELTA_RULE: Final = "NO_DELTA_RULE"
 """This version of the library has no rule for the operator's changes."""
@@ -98,7 +99,7 @@ def _of_single(one: Single) -> str | None:
 
 
 def _of_aggregate(one: Aggregate) -> str | None:
-    columns = frozenset(aggregate.copies(one).values())
+    columns = frozenset(by_rows.copies(one).values())
     return GROUPS_WITHOUT_COLUMNS if _wholes(one.input, columns) else None
 
 
@@ -151,7 +152,7 @@ def _asked(relation: Relation, fields: frozenset[str]) -> Iterator[tuple[Relatio
         case Project():
             yield relation.input, _named(fields, plain.copies(relation))
         case Aggregate():
-            yield relation.input, _named(fields, aggregate.copies(relation))
+            yield relation.input, _named(fields, by_rows.copies(relation))
         case Filter() | Distinct():
             yield relation.input, fields
         case SetOperation():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -18,33 +18,46 @@ from deltaproduce.stages.sql.operators.changes.signed import InconsistentError, 
 from deltaproduce.stages.sql.operators.computing import Computing, blaming
 from deltaproduce.stages.sql.operators.evaluation import rows_of
 from deltaproduce.stages.sql.operators.following import Following
+from deltaproduce.stages.sql.operators.groups.by_states import NegativeCountError
 from deltaproduce.stages.sql.operators.numbering import numbered
 from deltaproduce.stages.sql.resolve import Resolved
 from deltaproduce.stages.views.following import TooManyRowsError, followed
+from deltaproduce.stages.views.grouped import Grouped
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import NO_KEY
 
 
 def computed(
-    query: Resolved, contents: Mapping[str, pa.Table], layout: Layout, zone: str, *, stage: str
+    query: Resolved,
+    grouped: Grouped | None,
+    contents: Mapping[str, pa.Table],
+    layout: Layout,
+    zone: str,
+    *,
+    stage: str,
 ) -> pa.Table:
     """Return the rows of a query that the driver computes, in the columns of the content.
 
     Args:
+        grouped: the query as groups with states, if it is of that sort.
         contents: the rows of the stages that it reads, by name.
 
     Raises:
         ProducerError: it fails for a row; with `stage`.
     """
+    computing = Computing(zone)
     with blaming(stage):
-        rows = rows_of(query.relation, contents, Computing(zone))
-    found = numbered(rows, query.fields, query.order, layout.pair, layout.value)
-    return found.select([column.name for column in layout.content])
+        if grouped is not None:
+            rows = rows_of(grouped.aggregate.input, contents, computing)
+            return grouped.made(rows, layout, computing)
+        rows = rows_of(query.relation, contents, computing)
+    return _numbered(rows, query, layout)
 
 
 def followed_rows(
     query: Resolved,
+    grouped: Grouped | None,
     production: Production,
     inputs: Sequence[StageInput],
     content: Stored | None,
@@ -53,6 +66,7 @@ def followed_rows(
 
     Args:
         query: all of its operators follow changes.
+        grouped: as for `computed`.
         inputs: its feeders; at least one has changed.
         content: its rows; None if there are none.
 
@@ -62,23 +76,27 @@ def followed_rows(
         TooManyRowsError: rows that it needs are in Spark.
     """
     stage, engines = production.stage, production.engines
-    feeders, computing = followed(inputs, engines), Computing(engines.time_zone)
+    computing = Computing(engines.time_zone)
+    following = Following(followed(inputs, engines), computing)
     try:
         with blaming(stage.name):
-            change = Following(feeders, computing).change(query.relation)
-        return _applied(change, query, production, content)
-    except InconsistentError as error:
+            if grouped is None:
+                change = following.change(query.relation)
+                return _applied(change, query, production, content)
+            return _regrouped(grouped, following, production, content)
+    except (InconsistentError, NegativeCountError) as error:
         raise CorruptStoreError(
-            f"stage {stage.name!r}: {error}, so someone else has changed its content, or that of a "
-            f"stage that it reads; store.refresh({stage.name!r}) makes it again"
+            f"stage {stage.name!r}: a change of its feeders removes rows that are not there, so "
+            "someone else has changed its content or theirs; "
+            f"store.refresh({stage.name!r}) makes it again"
         ) from error
 
 
 def _applied(
     change: Signed, query: Resolved, production: Production, content: Stored | None
 ) -> Found:
-    """Return the stored rows of the keys that a change touches, before and after it."""
-    layout, engines = Layout.of(production.stage), production.engines
+    """Return what a change of the query's rows makes of the stored rows of its keys."""
+    layout = Layout.of(production.stage)
     columns = (*layout.pair, *layout.value)
     own = pa.table(
         {
@@ -88,22 +106,58 @@ def _applied(
             for column in columns
         }
     )
-    touched = Selection.of(own.select([c.name for c in layout.key]), layout.key, engines)
+
+    def after(known: pa.Table) -> pa.Table:
+        rows = changed(known.select([c.name for c in columns]), Signed(own, change.counts))
+        names = {field: rows.column(name) for name, field in query.fields.items()}
+        return _numbered(pa.table(names), query, layout)
+
+    return _replaced(own.select([c.name for c in layout.key]), after, production, content)
+
+
+def _regrouped(
+    grouped: Grouped, following: Following, production: Production, content: Stored | None
+) -> Found:
+    """Return what a change of its groups' rows makes of a view's stored rows."""
+    layout = Layout.of(production.stage)
+
+    def after(known: pa.Table) -> pa.Table:
+        if not len(following.change(grouped.aggregate.input)):
+            return known
+        return grouped.changed(known, following, layout)
+
+    return _replaced(grouped.keys(following, layout), after, production, content)
+
+
+def _replaced(
+    keys: pa.Table,
+    after: Callable[[pa.Table], pa.Table],
+    production: Production,
+    content: Stored | None,
+) -> Found:
+    """Return what changes if the rows of some keys are replaced.
+
+    Args:
+        keys: the keys, which may repeat.
+        after: returns their rows after the change, from those before.
+    """
+    layout, engines = Layout.of(production.stage), production.engines
+    touched = Selection.of(keys, layout.key, engines)
     if content is None:
-        before, whole = empty(layout.content), True
-    else:
-        whole = content.small or content.is_nearly_all(touched)
-        before = _here(content.fetched() if whole else content.of(touched))
-    known = touched.exactly(before).select([c.name for c in columns])
-    after = changed(known, Signed(own, change.counts))
-    visible = {field: after.column(name) for name, field in query.fields.items()}
-    new = numbered(pa.table(visible), query.fields, query.order, layout.pair, layout.value)
-    new = new.select([column.name for column in layout.content])
-    if content is None:
-        return production.first(new, len(new))
+        rows = after(empty(layout.content))
+        return production.first(rows, len(rows))
+    whole = touched.is_here and (content.small or content.is_nearly_all(touched))
+    before = _here(content.fetched() if whole else content.of(touched))
+    new = after(touched.exactly(before))
     return Found(
         Comparison.of_some(before, touched, new, layout, complete=whole, sought=touched.is_here)
     )
+
+
+def _numbered(rows: pa.Table, query: Resolved, layout: Layout) -> pa.Table:
+    """Return rows in the columns of the content, numbered within their keys."""
+    found = numbered(rows, query.fields, query.order, layout.pair, layout.value)
+    return found.select([column.name for column in layout.content])
 
 
 def _here(rows: Rows) -> pa.Table:

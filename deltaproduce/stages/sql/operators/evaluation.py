@@ -23,7 +23,6 @@ from deltaproduce.stages.sql.algebra.relations import (
     Values,
 )
 from deltaproduce.stages.sql.operators import (
-    aggregate,
     distinct,
     join,
     limit,
@@ -33,6 +32,7 @@ from deltaproduce.stages.sql.operators import (
     single,
 )
 from deltaproduce.stages.sql.operators.computing import Computing
+from deltaproduce.stages.sql.operators.groups import by_rows
 
 
 def rows_of(relation: Relation, contents: Mapping[str, pa.Table], computing: Computing) -> pa.Table:
@@ -81,7 +81,7 @@ _WHOLE: Final[Mapping[type[Relation], Callable[..., pa.Table]]] = MappingProxyTy
         Join: join.whole,
         Matched: matched.whole,
         Single: single.whole,
-        Aggregate: aggregate.whole,
+        Aggregate: by_rows.whole,
         Distinct: distinct.whole,
         SetOperation: set_operation.whole,
         Limit: limit.whole,

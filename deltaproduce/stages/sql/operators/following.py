@@ -30,7 +30,6 @@ from deltaproduce.stages.sql.algebra.relations import (
     Values,
 )
 from deltaproduce.stages.sql.operators import (
-    aggregate,
     distinct,
     join,
     limit,
@@ -44,6 +43,7 @@ from deltaproduce.stages.sql.operators.changes.rules import NO_KEYS
 from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.stages.sql.operators.evaluation import made_of
+from deltaproduce.stages.sql.operators.groups import by_rows
 from deltaproduce.types.atoms import arrow_type
 
 
@@ -147,7 +147,7 @@ RULES: Final[Mapping[type[Relation], Callable[..., Signed]]] = MappingProxyType(
         Join: join.change,
         Matched: matched.change,
         Single: single.change,
-        Aggregate: aggregate.change,
+        Aggregate: by_rows.change,
         Distinct: distinct.change,
         SetOperation: set_operation.change,
         Limit: limit.change,
@@ -163,7 +163,7 @@ LOOKED_UP: Final[Mapping[type[Relation], Callable[..., pa.Table]]] = MappingProx
         Join: join.looked_up,
         Matched: matched.looked_up,
         Single: single.looked_up,
-        Aggregate: aggregate.looked_up,
+        Aggregate: by_rows.looked_up,
         Distinct: distinct.looked_up,
         SetOperation: set_operation.looked_up,
         Limit: limit.looked_up,

@@ -18,6 +18,7 @@ from deltaproduce.engines.local.arrays import (
 from deltaproduce.stages.sql.algebra.calls import COUNTS, Call
 from deltaproduce.stages.sql.algebra.provenance import bare
 from deltaproduce.stages.sql.algebra.relations import Aggregate
+from deltaproduce.stages.sql.algebra.scalars import Field
 from deltaproduce.stages.sql.operators.changes.keys import Keys
 from deltaproduce.stages.sql.operators.changes.rules import Changes, both, nothing
 from deltaproduce.stages.sql.operators.changes.signed import Signed
@@ -45,14 +46,29 @@ def whole(aggregate: Aggregate, rows: pa.Table, computing: Computing) -> pa.Tabl
         for key, values in zip(aggregate.keys, keys, strict=True)
     }
     for field, call in aggregate.calls:
-        arguments = [computing.value(one, rows, fields) for one in call.arguments]
-        counted = None if call.where is None else computing.holds(call.where, rows, fields)
-        if call.is_distinct:
-            counted = _firsts(arguments, groups, counted)
-        if counted is not None:
-            arguments = _counted(arguments, counted)
+        arguments = counted_arguments(call, rows, fields, computing, groups)
         found[field.id] = _values(call, arguments, groups, size)
     return pa.table(found)
+
+
+def counted_arguments(
+    call: Call,
+    rows: pa.Table,
+    fields: Sequence[Field],
+    computing: Computing,
+    groups: Numbers | None = None,
+) -> list[pa.Array]:
+    """Return a function's arguments, one per row; null where a row does not count.
+
+    Args:
+        groups: the group of each row, of which equal arguments count once with DISTINCT.
+    """
+    arguments = [computing.value(one, rows, fields) for one in call.arguments]
+    counted = None if call.where is None else computing.holds(call.where, rows, fields)
+    if call.is_distinct:
+        assert groups is not None
+        counted = _firsts(arguments, groups, counted)
+    return arguments if counted is None else _counted(arguments, counted)
 
 
 def change(aggregate: Aggregate, changes: Changes) -> Signed:
@@ -92,7 +108,7 @@ def _values(call: Call, arguments: Sequence[pa.Array], groups: Numbers, size: in
         return _count(arguments, groups, size)
     (values,) = arguments
     if call.is_end:
-        return _ends(values, groups, size, is_greatest=call.function == "max")
+        return ends(values, groups, size, is_greatest=call.function == "max")
     signs = np.ones(len(groups), np.int64)
     function = call.planned
     try:
@@ -115,7 +131,7 @@ def _count(arguments: Sequence[pa.Array], groups: Numbers, size: int) -> pa.Arra
     return pa.array(np.bincount(groups, minlength=size).astype(np.int64))
 
 
-def _ends(values: pa.Array, groups: Numbers, size: int, *, is_greatest: bool) -> pa.Array:
+def ends(values: pa.Array, groups: Numbers, size: int, *, is_greatest: bool) -> pa.Array:
     """Return the least or the greatest value of each group; null if it has none."""
     values = normal(values)
     there = np.flatnonzero(in_numpy(pc.is_valid(values), bool))
