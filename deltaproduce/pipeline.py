@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
 
 from deltaproduce.described.content import check_stored, stored_as
 from deltaproduce.errors import DefinitionError
+from deltaproduce.model.arguments import name_fault
 from deltaproduce.model.declarations import (
     check_function,
     check_inputs,
     check_stage,
     check_text,
     function_name,
-    name_fault,
 )
-from deltaproduce.model.graph import Graph, Producer, Source, Stage, is_stage
+from deltaproduce.model.graph import Graph, Producer, Source, Stage, is_stage, with_hidden
 from deltaproduce.model.retention import Expire, retention
 from deltaproduce.model.windows import Window
 from deltaproduce.shown.explanations import Explanation
@@ -160,13 +160,11 @@ class Pipeline(Tabular):
     def graph(self) -> Graph:
         """Return what is defined so far; later definitions do not change it.
 
-        Auxiliary stages that another stage needs come before it; those that keep records of its
-        tasks come after it.
+        Hidden stages that another stage reads come before it; those that keep records of its tasks
+        come after it.
         """
-        found = (
-            one for stage in self._stages for one in (*stage.auxiliary, stage, *records_of(stage))
-        )
-        return Graph(tuple({one.name: one for one in found}.values()))
+        stages = ((*with_hidden(stage), *records_of(stage)) for stage in self._stages)
+        return Graph.joined(chain.from_iterable(stages))
 
     def source(
         self,
@@ -637,10 +635,10 @@ class Pipeline(Tabular):
         check_inputs(inputs, stage=name)
         kind = Aggregate.defined(key, values, where, inputs[0], window, stage=name)
         schema = kind.schema(inputs[0], stage=name)
-        auxiliary = kept_beside(kind, name, inputs, revision)
+        hidden = kept_beside(kind, name, inputs, revision)
         files = stored_as(stored, stage=name)
         return self.add(
-            Producer(name, inputs, schema, kind, revision, auxiliary=auxiliary, stored=files)
+            Producer(name, inputs, schema, kind, revision, hidden_inputs=hidden, stored=files)
         )
 
     def explain(self, name: str) -> Explanation:
@@ -725,9 +723,9 @@ class Pipeline(Tabular):
 
         feeders = [self._feeder_named(feeder, stage=name) for feeder in kind.feeders]
         inputs = tuple((feeder,) for feeder in feeders)
-        auxiliary, files = digests_for(feeders), stored_as(stored, stage=name)
+        hidden, files = digests_for(feeders), stored_as(stored, stage=name)
         return self.add(
-            Producer(name, inputs, schema, kind, revision, auxiliary=auxiliary, stored=files)
+            Producer(name, inputs, schema, kind, revision, hidden_inputs=hidden, stored=files)
         )
 
     def _by_tasks(

@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from deltaproduce.errors import NotFoundError
-from deltaproduce.model.graph import Graph, is_auxiliary
+from deltaproduce.model.graph import Graph
 from deltaproduce.types.excerpts import meant, shown
 
 _PART: Final = re.compile(r"(?:(\d*)(\+))?([^+]+?)(?:(\+)(\d*))?")
@@ -27,11 +27,7 @@ Feeders = Mapping[str, Sequence[str]]
 
 def feeders_of(graph: Graph) -> dict[str, tuple[str, ...]]:
     """Return the stages of a graph that users defined, and the feeders of each."""
-    return {
-        stage.name: tuple(feeder.name for feeder in stage.merged)
-        for stage in graph.stages
-        if not is_auxiliary(stage.name)
-    }
+    return {stage.name: tuple(feeder.name for feeder in stage.merged) for stage in graph.shown}
 
 
 def selected(terms: Iterable[str], feeders: Feeders) -> tuple[str, ...]:

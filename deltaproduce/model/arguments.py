@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import partial
@@ -22,6 +23,10 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 FIRST_MOMENT: Final = datetime.fromtimestamp(0, tz=UTC)
 """No version is older."""
 
+_MAX_NAME_LENGTH: Final = 100
+# Unicode's control characters, lone surrogates, and line and paragraph separators.
+_UNSTORABLE_CATEGORIES: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
+
 
 def text(value: object, argument: str) -> str:
     """Return the value as a str; refuse one that is empty or that UTF-8 cannot encode.
@@ -32,6 +37,24 @@ def text(value: object, argument: str) -> str:
     if fault := text_fault(value):
         _refuse(value, argument, fault)
     return str.__str__(value)
+
+
+def name_fault(name: object) -> str | None:
+    """Return what is wrong with a stage's name, which becomes a directory or part of a table's."""
+    if not isinstance(name, str):
+        return "a name is a str"
+    if not name.strip():
+        return "it is empty; give it a name"
+    if name.startswith("_"):
+        return "names that begin with '_' are reserved; rename it"
+    if name in {".", ".."}:
+        return "that is a directory of its own meaning; rename it"
+    if len(name) > _MAX_NAME_LENGTH:
+        return f"it has {len(name)} characters; use at most {_MAX_NAME_LENGTH}"
+    for character in name:
+        if character == "/" or unicodedata.category(character) in _UNSTORABLE_CATEGORIES:
+            return f"no path can hold {character!r}; rename it"
+    return None
 
 
 def text_fault(value: object) -> str | None:

@@ -6,11 +6,9 @@ together.
 """
 
 import inspect
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Final
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.arguments import text_fault
@@ -18,28 +16,6 @@ from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.model.retention import outreaches
 from deltaproduce.model.windows import Window
 from deltaproduce.types.columns import Columns, RowSchema
-
-_MAX_NAME_LENGTH: Final = 100
-# Unicode's control characters, lone surrogates, and line and paragraph separators.
-_UNSTORABLE_CATEGORIES: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
-
-
-def name_fault(name: object) -> str | None:
-    """Return what is wrong with a stage's name, which becomes a directory or part of a table's."""
-    if not isinstance(name, str):
-        return "a name is a str"
-    if not name.strip():
-        return "it is empty; give it a name"
-    if name.startswith("_"):
-        return "names that begin with '_' are reserved; rename it"
-    if name in {".", ".."}:
-        return "that is a directory of its own meaning; rename it"
-    if len(name) > _MAX_NAME_LENGTH:
-        return f"it has {len(name)} characters; use at most {_MAX_NAME_LENGTH}"
-    for character in name:
-        if character == "/" or unicodedata.category(character) in _UNSTORABLE_CATEGORIES:
-            return f"no path can hold {character!r}; rename it"
-    return None
 
 
 def check_text(value: object, what: str, *, stage: str | None = None) -> None:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType, MethodType
 from typing import Final
 
-from deltaproduce.model.graph import Producer, Source, Stage, is_auxiliary
+from deltaproduce.model.graph import Producer, Source, Stage
 from deltaproduce.shown.tabular import one_line
 
 
@@ -148,8 +148,8 @@ def _making(stage: Stage) -> str:
 
 
 def _text(stage: Stage) -> str | None:
-    """Return the text that a user wrote for a stage; None if the stage is auxiliary or has none."""
-    if is_auxiliary(stage.name):
+    """Return the text that a user wrote for a stage; None if the stage is hidden or has none."""
+    if stage.hidden is not None:
         return None
     definition = stage.kind.definition([feeder.name for feeder in stage.merged])
     return None if definition is None else definition.text[:LONGEST_TEXT]

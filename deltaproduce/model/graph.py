@@ -5,14 +5,14 @@ definition is topological.
 """
 
 import operator
-import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Final, SupportsIndex, TypeAlias, TypeGuard
+from typing import Any, SupportsIndex, TypeAlias, TypeGuard
 
 from deltaproduce.errors import DefinitionError, NotFoundError
+from deltaproduce.model.hidden import Hidden
 from deltaproduce.model.kind import Kind
 from deltaproduce.shown.tabular import Word, one_line
 from deltaproduce.types.columns import Columns, RowSchema
@@ -26,15 +26,22 @@ class Source:
 
     Attributes:
         stored: how files store its content; None if plainly, by its key.
+        hidden: what it is for if it is hidden; None if a user defines it.
     """
 
     name: str
     schema: RowSchema
     kind: Kind
     stored: StoredAs | None = None
+    hidden: Hidden | None = None
 
     def __repr__(self) -> str:
         return one_line(self, self.name, key=self.schema.key.told, table=self.table)
+
+    @property
+    def owner(self) -> str:
+        """The stage that messages about it name: its own name, or its first owner."""
+        return self.name if self.hidden is None else self.hidden.owners[0]
 
     @property
     def table(self) -> str | None:
@@ -52,7 +59,7 @@ class Source:
         return ()
 
     @property
-    def auxiliary(self) -> tuple["Stage", ...]:
+    def hidden_inputs(self) -> tuple["HiddenInput", ...]:
         """It reads nothing: always empty."""
         return ()
 
@@ -61,11 +68,9 @@ class Source:
         """Nothing feeds a source: always empty."""
         return ()
 
-    def fed_by(
-        self, inputs: tuple[tuple["Stage", ...], ...], auxiliary: tuple["Stage", ...]
-    ) -> "Source":
+    def fed_by(self, made: Mapping[str, "Stage"]) -> "Source":
         """Return the source itself: nothing feeds it."""
-        del inputs, auxiliary
+        del made
         return self
 
     @property
@@ -77,6 +82,19 @@ class Source:
         """Return the source with other columns."""
         del source_key
         return replace(self, schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenInput:
+    """A hidden stage that another stage reads.
+
+    Attributes:
+        role: what it is to the stage that reads it; unique among that stage's inputs. The stage's
+            kind finds it by that.
+    """
+
+    role: str
+    stage: "Stage"
 
 
 @dataclass(frozen=True)
@@ -93,9 +111,10 @@ class Producer:
         revision: if given, stands for what makes its rows when definitions are compared.
         had_source_key: for a stage as recorded by a version, its source key then; None for one as
             it is defined.
-        auxiliary: stages that its definition adds, which it reads besides its inputs; users do not
-            define them, and do not see them.
+        hidden_inputs: hidden stages that it reads besides its inputs. They may read hidden stages,
+            too, and other stages may read them.
         stored: as for a `Source`.
+        hidden: as for a `Source`.
     """
 
     name: str
@@ -104,14 +123,20 @@ class Producer:
     kind: Kind
     revision: str | None = None
     had_source_key: Columns | None = None
-    auxiliary: tuple["Stage", ...] = ()
+    hidden_inputs: tuple[HiddenInput, ...] = ()
     stored: StoredAs | None = None
+    hidden: Hidden | None = None
 
     def __repr__(self) -> str:
         feeders = Word(", ".join(feeder.name for feeder in self.merged))
         return one_line(
             self, self.name, Word(self.kind.word), key=self.schema.key.told, reads=feeders
         )
+
+    @property
+    def owner(self) -> str:
+        """The stage that messages about it name: its own name, or its first owner."""
+        return self.name if self.hidden is None else self.hidden.owners[0]
 
     @property
     def source_key(self) -> Columns:
@@ -131,22 +156,25 @@ class Producer:
 
     @property
     def feeders(self) -> tuple["Stage", ...]:
-        """The stages that it reads, in order; those that its definition adds come last."""
-        return (*self.merged, *self.auxiliary)
+        """The stages that it reads, in order; its `hidden_inputs` come last."""
+        return (*self.merged, *(one.stage for one in self.hidden_inputs))
 
     @property
     def merged(self) -> tuple["Stage", ...]:
         """The stages of its inputs, in order."""
         return tuple(chain.from_iterable(self.inputs))
 
-    def fed_by(
-        self, inputs: tuple[tuple["Stage", ...], ...], auxiliary: tuple["Stage", ...]
-    ) -> "Producer":
-        """Return the stage with other inputs and auxiliary stages; itself if they are its own."""
-        own, others = self.feeders, (*chain.from_iterable(inputs), *auxiliary)
-        if len(own) == len(others) and all(map(operator.is_, own, others)):
+    def fed_by(self, made: Mapping[str, "Stage"]) -> "Producer":
+        """Return the stage with the stages of the same names as feeders; itself if it has them.
+
+        Args:
+            made: name -> stage, for all its feeders.
+        """
+        if all(made[one.name] is one for one in self.feeders):
             return self
-        return replace(self, inputs=inputs, auxiliary=auxiliary)
+        inputs = tuple(tuple(made[one.name] for one in merged) for merged in self.inputs)
+        hidden = tuple(HiddenInput(one.role, made[one.stage.name]) for one in self.hidden_inputs)
+        return replace(self, inputs=inputs, hidden_inputs=hidden)
 
     def with_columns(self, schema: RowSchema, source_key: Columns) -> "Producer":
         """Return the stage with other columns, and another source key."""
@@ -194,32 +222,13 @@ class Producer:
 
 Stage: TypeAlias = Source | Producer
 
-_AUXILIARY: Final = re.compile(r"_(sorted|tasks)_\d+_")
 
-
-def auxiliary_name(stage: str, number: int) -> str:
-    """Return the name of a stage that another stage's definition adds; no user's stage has it."""
-    return f"_sorted_{number}_{stage}"
-
-
-def records_name(stage: str) -> str:
-    """Return the name of the stage that keeps records of another stage's tasks."""
-    return f"_tasks_1_{stage}"
-
-
-def digests_name(stage: str) -> str:
-    """Return the name of the stage that keeps digests of another stage's partitions."""
-    return f"_tasks_2_{stage}"
-
-
-def is_auxiliary(name: str) -> bool:
-    """Return whether a name is one of `auxiliary_name`, `records_name` or `digests_name`."""
-    return _AUXILIARY.match(name) is not None
-
-
-def belongs_to(name: str) -> str:
-    """Return the name of the stage whose definition adds a stage; its own name if none does."""
-    return _AUXILIARY.sub("", name, count=1)
+def with_hidden(stage: Stage) -> Iterator[Stage]:
+    """Yield the hidden stages below a stage, feeders first, and then the stage itself."""
+    for feeder in stage.feeders:
+        if feeder.hidden is not None:
+            yield from with_hidden(feeder)
+    yield stage
 
 
 def is_stage(value: object) -> TypeGuard[Stage]:
@@ -250,6 +259,36 @@ class Graph:
                     )
                     raise DefinitionError(message, stage=stage.name)
 
+    @staticmethod
+    def joined(stages: Iterable[Stage]) -> "Graph":
+        """Return the graph of stages, each once: a hidden stage that comes again gets more owners.
+
+        Args:
+            stages: feeders first.
+
+        Raises:
+            DefinitionError: a hidden stage comes again with another definition; with `stage`.
+        """
+        stages, made = tuple(stages), dict[str, Stage]()
+        owned = _owned(stages)
+        for stage in stages:
+            one = stage.fed_by(made)
+            if one.hidden != owned.get(one.name):
+                one = replace(one, hidden=owned[one.name])
+            if made.setdefault(one.name, one) != one:
+                message = (
+                    f"stages {', '.join(map(repr, owned[one.name].owners))} read a hidden stage "
+                    f"{one.name!r}, and not all define it in the same way: let some of them define "
+                    "one of another name"
+                )
+                raise DefinitionError(message, stage=stage.owner)
+        return Graph(tuple(made.values()))
+
+    @property
+    def shown(self) -> tuple[Stage, ...]:
+        """The stages that users define, in order."""
+        return tuple(stage for stage in self.stages if stage.hidden is None)
+
     @property
     def sources(self) -> tuple[Source, ...]:
         """The sources, in order."""
@@ -269,7 +308,7 @@ class Graph:
         for stage in self.stages:
             if stage.name == name:
                 return stage
-        known = (stage.name for stage in self.stages if not is_auxiliary(stage.name))
+        known = (stage.name for stage in self.shown)
         raise NotFoundError(f"there is no stage {shown(name)}; {meant(name, known)}")
 
     def readers_of(self, name: str) -> tuple[Producer, ...]:
@@ -297,3 +336,12 @@ class Graph:
                 reached.append(producer)
                 downstream.append(producer.name)
         return tuple(downstream)
+
+
+def _owned(stages: Iterable[Stage]) -> dict[str, Hidden]:
+    """Return hidden stages by name, with all their owners."""
+    found = dict[str, Hidden]()
+    for stage in stages:
+        if stage.hidden is not None:
+            found[stage.name] = found.get(stage.name, stage.hidden).shared_with(stage.hidden)
+    return found

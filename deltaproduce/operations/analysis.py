@@ -88,7 +88,7 @@ def refused(graph: Graph, tables: Tables) -> list[DefinitionError]:
     """Return the error of each refused stage whose feeders are all accepted; read no row."""
     made, errors = dict[str, Stage](), list[DefinitionError]()
     for stage in graph.stages:
-        if all(one.name in made for one in (*stage.feeders, *stage.auxiliary)):
+        if all(one.name in made for one in stage.feeders):
             try:
                 made[stage.name] = _resolved(_fed(stage, made), tables)
             except DefinitionError as error:
@@ -98,8 +98,7 @@ def refused(graph: Graph, tables: Tables) -> list[DefinitionError]:
 
 def _fed(stage: Stage, made: Mapping[str, Stage]) -> Stage:
     """Return a stage that reads the stages before it with their types."""
-    inputs = tuple(tuple(made[one.name] for one in merged) for merged in stage.inputs)
-    return stage.fed_by(inputs, tuple(made[one.name] for one in stage.auxiliary))
+    return stage.fed_by(made)
 
 
 def _resolved(stage: Stage, tables: Tables) -> Stage:

@@ -21,7 +21,7 @@ from deltaproduce.described.content import descriptions
 from deltaproduce.engines.choice import Engines
 from deltaproduce.model.clustering import clusterings
 from deltaproduce.model.fingerprints import fingerprint
-from deltaproduce.model.graph import Graph, Stage, belongs_to, is_auxiliary
+from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.operations.compaction import Compactor
 from deltaproduce.operations.making.repairs import Repair
 from deltaproduce.operations.making.rollbacks import Rollback
@@ -353,8 +353,8 @@ class Executor:
         results: dict[str, StepResult] = {}
         done, total = 0, _told_of(step.stage for step in work.steps)
         for step in work.steps:
-            is_hidden = is_auxiliary(step.stage.name)
-            begun = Progress(work.operation, belongs_to(step.stage.name), done, total)
+            is_hidden = step.stage.hidden is not None
+            begun = Progress(work.operation, step.stage.owner, done, total)
             reached(begun, is_hidden=is_hidden)
             started, before = time.perf_counter(), self._tables.readings.total
             with phase("computing"), needing(step.stage):
@@ -380,7 +380,7 @@ class Executor:
 
 def _told_of(stages: Iterable[Stage]) -> int:
     """Return how many stages progress counts: those that users have defined."""
-    return sum(not is_auxiliary(stage.name) for stage in stages)
+    return sum(stage.hidden is None for stage in stages)
 
 
 def _told(

@@ -127,10 +127,12 @@ class Publisher:
                 self._look(head, writes)
         with phase("writing"):
             made = self._commit(head, writes, edits, planned, attempt, repairs=repairs)
+        written = {name: one.at(made[name]) for name, one in planned.items()}
         figures = {
-            stage.name: planned[stage.name].at(made[stage.name])
-            if stage.name in writes
-            else head.stages.get(stage.name, NO_TABLES).carried()
+            stage.name: replace(
+                written.get(stage.name, head.stages.get(stage.name, NO_TABLES).carried()),
+                role="" if stage.hidden is None else stage.hidden.role,
+            )
             for stage in self._graph.stages
         }
         version = Version(

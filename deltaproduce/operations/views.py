@@ -30,7 +30,7 @@ from deltaproduce.errors import (
     ViewError,
 )
 from deltaproduce.model import arguments
-from deltaproduce.model.graph import Stage, is_auxiliary
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, RUNS
 from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.selects import select
@@ -231,9 +231,9 @@ class Views:
     def _spark(self) -> SparkSession:
         return self._opened.engines.spark
 
-    def _stages(self) -> list[Stage]:
+    def _stages(self) -> tuple[Stage, ...]:
         """Return the stages that users have defined."""
-        return [stage for stage in self._opened.graph.stages if not is_auxiliary(stage.name)]
+        return self._opened.graph.shown
 
     def _check_names(self) -> None:
         """Refuse a schema that the store's tables are in, and stages that cannot be views."""

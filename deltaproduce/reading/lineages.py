@@ -20,7 +20,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.errors import NotFoundError
 from deltaproduce.model.fingerprints import fingerprint
-from deltaproduce.model.graph import Graph, Stage, is_auxiliary
+from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.model.layouts import (
     KEY_MAPPINGS,
     RUNS,
@@ -146,7 +146,7 @@ class _Walk:
         reached = {start.name: keys}
         for stage in self.graph.producers:
             feeding: Selection | None = None
-            if is_auxiliary(stage.name) or reached.keys().isdisjoint(_names(stage.feeders)):
+            if stage.hidden is not None or reached.keys().isdisjoint(_names(stage.feeders)):
                 continue
             if not stage.kind.has_lineage:  # what it makes of a key is not known
                 continue

@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Final
 
-from deltaproduce.model.graph import Stage, is_auxiliary
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, UPDATES
 from deltaproduce.model.window_moves import WindowMove
 from deltaproduce.reading.opened import Opened
@@ -52,7 +52,7 @@ def report(
     versions = [each.shown() for each in store.log.versions()]
     head = versions[-1] if versions else EMPTY
     chosen = head if version is None else find(versions, version)
-    stages = [stage for stage in store.graph.stages if not is_auxiliary(stage.name)]
+    stages = store.graph.shown
     store.check_there(chosen, [stage.name for stage in stages], CONTENT, UPDATES)
     past = [each for each in reversed(versions) if each.number <= chosen.number]
     readers = {

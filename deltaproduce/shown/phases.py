@@ -142,7 +142,7 @@ class Watch:
         """Report that a stage or the commit begins or ends; later phases belong to it.
 
         Args:
-            is_hidden: no listener is notified, because an auxiliary stage of the named one runs.
+            is_hidden: no listener is notified, because a hidden stage of the named one runs.
         """
         commits = progress.event == "begins" and progress.stage == COMMIT
         self._stage = "" if commits else progress.stage

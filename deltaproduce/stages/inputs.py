@@ -11,7 +11,7 @@ keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
 
@@ -45,6 +45,7 @@ class StageInput:
         step: its own step; None if the version did not reach it.
         is_after: whether `before` finds the rows after the step, also of keys that it changed.
         by_states: whether the stage reads the states of its rows, too (`Kind.reads_states`).
+        role: what a hidden stage is to the stage that reads it; empty for its other feeders.
     """
 
     stage: Stage
@@ -52,6 +53,7 @@ class StageInput:
     step: Comparison | None
     is_after: bool = False
     by_states: bool = False
+    role: str = ""
 
     @property
     def changed(self) -> Comparison | None:
@@ -162,6 +164,22 @@ class StageInput:
             return old
         new = changed.pick(self.content, {**ALIVE, KEY_DIFFERS: True})
         return new if old is None else engines.united(old, new, self.content)
+
+
+def inputs_of(stage: Stage, read: Callable[[Stage], StageInput]) -> list[StageInput]:
+    """Return the inputs of a stage: its feeders in order, then the hidden stages that it reads."""
+    hidden = (replace(read(one.stage), role=one.role) for one in stage.hidden_inputs)
+    return [*map(read, stage.merged), *hidden]
+
+
+def fed_by(inputs: Sequence[StageInput]) -> list[StageInput]:
+    """Return the inputs that are no hidden stages, in order."""
+    return [each for each in inputs if not each.role]
+
+
+def hidden_input(inputs: Sequence[StageInput], role: str) -> StageInput:
+    """Return the hidden stage that has a role for the stage that reads it."""
+    return next(each for each in inputs if each.role == role)
 
 
 def changed_keys(inputs: Sequence[StageInput], columns: Sequence[Column]) -> Selection | None:

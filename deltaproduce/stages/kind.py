@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from deltaproduce.engines.choice import OPEN_IN_SESSION, Engines
 from deltaproduce.errors import DefinitionError, InvalidChangesError, SessionError
-from deltaproduce.model.graph import Source, Stage, belongs_to
+from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.kind import Kind
 from deltaproduce.shown.explanations import Explanation, Operator
 from deltaproduce.stages.batches import Batch
@@ -177,14 +177,14 @@ def needing(stage: Stage) -> Iterator[None]:
     except SessionError as error:
         if error.stage is not None:
             raise
-        what = f"stage {belongs_to(stage.name)!r}"
+        what = f"stage {stage.owner!r}"
         if stage.kind.place is not None:
             what = f"source {stage.name!r} is an existing table, which"
         elif stage.kind.maker == "query":
             what += " is a query, which"
         raise SessionError(
             f"{what} needs Spark, and the store was opened without a session; {OPEN_IN_SESSION}",
-            stage=belongs_to(stage.name),
+            stage=stage.owner,
         ) from error
 
 

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from deltaproduce.errors import CorruptStoreError
+from deltaproduce.model.hidden import role_of_name
 from deltaproduce.model.window_moves import WindowMove
 from deltaproduce.shown.tabular import Word, one_line
 from deltaproduce.storage.window_states import (
@@ -190,6 +191,7 @@ class StageFigures:
         rows_not_taken: for such a source, the number of given rows in partitions that it does not
             keep.
         tasks: for a stage that keeps records of tasks, the tasks that were computed.
+        role: what a hidden stage is for (`Hidden.role`); empty for a stage that a user defines.
     """
 
     mode: Mode
@@ -213,6 +215,7 @@ class StageFigures:
     rows_expired: int = 0
     rows_not_taken: int = 0
     tasks: tuple[str, ...] = ()
+    role: str = ""
 
     def __repr__(self) -> str:
         return one_line(self, Word(self.mode), changed_keys=self.changed_keys, rows=self.rows)
@@ -333,7 +336,7 @@ def stored(figures: StageFigures) -> dict[str, Any]:
     if not figures.columns.states:
         del found["columns"]["states"]
     del found["window"]
-    for name in ("rows_read", "bytes_read", *_LEFT):
+    for name in ("rows_read", "bytes_read", "role", *_LEFT):
         if not found[name]:
             del found[name]
     if figures.window is not None:
@@ -357,7 +360,7 @@ def figures_from_json(
     seconds = found.pop(_SECONDS, None)
     windows = NO_WINDOWS if told is None else state_from_json(told)
     figures = {name: figures_of(of_stage) for name, of_stage in found.items()}
-    stages = {name: known for name, known in figures.items() if known is not None}
+    stages = {n: _with_role(n, known) for n, known in figures.items() if known is not None}
     is_zone = time_zone is None or (is_text(time_zone) and known_zone(time_zone) == time_zone)
     are_known = len(stages) == len(figures) and optional(is_number)(seconds)
     if windows is None or not are_known or not is_zone:
@@ -383,6 +386,11 @@ def figures_of(found: object) -> StageFigures | None:
     if values.get("window") is not None:
         values["window"] = move_from_json(values["window"])
     return StageFigures(**values)
+
+
+def _with_role(name: str, figures: StageFigures) -> StageFigures:
+    """Return the figures of a stage with its role, which earlier releases did not record."""
+    return figures if figures.role else replace(figures, role=role_of_name(name))
 
 
 def _foreign(text: str) -> CorruptStoreError:

@@ -33,10 +33,9 @@ from pyspark.sql.types import (
 )
 
 from deltaproduce.errors import CommitUnknownError, ConflictError, CorruptStoreError
-from deltaproduce.model.arguments import FIRST_MOMENT
-from deltaproduce.model.declarations import name_fault
+from deltaproduce.model.arguments import FIRST_MOMENT, name_fault
 from deltaproduce.model.fingerprints import Fingerprint
-from deltaproduce.model.graph import belongs_to
+from deltaproduce.model.hidden import hidden_name_fault
 from deltaproduce.model.layouts import CONTENT, KINDS
 from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.decisions.recovery import compacted, conflict, foreign_commits
@@ -429,7 +428,7 @@ def _fault_of_names(version: Version, location: Location) -> str | None:
     """Return what is wrong with the table names of a version; None if nothing is."""
     names = {location.log().name.lower()}
     for stage, figures in version.stages.items():
-        fault = name_fault(belongs_to(stage))
+        fault = hidden_name_fault(stage) if figures.role else name_fault(stage)
         if fault is not None:
             return f"a stage {stage!r}, and {fault}"
         for kind in figures.delta_versions:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from deltaproduce.errors import InvalidArgumentError, NotFoundError
 from deltaproduce.model.fingerprints import Fingerprint
-from deltaproduce.model.graph import Stage, is_auxiliary
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.partitions import day_of
 from deltaproduce.shown.table import Table
 from deltaproduce.shown.tabular import Tabular, Word, one_line
@@ -100,7 +100,7 @@ class Version(Tabular):
 
     def shown(self) -> Version:
         """The version as users see it: of the stages that they have defined."""
-        defined = {n: figures for n, figures in self.stages.items() if not is_auxiliary(n)}
+        defined = {n: figures for n, figures in self.stages.items() if not figures.role}
         if len(defined) == len(self.stages):
             return self
         tasks = tuple(task for figures in self.stages.values() for task in figures.tasks)

@@ -18,8 +18,8 @@ from typing import Any, Final, NoReturn, TypeAlias
 import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import same_rows
-from deltaproduce.model.own_aggregates import OwnAggregate
 from deltaproduce.stages.sql.states.functions.own.over_arrow import of_groups
+from deltaproduce.stages.sql.states.own_aggregates import OwnAggregate
 from deltaproduce.types.atoms import Misfit, arrow_type
 from deltaproduce.types.excerpts import described
 from deltaproduce.types.forms import Form

@@ -29,7 +29,6 @@ from deltaproduce import (
     Store,
     TasksFailedError,
 )
-from deltaproduce.model.graph import is_auxiliary
 from deltaproduce.stages.partitioned.digests import digests
 from deltaproduce.storage import failpoints
 
@@ -75,7 +74,7 @@ def test_a_run_with_nothing_to_do_reads_digests_and_records_once(tmp_path: Path)
         store.run(as_of="2022-03-31")
     with Store(None, tmp_path / "shop", shop()) as store:
         stages = store._opened.log.head().stages
-        hidden = [figures.rows for name, figures in stages.items() if is_auxiliary(name)]
+        hidden = [figures.rows for name, figures in stages.items() if figures.role]
         readings = store._opened.tables.readings
         before = readings.total
         assert store.run(as_of="2022-03-31") == dp.Run()

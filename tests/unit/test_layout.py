@@ -1,6 +1,7 @@
 """The shape of the code: few entries per room, no kinds told apart, no unused code."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -13,6 +14,8 @@ ROOT = Path(deltaproduce.__file__).parent
 MOST = 14
 MOST_AT_THE_TOP = 23
 KINDS_ARE_TOLD_APART_IN = ("model", "stages")
+STAGES = {"stage", "feeder", "source", "producer", "keeper", "owner"}
+"""What variables and attributes that are stages are called."""
 OF_SOME_KINDS = {"is_in_place", "form", "query", "surrogate", "preserve", "whole", "streaming"}
 """Attributes of some kinds of stages, or of stages when they had them."""
 
@@ -182,3 +185,31 @@ def test_values_of_users_become_python_values_in_one_place():
         if isinstance(node, ast.Attribute) and node.attr in ("as_py", "to_pylist", "to_pydict")
     }
     assert found == set().union(*TAKES_VALUES_OF_ARROW.values())
+
+
+def roles_by_name(tree: ast.Module) -> Iterator[int]:
+    """Where a module asks the name of a stage what the stage is for: the lines."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if re.match(r"\^?_(sorted|tasks)_", text):
+                yield node.lineno
+            case ast.Call(func=ast.Attribute(ast.Attribute(whose, "name"), asks)):
+                is_stage = getattr(whose, "attr", getattr(whose, "id", "")) in STAGES
+                if is_stage and asks in ("startswith", "removeprefix", "partition", "split"):
+                    yield node.lineno
+            case ast.ImportFrom(module="deltaproduce.model.hidden", names=names):
+                yield from (node.lineno for name in names if name.name == "role_of_name")
+
+
+def test_what_a_stage_is_for_is_no_question_to_its_name():
+    """It carries that as a value, and figures record it; `hidden` reads names in old logs."""
+    found = {path for path, tree in modules().items() if list(roles_by_name(tree))}
+    assert found == {"model/hidden.py", "storage/figures.py"}
+    asked = (
+        "stage.name.startswith('_')",
+        "re.compile('_sorted_[0-9]+_')",
+        "feeder.stage.name.split('_')",
+        "from deltaproduce.model.hidden import role_of_name",
+    )
+    assert all(list(roles_by_name(ast.parse(text))) for text in asked)
+    assert not list(roles_by_name(ast.parse("stage.name == name or stage.hidden")))

@@ -5,34 +5,31 @@ A shell gets names or nothing, never an error.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 if TYPE_CHECKING:
-    from deltaproduce.model.graph import Graph
+    from deltaproduce.model.graph import Graph, Stage
 
 
 def stages(context: typer.Context, incomplete: str) -> list[str]:
     """Return names of stages, also after the operators of a selection."""
     before = incomplete[: len(incomplete) - len(incomplete.lstrip("+0123456789"))]
     graph = _graph(context)
-    return (
-        [] if graph is None else _matching([one.name for one in graph.stages], before, incomplete)
-    )
+    return [] if graph is None else _matching(graph.stages, before, incomplete)
 
 
 def sources(context: typer.Context, incomplete: str) -> list[str]:
     """Return names of sources."""
     graph = _graph(context)
-    return [] if graph is None else _matching([one.name for one in graph.sources], "", incomplete)
+    return [] if graph is None else _matching(graph.sources, "", incomplete)
 
 
-def _matching(names: list[str], before: str, incomplete: str) -> list[str]:
-    from deltaproduce.model.graph import is_auxiliary
-
-    offered = (f"{before}{name}" for name in names if not is_auxiliary(name))
+def _matching(stages: Sequence[Stage], before: str, incomplete: str) -> list[str]:
+    offered = (f"{before}{one.name}" for one in stages if one.hidden is None)
     return [name for name in offered if name.startswith(incomplete)]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from deltaproduce.errors import SessionError
-from deltaproduce.model.graph import Graph, is_auxiliary
+from deltaproduce.model.graph import Graph
 from deltaproduce.projects.pipelines import in_project
 from deltaproduce.store import Store
 
@@ -28,7 +28,7 @@ def explanation(graph: Graph, stage: str, store: Store) -> dict[str, Any]:
         follows = None if planned is None else f"{planned.how}: {planned.reason}"
     except SessionError as error:
         follows = f"unknown: {in_project(error, None)}"
-    readers = [one.name for one in graph.readers_of(stage) if not is_auxiliary(one.name)]
+    readers = [one.name for one in graph.readers_of(stage) if one.hidden is None]
     seen = [column.told for column in found.schema.key if not column.is_hidden]
     return {
         "stage": stage,

@@ -17,7 +17,7 @@ from functools import partial
 
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.errors import CorruptStoreError, DefinitionError
-from deltaproduce.model.graph import Graph, Source, Stage, belongs_to, is_auxiliary
+from deltaproduce.model.graph import Graph, Source, Stage
 from deltaproduce.model.layouts import RUNS, UPDATES
 from deltaproduce.model.window_moves import Shift
 from deltaproduce.operations.making.salvage import ROW_BYTES, Damage
@@ -83,7 +83,8 @@ class Repair(Update):
         actions = damage.actions(graph, findings, batches)
         unknown = [name for name, action in actions.items() if action.before == "nothing"]
         refreshed = {name for name, action in actions.items() if action.rows == "feeders"}
-        unknown += filter(is_auxiliary, actions)  # readers of an auxiliary stage need its steps
+        hidden = [name for name in actions if graph.stage(name).hidden is not None]
+        unknown += hidden  # readers of a hidden stage need its steps
         refreshed |= {
             reader.name
             for name in unknown
@@ -237,7 +238,7 @@ def _check_remembered(stage: Stage, head: Version) -> None:
     """
     source = forgotten_by(stage, head.windows) if stage.feeders else None
     if source is not None:
-        name = belongs_to(stage.name)
+        name = stage.owner
         raise CorruptStoreError(
             f"stage {name!r} cannot be made again: {source!r} has forgotten rows that it was made "
             "of; roll back to a version before, or restore its tables from a backup",

@@ -105,7 +105,7 @@ class Rollback(Work):
         del results
         stage, reader = step.stage, self.means.reader
         before, after = (reader.content(version, stage) for version in (self.head, self.wanted))
-        is_told = unbroken(self.span, stage.name)
+        is_told = UPDATES in stage.kind.tables and unbroken(self.span, stage.name)
         keys = partial(reader.changed_keys, self.span, stage) if is_told else None
         comparison = difference(stage, before, after, keys, self.means.engines)
         if comparison.complete and not comparison.counts.pairs_changed:
@@ -180,8 +180,10 @@ class WriteBack:
             elif kind in self.last.delta_versions:
                 apart = kind == CONTENT and bool(self.last.base.stored)
                 edits[kind] = emptied(self.result.stage, kind, apart=apart)
-        updates = updates_edit(self.result.comparison, number, exists=True)
-        return edits if updates is None else {**edits, UPDATES: updates}
+        if UPDATES in self.result.stage.kind.tables:
+            updates = updates_edit(self.result.comparison, number, exists=True)
+            edits |= {} if updates is None else {UPDATES: updates}
+        return edits
 
     def overlay_after(self) -> Overlay | None:
         """See `StageWrite.overlay_after`."""

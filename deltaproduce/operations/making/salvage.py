@@ -12,7 +12,7 @@ from typing import Final
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.errors import CorruptStoreError
-from deltaproduce.model.graph import Graph, Source, Stage, belongs_to
+from deltaproduce.model.graph import Graph, Source, Stage
 from deltaproduce.model.layouts import (
     Layout,
 )
@@ -107,13 +107,11 @@ class Damage:
             for stage in graph.stages
             if stage.kind.scheduled and stage.name in actions
         }
-        lost = {belongs_to(name) for name, action in found.items() if action.rows == "none"}
+        lost = {graph.stage(n).owner for n, action in found.items() if action.rows == "none"}
         anew = {
             stage.name: RepairAction.begun_anew(found.get(stage.name))
             for stage in graph.stages
-            if stage.kind.scheduled
-            and belongs_to(stage.name) in lost
-            and has_tables(self.head, stage.name)
+            if stage.kind.scheduled and stage.owner in lost and has_tables(self.head, stage.name)
         }
         return {**found, **anew}
 

@@ -18,8 +18,8 @@ from deltaproduce.described.content import text_of
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.fingerprints import Fingerprint
-from deltaproduce.model.graph import Stage, belongs_to, is_auxiliary
-from deltaproduce.model.layouts import Layout
+from deltaproduce.model.graph import Stage
+from deltaproduce.model.layouts import UPDATES, Layout
 from deltaproduce.model.window_moves import Shift, WindowMove
 from deltaproduce.operations.making.work import Means, Work
 from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked
@@ -40,7 +40,7 @@ from deltaproduce.operations.step.writes import (
     WriteKept,
 )
 from deltaproduce.stages.batches import Batch
-from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.inputs import StageInput, inputs_of
 from deltaproduce.stages.kind import Arrival
 from deltaproduce.stages.productions import Found, Production
 from deltaproduce.stages.scheduled import Agenda, scheduled_kind
@@ -213,9 +213,9 @@ class Update(Work):
 
     def _made(self, stage: Stage) -> tuple[str, ...]:
         """Return the made tasks, if the stage keeps their records."""
-        if self.agenda is None or not (stage.kind.scheduled and is_auxiliary(stage.name)):
+        if self.agenda is None or not (stage.kind.scheduled and stage.hidden is not None):
             return ()
-        return self.agenda.outcomes[belongs_to(stage.name)].made
+        return self.agenda.outcomes[stage.owner].made
 
     def worth(self, results: Mapping[str, StepResult]) -> Mapping[str, StepResult] | None:
         """See `Work.worth`: an id, or an overdue arrival, always gives a version."""
@@ -321,7 +321,7 @@ class Update(Work):
         if agenda is None:
             return None
         owner = agenda.outcomes.get(inputs[0].stage.name)
-        if is_auxiliary(stage.name):
+        if stage.hidden is not None:
             batch = None if owner is None else owner.records
         else:
             agenda.outcomes[stage.name] = scheduled_kind(stage).tasked(
@@ -373,7 +373,7 @@ class Update(Work):
 
     def inputs(self, stage: Stage, results: Mapping[str, StepResult]) -> list[StageInput]:
         """Return the inputs of a stage."""
-        found = [self._input(feeder, results) for feeder in stage.feeders]
+        found = inputs_of(stage, partial(self._input, results=results))
         return [
             replace(
                 each,
@@ -459,11 +459,12 @@ class Update(Work):
         after = replace(head, number=head.number + 1, stages=figures)
         readers = self.means.graph.readers_of(stage.name)
         by_states = any(reader.kind.reads_states for reader in readers)  # updates hold no states
+        is_told = UPDATES in stage.kind.tables and not by_states
         comparison = stored_step(
             stage,
             reader.content(head, stage),
             reader.content(after, stage),
-            None if by_states else partial(reader.changed_keys, (head, after), stage),
+            partial(reader.changed_keys, (head, after), stage) if is_told else None,
             self.means.engines,
             Redefinition.of(stage, head),
         )

@@ -15,7 +15,7 @@ from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.kernels.ranges import rows_outside, rows_within
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.fingerprints import NOT_MADE
-from deltaproduce.model.graph import Graph, Source, Stage, belongs_to
+from deltaproduce.model.graph import Graph, Source, Stage
 from deltaproduce.model.partitions import Ranges, partitioning
 from deltaproduce.model.retention import Retention, first_kept, value_of
 from deltaproduce.model.windows import PlannedWindow, planned
@@ -219,7 +219,7 @@ def check_not_made_again(step: Step, head: Version, state: WindowState) -> None:
         return
     source = forgotten_by(stage, state)
     if source is not None and head.definitions[stage.name].function != NOT_MADE:
-        name = belongs_to(stage.name)
+        name = stage.owner
         raise DefinitionError(
             f"stage {name!r} would be made anew, as {step.reason}, and {source!r} has forgotten "
             "rows that it was made of: undo the change, or define a new stage beside it",

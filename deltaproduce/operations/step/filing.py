@@ -21,7 +21,7 @@ from deltaproduce.engines.delta_tables import ROWS_PER_FILE
 from deltaproduce.engines.engine import Rows
 from deltaproduce.errors import InvalidChangesError, ProducerError
 from deltaproduce.model.clustering import Clustering
-from deltaproduce.model.graph import Stage, belongs_to
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, Layout
 from deltaproduce.model.partitions import SORTS
 from deltaproduce.storage.edits import Edit
@@ -160,7 +160,7 @@ def check_partitions(rows: Rows, stage: Stage, description: Description) -> None
         return
     values, column, finding = found
     key = values[0] if len(values) == 1 else values
-    name = belongs_to(stage.name)
+    name = stage.owner
     said = f"{name!r} is stored by {column!r}, which {finding}, of key {shown(key)}"
     if stage.feeders:
         raise ProducerError(f"stage {said}", stage=name)

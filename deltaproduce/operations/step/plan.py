@@ -8,7 +8,7 @@ to have changed, that its version states; everything else is incremental.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.fingerprints import NOT_MADE, Fingerprint
-from deltaproduce.model.graph import Graph, Producer, Source, Stage, belongs_to, is_auxiliary
+from deltaproduce.model.graph import Graph, Producer, Source, Stage
 from deltaproduce.model.limits import Limits
 from deltaproduce.operations.step.widening import added, faults
 from deltaproduce.shown.tabular import Word, one_line
@@ -131,7 +131,6 @@ def plan(
         step = _source_step(source, head, definition, given, snapshots, arrived, expiring, policy)
         if step is not None:
             steps[source.name] = step
-    answered = {one.name: stage for stage in graph.producers for one in stage.auxiliary}
     for stage in graph.producers:
         if stage.kind.scheduled:
             step = _tasks_step(stage, head, tasks)
@@ -140,13 +139,12 @@ def plan(
             continue
         definition, why = definitions[stage.name], rezoned.get(stage.name)
         step = _producer_step(stage, head, definition, steps, refreshed, due, now, why)
-        owner = answered.get(stage.name)
-        if owner is not None and owner.kind.window is not None and owner.kind.window.is_limited:
+        for owner in _moving_with(stage, graph):
             definition, why = definitions[owner.name], rezoned.get(owner.name)
             other = _producer_step(owner, head, definition, steps, refreshed, due, now, why)
             step = _together(stage, step, other, head)
         if step is not None and step.redefined and policy == "strict":
-            name = belongs_to(stage.name)
+            name = stage.owner
             raise DefinitionError(
                 f"stage {name!r} would be produced in full, as {step.reason}, and the "
                 "policy is 'strict': open the store with another, or undo the change",
@@ -176,7 +174,7 @@ def check_policy(graph: Graph, policy: Policy) -> None:
 
 def _check_pipeline(graph: Graph, head: Version) -> None:
     """Refuse the store of another pipeline, which would lose all its stages."""
-    had = [name for name in head.stages if has_tables(head, name) and not is_auxiliary(name)]
+    had = [n for n, figures in head.stages.items() if has_tables(head, n) and not figures.role]
     if had and not any(stage.name in had for stage in graph.stages):
         names, others = ", ".join(had), ", ".join(stage.name for stage in graph.stages)
         raise DefinitionError(
@@ -286,7 +284,7 @@ def _tasks_step(stage: Producer, head: Version, reason: str | None) -> Step | No
     if reason is not None:
         return Step(stage, "changes", reason, redefined=redefined)
     if redefined:
-        name = belongs_to(stage.name)
+        name = stage.owner
         raise DefinitionError(
             f"stage {name!r} has other columns than its tables of version {head.number}: make its "
             "tasks again, with Store.run(as_of=…)",
@@ -305,7 +303,8 @@ def _producer_step(
     now: datetime | None,
     rezoned: str | None,
 ) -> Step | None:
-    reached = [feeder.name for feeder in stage.feeders if feeder.name in steps]
+    through = [feeder for feeder in stage.feeders if feeder.name in steps]
+    reached = [feeder.name for feeder in through]
     if not has_tables(head, stage.name):
         fed = reached or [x.name for x in stage.feeders if has_tables(head, x.name)]
         is_made = fed or (stage.kind.has_rows_of_nothing and (steps or head.number))
@@ -322,7 +321,7 @@ def _producer_step(
     if timed is not None:
         return Step(stage, "full", timed)
     if reached:
-        shown = [name for name in reached if not is_auxiliary(name)] or reached
+        shown = [one.name for one in through if one.hidden is None] or reached
         reason = f"reached through {', '.join(shown)}"
         if stage.kind.recomputes is not None:
             return Step(stage, "full", f"{reason}; {stage.kind.recomputes}", if_changed=True)
@@ -492,11 +491,18 @@ def check_layouts(definitions: Mapping[str, Fingerprint], version: Version) -> N
             )
 
 
+def _moving_with(stage: Producer, graph: Graph) -> Iterator[Producer]:
+    """Yield the owners of a hidden stage that has a limited window, which is theirs."""
+    window = stage.kind.window
+    if stage.hidden is not None and window is not None and window.is_limited:
+        yield from (one for one in graph.producers if one.name in stage.hidden.owners)
+
+
 def _together(stage: Producer, step: Step | None, owner: Step | None, head: Version) -> Step | None:
-    """Return the step of an auxiliary stage whose window moves with its owner's.
+    """Return the step of a hidden stage whose window moves with its owner's.
 
     A limited window with another definition begins again, so its place depends on when that
-    happens: the auxiliary stage begins again with it.
+    happens: the hidden stage begins again with it.
 
     Args:
         step: the step that it would have alone.

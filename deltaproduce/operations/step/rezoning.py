@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.types import TimestampType
 
-from deltaproduce.model.graph import Graph, Stage, belongs_to
+from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.types.columns import Column
 
 
@@ -44,7 +44,7 @@ class Rezoned:
         stages = [stage for stage in graph.producers if not stage.kind.scheduled]
         every = ((stage.name, self._zone_of(stage)) for stage in stages)
         found = {name: before for name, before in every if before != self.now}
-        owners = ((stage.name, belongs_to(stage.name)) for stage in stages)
+        owners = ((one.name, name) for one in stages if one.hidden for name in one.hidden.owners)
         return {**{name: found[owner] for name, owner in owners if owner in found}, **found}
 
     def moves(self, column: Column) -> bool:

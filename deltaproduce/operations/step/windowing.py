@@ -17,7 +17,7 @@ from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.marks import ALIVE, ROWS_OF_CHANGED_KEYS
 from deltaproduce.engines.spark.kernels.ranges import units_of
 from deltaproduce.errors import MissingPartitionsError
-from deltaproduce.model.graph import Graph, Source, Stage, belongs_to
+from deltaproduce.model.graph import Graph, Source, Stage
 from deltaproduce.model.partitions import Partition, Partitioning, Ranges
 from deltaproduce.model.window_moves import Shift, WindowMove, place_of
 from deltaproduce.model.windows import NOWHERE, PlannedWindow, planned
@@ -131,7 +131,7 @@ class WindowedStage:
         )
         missing = Ranges.of(chain.from_iterable(units.pairs for units in every))
         if missing:
-            stage = belongs_to(self.stage.name)
+            stage = self.stage.owner
             names = tuple(map(self.window.partitions.name, islice(missing, _NAMED)))
             raise MissingPartitionsError(
                 f"stage {stage!r}: its window over {self.window.window.column!r} lacks "

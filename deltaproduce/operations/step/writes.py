@@ -257,8 +257,9 @@ class Write:
                 folds=self.overlay is not None,
                 marks=self.marks,
             ),
-            UPDATES: updates_edit(comparison, number, exists=UPDATES in exists),
         }
+        if UPDATES in self.result.stage.kind.tables:
+            edits[UPDATES] = updates_edit(comparison, number, exists=UPDATES in exists)
         if comparison.layout.sources:
             edits[KEY_MAPPINGS] = mappings_edit(
                 comparison,

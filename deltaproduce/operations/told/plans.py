@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 from deltaproduce.described.content import description, text_of
 from deltaproduce.engines.marks import Counts
 from deltaproduce.model.fingerprints import NOT_MADE, Altered, Fingerprint
-from deltaproduce.model.graph import Graph, Stage, is_auxiliary
+from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.operations.step.plan import Step
 from deltaproduce.shown.table import UNKNOWN, Cell, Table
 from deltaproduce.shown.tabular import Tabular, Word, one_line
@@ -211,9 +211,9 @@ def planned(
         parts = altered(step.stage, head, definitions[name], zones.get(name))
         found = _planned(step, head, parts, known, given)
         known[name] = found
-    plan = Plan(step for step in known.values() if not is_auxiliary(step.stage.name))
+    plan = Plan(step for step in known.values() if step.stage.hidden is None)
     plan.head, plan.compared, plan.moves = head.number, counted, False
-    names = [stage.name for stage in graph.stages if not is_auxiliary(stage.name)]
+    names = [stage.name for stage in graph.shown]
     plan.skipped = tuple(name for name in names if name not in known)
     plan.losses = (*_begun_anew(plan), *_removed(names, head), *_forgotten(plan, forgetting))
     return plan
@@ -320,7 +320,7 @@ def _begun_anew(steps: Iterable[PlannedStep]) -> Iterable[Loss]:
 def _removed(names: Collection[str], head: Version) -> Iterable[Loss]:
     """Yield the losses of stages that the pipeline no longer has."""
     for name, figures in head.stages.items():
-        if name not in names and not is_auxiliary(name) and has_tables(head, name):
+        if name not in names and not figures.role and has_tables(head, name):
             yield Loss(
                 name,
                 "stage",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-from deltaproduce.model.graph import is_auxiliary
 from deltaproduce.storage.versions import Version
 
 _LOGGER: Final = logging.getLogger("deltaproduce")
@@ -27,7 +26,7 @@ def record(version: Version, operation: str, seconds: float, *, published: bool)
     told: dict[str, Any] = {"operation": operation, "version": version.number}
     if published:
         for name, figures in version.stages.items():
-            if figures.mode != "skipped" and not is_auxiliary(name):
+            if figures.mode != "skipped" and not figures.role:
                 _info({**told, "stage": name, **figures.in_short()})
     _info({**told, "update_id": version.update_id, "published": published, "seconds": seconds})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from deltaproduce.errors import NotFoundError
-from deltaproduce.model.graph import Stage
+from deltaproduce.model.graph import Stage, with_hidden
 from deltaproduce.operations.verbs.tasks import agenda_of_marked, marked_of, scheduled
 from deltaproduce.operations.writer import Writer
 from deltaproduce.stages.kind import arrivals
@@ -25,9 +25,8 @@ def _refreshed(writer: Writer, found: Stage | None) -> Version:
     if found is None or found.kind.scheduled:
         return _with_tasks(writer, head, found)
     if found.kind.place is None:
-        stage = store.producer(found.name)
-        beside = [one.name for one in stage.auxiliary]
-        return executor.update("refresh", head, refreshed=[stage.name, *beside])
+        stages = [one.name for one in with_hidden(store.producer(found.name))]
+        return executor.update("refresh", head, refreshed=stages)
     readers = [producer.name for producer in store.graph.readers_of(found.name)]
     news = arrivals(store.graph.sources, head, store.tables, anew=found.name)
     mine = {found.name: news[found.name]}

@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from deltaproduce.errors import InvalidArgumentError, NotFoundError, TasksFailedError
 from deltaproduce.model import arguments
-from deltaproduce.model.graph import Producer, is_auxiliary
+from deltaproduce.model.graph import Producer
 from deltaproduce.operations.writer import OnConflict, Writer
 from deltaproduce.reading.opened import Opened
 from deltaproduce.shown.tasks import FailedTask, Partition, Run, Task
-from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.inputs import StageInput, inputs_of
 from deltaproduce.stages.kind import arrivals
 from deltaproduce.stages.partitioned.presence import presence_batches, presence_stage, present
 from deltaproduce.stages.productions import Production
@@ -53,10 +53,9 @@ def look(store: Opened, head: Version, agenda: Agenda) -> None:
     """Let an agenda list all tasks without making any."""
     with store.noticing():
         for stage in scheduled(store):
-            inputs = [
-                StageInput(each, partial(store.reader.content, head, each), None)
-                for each in stage.feeders
-            ]
+            inputs = inputs_of(
+                stage, lambda one: StageInput(one, partial(store.reader.content, head, one), None)
+            )
             production = Production.of(
                 stage, head.stages.get(stage.name, StageFigures("skipped")), store.engines
             )
@@ -83,7 +82,7 @@ def present_at(store: Opened, head: Version) -> dict[str, pa.Table]:
 def scheduled(store: Opened) -> list[Producer]:
     """Return the stages whose rows tasks make, feeders first."""
     found = (stage for stage in store.graph.producers if stage.kind.scheduled)
-    return [stage for stage in found if not is_auxiliary(stage.name)]
+    return [stage for stage in found if stage.hidden is None]
 
 
 def run(

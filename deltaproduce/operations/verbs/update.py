@@ -15,7 +15,7 @@ import pyarrow as pa
 from deltaproduce.engines.local.arrays import distinct
 from deltaproduce.errors import CorruptStoreError, InvalidArgumentError, InvalidChangesError
 from deltaproduce.model import arguments
-from deltaproduce.model.graph import Source, is_auxiliary
+from deltaproduce.model.graph import Source
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.operations.step.asked import Asked, named
 from deltaproduce.operations.told.plans import Counted, Plan
@@ -276,7 +276,7 @@ def _agenda(
 
 def _sources(store: Opened, changes: Mapping[str, object]) -> list[tuple[Source, object]]:
     """Return the sources that rows are given for, with these rows."""
-    known = {s.name: s for s in store.graph.sources if not is_auxiliary(s.name)}
+    known = {s.name: s for s in store.graph.sources if s.hidden is None}
     if not isinstance(changes, Mapping):
         raise InvalidChangesError(
             f"changes are a {type(changes).__name__}: give a dict of source names and rows, as "

@@ -43,7 +43,7 @@ from deltaproduce.operations.step.incremental import full_step
 from deltaproduce.operations.step.windowing import Windows
 from deltaproduce.operations.verifying.findings import Finding
 from deltaproduce.reading.readers import Reader
-from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.inputs import StageInput, inputs_of
 from deltaproduce.stages.productions import Production
 from deltaproduce.storage.decisions.recovery import foreign_change, gone
 from deltaproduce.storage.figures import StageFigures
@@ -269,7 +269,9 @@ class Verifier:
             yield Finding(stage.name, UPDATES, "steps", f"there are updates: {'; '.join(wrong)}")
 
     def _fold(self, stage: Stage) -> Iterator[Finding]:
-        """Check that updates fold to the content."""
+        """Check that updates fold to the content, if the stage has updates."""
+        if UPDATES not in stage.kind.tables:
+            return
         updates, complete = self._updates(stage)
         content = self._reader.content(self._head, stage)
         rows = None if content is None else content.rows()
@@ -294,9 +296,9 @@ class Verifier:
         involved = {s.name for s in (stage, *stage.feeders)}
         if any(name in involved and kind != UPDATES for name, kind in self._lost):
             return
-        inputs = [
-            StageInput(s, partial(self._reader.content, self._head, s), None) for s in stage.feeders
-        ]
+        inputs = inputs_of(
+            stage, lambda one: StageInput(one, partial(self._reader.content, self._head, one), None)
+        )
         windowed = self._windows.stages.get(stage.name)
         head = self._head
         shift = windowed.shift(head, head.windows) if windowed else None

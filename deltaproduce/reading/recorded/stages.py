@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from deltaproduce.errors import NotFoundError
 from deltaproduce.model.fingerprints import Fingerprint
-from deltaproduce.model.graph import Graph, Producer, Source, Stage, is_auxiliary
+from deltaproduce.model.graph import Graph, Producer, Source, Stage
 from deltaproduce.model.kind import Kind
 from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.readers import Reader
@@ -95,7 +95,7 @@ def newest_with(versions: Sequence[Version]) -> dict[str, Version]:
     found = dict[str, Version]()
     for version in reversed(versions):
         for name, figures in version.stages.items():
-            if figures.columns.key and not is_auxiliary(name):
+            if figures.columns.key and not figures.role:
                 found.setdefault(name, version)
     return found
 

@@ -15,10 +15,9 @@ from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.declarations import check_text
-from deltaproduce.model.graph import Stage, belongs_to
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.kind import Definition, Kind, ModelOfAll
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout, sources_of
-from deltaproduce.model.own_aggregates import OwnAggregate
 from deltaproduce.model.window_moves import Shift
 from deltaproduce.model.windows import Window, making, over
 from deltaproduce.stages.aggregates.grouping import Grouping
@@ -32,13 +31,14 @@ from deltaproduce.stages.aggregates.windowed import (
     way,
     within_window,
 )
-from deltaproduce.stages.inputs import StageInput, all_parts
+from deltaproduce.stages.inputs import StageInput, all_parts, fed_by
 from deltaproduce.stages.productions import DerivedKind, Found, Production
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.projection import Projection, naming
 from deltaproduce.stages.sql.states.agg import AggregateCall
 from deltaproduce.stages.sql.states.functions.merges import MergedFeeder, merge_of
 from deltaproduce.stages.sql.states.functions.partials import NO_PARTIALS, Partials
+from deltaproduce.stages.sql.states.own_aggregates import OwnAggregate
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
@@ -278,7 +278,7 @@ class Aggregate(DerivedKind):
             read_columns(stage.feeders[0]),
             partial(Projection.resolved, engines=tables.engines),
         )
-        with naming(belongs_to(stage.name)):
+        with naming(stage.owner):
             types = typing(self.projection, read)
         partials = self.partials(stage.merged, typing, stage=stage.name)
         return replace(stage, schema=self.typed(types, partials, stage=stage.name))
@@ -335,8 +335,8 @@ class Aggregate(DerivedKind):
         self, production: Production, inputs: Sequence[StageInput]
     ) -> tuple[Rows, int] | None:
         """See `DerivedKind.produced`."""
-        fed, kept = _apart(production, inputs)
-        step = self._step(production, kept)
+        fed = fed_by(inputs)
+        step = self._step(production, inputs)
         if production.shift is None:
             return step.made_of_all(fed)
         found = rows_in_window(production.shift, fed)
@@ -351,8 +351,8 @@ class Aggregate(DerivedKind):
     ) -> Found | None:
         """See `DerivedKind.changed`: states lose the removed rows and gain the added ones."""
         del mappings
-        fed, kept = _apart(production, inputs)
-        step, shift = self._step(production, kept), production.shift
+        fed = fed_by(inputs)
+        step, shift = self._step(production, inputs), production.shift
         after = partial(self._rows_of, shift, fed)
         if shift is None:
             return step.changed(content, _moved(fed, step.columns_of), after)
@@ -384,12 +384,8 @@ class Aggregate(DerivedKind):
         read = [(rows, each.stage, 1) for each, rows in found if rows is not None]
         return read if shift is None else within_window(shift, read)
 
-    def _step(self, production: Production, kept: Sequence[StageInput]) -> AggregateStep:
-        """Return the step's inputs and computations.
-
-        Args:
-            kept: the stages that it keeps next to its feeders.
-        """
+    def _step(self, production: Production, inputs: Sequence[StageInput]) -> AggregateStep:
+        """Return the step's inputs and computations."""
         stage = production.stage
         typing: _Typing = partial(Projection.resolved, engines=production.engines)
         partials = self.partials(stage.merged, typing, stage=stage.name)
@@ -399,7 +395,7 @@ class Aggregate(DerivedKind):
             grouping = grouping.on_clock(zone_of(production.engines.time_zone))
         return AggregateStep(
             production,
-            kept,
+            inputs,
             self.projection.beside(partials.read),
             (*starmap(Column, self.counted_types(types).items()), *partials.read),
             self.keys,
@@ -455,14 +451,6 @@ class Aggregate(DerivedKind):
             DefinitionError: a function does not accept its argument; with `stage` and `column`.
         """
         return Grouping.of(dict(self.computed), types, partials, stage=stage)
-
-
-def _apart(
-    production: Production, inputs: Sequence[StageInput]
-) -> tuple[Sequence[StageInput], Sequence[StageInput]]:
-    """Separate the feeders of a stage from the stages that it keeps."""
-    fed = len(inputs) - len(production.stage.auxiliary)
-    return inputs[:fed], inputs[fed:]
 
 
 def _all_rows(shift: Shift | None, fed: Sequence[StageInput]) -> list[Part]:

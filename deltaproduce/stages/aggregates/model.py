@@ -15,10 +15,10 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from deltaproduce.model.kind import PARTS
-from deltaproduce.model.own_aggregates import OwnAggregate
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.model import value_of
 from deltaproduce.stages.sql.states.agg import AggregateCall
+from deltaproduce.stages.sql.states.own_aggregates import OwnAggregate
 from deltaproduce.types.forms import Form
 
 _Values: TypeAlias = Sequence[Any]

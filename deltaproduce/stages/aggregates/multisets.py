@@ -1,7 +1,7 @@
 """Sorted multisets: the values of each group with their counts, sorted by value.
 
 A multiset is a stage with one row per key and value, which the definition of an aggregate adds
-(`Producer.auxiliary`): itself an aggregate, which counts. So its rows are stored, looked up,
+(`Producer.hidden_inputs`): itself an aggregate, which counts. So its rows are stored, looked up,
 compacted, rolled back and repaired like those of any stage. The invariant: it has one row for each
 value that a row of its group has now, keyed in the order of the values (`functions.encodings`).
 """
@@ -17,11 +17,12 @@ from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.columns import col
-from deltaproduce.model.graph import Producer, Stage, auxiliary_name
+from deltaproduce.model.graph import HiddenInput, Producer, Stage
+from deltaproduce.model.hidden import MULTISET, Hidden, hidden_name
 from deltaproduce.stages.aggregates.kind import Aggregate
 from deltaproduce.stages.sql.states.agg import count
 from deltaproduce.stages.sql.states.functions.encodings import encoded, encoded_type
-from deltaproduce.stages.sql.states.functions.ordered import multiset_of
+from deltaproduce.stages.sql.states.functions.ordered import multiset_of, role_of
 from deltaproduce.stages.sql.states.functions.partials import NO_PARTIALS, Partials
 from deltaproduce.types.columns import Column, Columns, RowSchema
 
@@ -91,8 +92,8 @@ class Multiset(Aggregate):
 
 def kept_beside(
     kind: Aggregate, stage: str, inputs: tuple[tuple[Stage, ...], ...], revision: str | None
-) -> tuple[Producer, ...]:
-    """Return the multisets that an aggregate is answered from, each once; see `Producer.auxiliary`.
+) -> tuple[HiddenInput, ...]:
+    """Return the multisets that an aggregate is answered from, each once.
 
     They share its window, which moves in the same step; if it is limited, they are rebuilt with the
     aggregate (`operations.step.plan`).
@@ -100,7 +101,7 @@ def kept_beside(
     called = (multiset_of(call) for _, call in kind.computed)
     merged = {multiset_of(call) for _, call in kind.in_order}
     read = {one.name: one for one in kind.arguments}
-    found = list[Producer]()
+    found = list[HiddenInput]()
     for number, arguments in enumerate(dict.fromkeys(a for a in called if a is not None)):
         wanted = [name.lstrip("_") for name, _ in kind.key]
         wanted += [f"value_{n}" for n in range(len(arguments))]
@@ -116,8 +117,9 @@ def kept_beside(
             merges=arguments in merged,
         )
         schema = multiset.schema(inputs[0], stage=stage)
-        name = auxiliary_name(stage, number)
-        found.append(Producer(name, inputs, schema, multiset, revision))
+        name, owned = hidden_name("sorted", number, stage), Hidden(MULTISET, (stage,))
+        made = Producer(name, inputs, schema, multiset, revision, hidden=owned)
+        found.append(HiddenInput(role_of(arguments), made))
     return tuple(found)
 
 

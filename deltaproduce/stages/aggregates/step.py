@@ -19,7 +19,7 @@ from deltaproduce.engines.choice import is_empty
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.selections import Selection
-from deltaproduce.model.graph import Stage, belongs_to
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.aggregates import in_spark, on_driver
 from deltaproduce.stages.aggregates.folding import Folding
@@ -40,7 +40,7 @@ class AggregateStep:
     """One step of a stage: its inputs, and what it computes.
 
     Attributes:
-        kept: the multisets that the stage keeps next to its feeders.
+        inputs: the stage's inputs, with the multisets that it reads.
         projection: the expressions computed for a row of its feeders.
         columns: the columns of the projection.
         keys: the first of these columns, which are its key.
@@ -50,7 +50,7 @@ class AggregateStep:
     """
 
     production: Production
-    kept: Sequence[StageInput]
+    inputs: Sequence[StageInput]
     projection: Projection
     columns: tuple[Column, ...]
     keys: Sequence[str]
@@ -227,7 +227,7 @@ class AggregateStep:
             once: whether each key occurs once.
         """
         engines = self.production.engines
-        answers = Answers(self.kept, self.grouping, self.layout, engines)
+        answers = Answers(self.inputs, self.grouping, self.layout, engines)
         if isinstance(states, pa.Table):
             made = on_driver.rows_of(states, self.folding, self.production)
             found = None if made is None else made[0]
@@ -259,7 +259,7 @@ class AggregateStep:
     @property
     def _whose(self) -> str:
         """The stage whose definition contains the expressions."""
-        return belongs_to(self.production.stage.name)
+        return self.production.stage.owner
 
 
 def row_columns(stage: Stage) -> tuple[Column, ...]:

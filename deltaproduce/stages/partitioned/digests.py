@@ -27,7 +27,8 @@ from deltaproduce.engines.local.kernels.row_hashes import row_hashes, summed
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
 from deltaproduce.engines.spark.frames import fetched
-from deltaproduce.model.graph import Producer, Stage, digests_name
+from deltaproduce.model.graph import Producer, Stage
+from deltaproduce.model.hidden import DIGESTS, Hidden, hidden_name
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import DerivedKind, Found, Production
@@ -129,10 +130,16 @@ class Digests(DerivedKind):
         return Found(Comparison.of_some(rows, keys, after, layout, complete=whole, sought=True))
 
 
+def digests_of(stage: str) -> str:
+    """Return the role of the digests of a stage's partitions; see `StageInput.role`."""
+    return f"digests of {stage}"
+
+
 def digests_stage(stage: Stage) -> Producer:
     """Return the stage that holds the digests of a stage's partitions."""
     by = stage.kind.partitioned_by
-    return Producer(digests_name(stage.name), ((stage,),), _schema(stage), Digests(by))
+    name, owned = hidden_name("tasks", 2, stage.name), Hidden(DIGESTS, (stage.name,))
+    return Producer(name, ((stage,),), _schema(stage), Digests(by), hidden=owned)
 
 
 def digests(rows: Rows, stage: Stage, engines: Engines) -> pa.Table:

@@ -14,11 +14,11 @@ from pyspark.sql.types import DataType, StructField, StructType
 from deltaproduce.engines.choice import needs_spark
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.fingerprints import described
-from deltaproduce.model.graph import Producer, Stage
+from deltaproduce.model.graph import HiddenInput, Producer, Stage
 from deltaproduce.model.kind import Definition
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.stages.inputs import StageInput
-from deltaproduce.stages.partitioned.digests import digests_stage
+from deltaproduce.stages.partitioned.digests import digests_of, digests_stage
 from deltaproduce.stages.partitioned.frames import Feeder
 from deltaproduce.stages.partitioned.in_spark import query_types
 from deltaproduce.stages.partitioned.making import Tasks, tasked
@@ -268,9 +268,10 @@ def are_kept(retention: str) -> bool:
     return retention == "keep"
 
 
-def digests_for(stages: Iterable[Stage]) -> tuple[Producer, ...]:
+def digests_for(stages: Iterable[Stage]) -> tuple[HiddenInput, ...]:
     """Return the stages that hold digests of what tasks read and do not make."""
-    return tuple(digests_stage(one) for one in stages if not one.kind.scheduled)
+    kept = (one for one in stages if not one.kind.scheduled)
+    return tuple(HiddenInput(digests_of(one.name), digests_stage(one)) for one in kept)
 
 
 def source_partitions(

@@ -22,12 +22,12 @@ from deltaproduce.engines.local.arrays import Numbers, empty, matched
 from deltaproduce.engines.local.kernels.row_hashes import Hashes
 from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import DeltaProduceError, ProducerError, SessionError
-from deltaproduce.model.graph import Stage, digests_name
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
 from deltaproduce.shown.tasks import Partition
 from deltaproduce.stages.batches import Batch
-from deltaproduce.stages.inputs import StageInput
-from deltaproduce.stages.partitioned.digests import COUNT, DIGEST, digests
+from deltaproduce.stages.inputs import StageInput, fed_by, hidden_input
+from deltaproduce.stages.partitioned.digests import COUNT, DIGEST, digests, digests_of
 from deltaproduce.stages.partitioned.entries import (
     MARK,
     Entries,
@@ -71,11 +71,11 @@ class Tasks:
     definition: str
 
     def entries(
-        self, inputs: Mapping[str, StageInput], kept: Kept, agenda: Agenda, engines: Engines
+        self, inputs: Sequence[StageInput], kept: Kept, agenda: Agenda, engines: Engines
     ) -> Entries:
         """Return the expected tasks."""
         planned, current, definitions = self._defined(kept, agenda)
-        fed = {each.name: _fed(each, inputs, agenda, engines) for each in self.stage.merged}
+        fed = {one.stage.name: _fed(one, inputs, agenda, engines) for one in fed_by(inputs)}
         links = {name: self._linked(planned, one, agenda) for name, one in fed.items()}
         return Entries(
             self.stage.name,
@@ -183,14 +183,13 @@ def tasked(
     """
     engines, stage = production.engines, tasks.stage
     keeper = records_stage(stage, tasks.partitions.types)
-    by_name = {each.stage.name: each for each in inputs}
     droppable = any(_drops(feeder) for feeder in stage.merged)
     kept = read_records(records, keeper, droppable=droppable)
-    found = tasks.entries(by_name, kept, agenda, engines)
+    found = tasks.entries(inputs, kept, agenda, engines)
     chosen = agenda.chosen(found)
     if agenda.rehearses:
         return _rehearsed(tasks, found, chosen, agenda)
-    feeders = _feeders(found, chosen.rows, by_name, engines)
+    feeders = _feeders(found, chosen.rows, inputs, engines)
     made, rows = _made(tasks, found.entries(chosen.rows), feeders, production, agenda)
     named = found.named(made)
     agenda.done += named
@@ -307,17 +306,19 @@ def _drops(stage: Stage) -> bool:
     return isinstance(stage.kind, ScheduledKind) and stage.kind.drops
 
 
-def _fed(feeder: Stage, inputs: Mapping[str, StageInput], agenda: Agenda, engines: Engines) -> Fed:
+def _fed(each: StageInput, inputs: Sequence[StageInput], agenda: Agenda, engines: Engines) -> Fed:
     """Return a feeder as tasks see it."""
+    feeder = each.stage
     if feeder.name in agenda.fed:
         known: Fed = agenda.fed[feeder.name]
         return known
     types = {c.name: c.data_type for c in (*feeder.schema.key, *feeder.schema.value)}
     columns = tuple((name, types[name]) for name in feeder.kind.partitioned_by)
     names = [name for name, _ in columns]
-    moves = any(inputs[name].step is not None for name in (feeder.name, digests_name(feeder.name)))
-    after = _digested(feeder, inputs, engines, is_before=False)
-    before = _digested(feeder, inputs, engines, is_before=True) if moves else after
+    keeper = hidden_input(inputs, digests_of(feeder.name))
+    moves = each.step is not None or keeper.step is not None
+    after = _digested(each, keeper, engines, is_before=False)
+    before = _digested(each, keeper, engines, is_before=True) if moves else after
     there = after.select(names) if names else pa.table({"_": pa.nulls(1)}).select([])
     expected = feeder.kind.expected(agenda.moment)
     if names:
@@ -344,25 +345,24 @@ def _at(table: pa.Table, some: pa.Table, names: Sequence[str], size: int) -> Has
 
 
 def _digested(
-    feeder: Stage, inputs: Mapping[str, StageInput], engines: Engines, *, is_before: bool
+    each: StageInput, keeper: StageInput, engines: Engines, *, is_before: bool
 ) -> pa.Table:
     """Return the digests of a feeder's non-empty partitions; from all its rows if none are stored.
 
     Args:
+        keeper: the stage that holds them.
         is_before: the digests before this version instead of after it.
     """
-    keeper = inputs[digests_name(feeder.name)]
     columns = keeper.content
     if is_before:
         stored = keeper.before()
         rows: Rows | None = None if stored is None else stored.fetched()
     else:
         rows = keeper.all_rows()
-    each = inputs[feeder.name]
     if rows is None:
         read = each.before() if is_before else None
         own = (None if read is None else read.rows()) if is_before else each.all_rows()
-        return empty(columns) if own is None else digests(own, feeder, engines)
+        return empty(columns) if own is None else digests(own, each.stage, engines)
     return engines.table(rows, columns)
 
 
@@ -432,12 +432,12 @@ def _dropped(tasks: Tasks, found: Entries, agenda: Agenda) -> Numbers:
 
 
 def _feeders(
-    found: Entries, chosen: Numbers, inputs: Mapping[str, StageInput], engines: Engines
+    found: Entries, chosen: Numbers, inputs: Sequence[StageInput], engines: Engines
 ) -> Feeders:
     """Return the rows that tasks read, perhaps with others; only dependencies are looked up."""
     feeders = dict[str, tuple[Fed, Stage, Rows | None]]()
-    for name, fed in found.fed.items():
-        each = inputs[name]
+    for each in fed_by(inputs):
+        name, fed = each.stage.name, found.fed[each.stage.name]
         by = tuple(Column(column, kind) for column, kind in fed.columns)
         is_sought = bool(by) and {c.name for c in by} <= set(each.stage.schema.key.names)
         if not len(chosen):

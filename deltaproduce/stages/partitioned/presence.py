@@ -19,7 +19,8 @@ from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty, in_order
 from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import InvalidArgumentError
-from deltaproduce.model.graph import Source, Stage, records_name
+from deltaproduce.model.graph import Source, Stage
+from deltaproduce.model.hidden import RECORDS, Hidden, hidden_name
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.batches import Batch
@@ -54,7 +55,8 @@ def presence_stage(source: Stage) -> Source:
     names = source.kind.partitioned_by
     key = StructType([StructField(name, types[name]) for name in names])
     schema = row_schema(key, "is_present boolean", stage=source.name)
-    return Source(records_name(source.name), schema, Presence())
+    name, owned = hidden_name("tasks", 1, source.name), Hidden(RECORDS, (source.name,))
+    return Source(name, schema, Presence(), hidden=owned)
 
 
 def records_of(stage: Stage) -> tuple[Stage, ...]:
@@ -86,7 +88,8 @@ def presence_batches(
         if name in arrived:
             come.append(arrived[name].content().rows())
         if source.kind.partitioned_by and (come or name in named):
-            found[records_name(name)] = _batch(source, come, named.get(name, ()), engines)
+            batch = _batch(source, come, named.get(name, ()), engines)
+            found[batch.source.name] = batch
     return found
 
 

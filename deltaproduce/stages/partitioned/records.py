@@ -18,7 +18,8 @@ from pyspark.sql.types import DataType, StructField, StructType
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
-from deltaproduce.model.graph import Producer, Stage, records_name
+from deltaproduce.model.graph import Producer, Stage
+from deltaproduce.model.hidden import RECORDS, Hidden, hidden_name
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.partitioned.entries import MARK, Kept
@@ -61,7 +62,8 @@ def records_stage(stage: Stage, types: Sequence[tuple[str, DataType]]) -> Produc
     """
     key = StructType([StructField(name, kind) for name, kind in types])
     schema = row_schema(key, _VALUE, stage=stage.name)
-    return Producer(records_name(stage.name), ((stage,),), schema, TaskRecords())
+    name, owned = hidden_name("tasks", 1, stage.name), Hidden(RECORDS, (stage.name,))
+    return Producer(name, ((stage,),), schema, TaskRecords(), hidden=owned)
 
 
 def read_records(stored: Stored | None, stage: Stage, *, droppable: bool) -> Kept:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from deltaproduce.errors import DefinitionError, InvalidChangesError, NotFoundError
 from deltaproduce.model.fingerprints import fingerprint
-from deltaproduce.model.graph import Producer, Stage, is_auxiliary
+from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.testing.oracle.producers import (
     fed_rows,
@@ -105,7 +105,7 @@ class Oracle:
     @property
     def _stages(self) -> tuple[Stage, ...]:
         """The stages that the pipeline defines; helper stages only serve to compute them."""
-        return tuple(stage for stage in self._graph.stages if not is_auxiliary(stage.name))
+        return self._graph.shown
 
     @property
     def _producers(self) -> tuple[Producer, ...]:

@@ -9,7 +9,7 @@ from types import EllipsisType, MappingProxyType
 from typing import Any, TypeAlias
 
 from deltaproduce.errors import MissingPartitionsError
-from deltaproduce.model.graph import Graph, Source, Stage, is_auxiliary
+from deltaproduce.model.graph import Graph, Source, Stage
 from deltaproduce.model.windows import Window
 from deltaproduce.types.columns import Columns
 
@@ -102,7 +102,7 @@ class Windows:
 
     def behind(self, graph: Graph) -> bool:
         """Return whether a window has not reached its target yet."""
-        limited = (s for s in graph.producers if _is_limited(s) and not is_auxiliary(s.name))
+        limited = (s for s in graph.producers if _is_limited(s) and s.hidden is None)
         return any(self.place(stage) != self._goal(stage) for stage in limited)
 
     def advanced(self, stage: Stage) -> Windows:

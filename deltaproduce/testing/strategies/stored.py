@@ -8,6 +8,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from pyspark.sql.types import BooleanType, DateType, IntegralType
 
+from deltaproduce.model.graph import with_hidden
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.testing.strategies.names import column_name
 from deltaproduce.types.columns import RowSchema
@@ -48,9 +49,8 @@ def stored_otherwise(draw: st.DrawFn, pipeline: Pipeline) -> Pipeline:
     """Draw the same pipeline, with stages that are stored in random ways."""
     found, made = Pipeline(pipeline.name), dict[str, Any]()
     for stage in pipeline.stages:
-        for one in (*stage.auxiliary, stage):
-            inputs = tuple(tuple(made[x.name] for x in merged) for merged in one.inputs)
-            made[one.name] = one.fed_by(inputs, tuple(made[x.name] for x in one.auxiliary))
+        for one in with_hidden(stage):
+            made[one.name] = one.fed_by(made)
         files = draw(stored_as(stage.schema))
         made[stage.name] = found.add(replace(made[stage.name], stored=files))
     return found

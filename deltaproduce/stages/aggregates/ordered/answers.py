@@ -25,8 +25,8 @@ from deltaproduce.stages.aggregates.grouping import Grouping
 from deltaproduce.stages.aggregates.ordered import in_spark
 from deltaproduce.stages.aggregates.ordered.kernels import answers, nothing
 from deltaproduce.stages.aggregates.ordered.lookups import MOVED, Lookup
-from deltaproduce.stages.inputs import StageInput
-from deltaproduce.stages.sql.states.functions.ordered import Ordered, Reach
+from deltaproduce.stages.inputs import StageInput, hidden_input
+from deltaproduce.stages.sql.states.functions.ordered import Ordered, Reach, role_of
 from deltaproduce.types.columns import Column
 from deltaproduce.types.pandas_on_demand import in_numpy
 
@@ -52,10 +52,10 @@ class Answers:
     """The ordered functions of a stage in one step.
 
     Attributes:
-        kept: the multisets that answer them.
+        inputs: the stage's inputs, with the multisets that answer them.
     """
 
-    kept: Sequence[StageInput]
+    inputs: Sequence[StageInput]
     grouping: Grouping
     layout: Layout
     engines: Engines
@@ -92,7 +92,8 @@ class Answers:
                     moved = self.engines.frame(lookup.moved(), (*lookup.group, MOVED))
                     for name in asked:
                         rows = in_spark.with_count(rows, before, moved, self.layout.key, name)
-        return rows.select(*cols(self.layout.content)) if self.kept else rows
+        answered = any(each.role for each in self.inputs)
+        return rows.select(*cols(self.layout.content)) if answered else rows
 
     def _made(
         self, lookup: Lookup, functions: _Functions, keys: pa.Table
@@ -164,7 +165,8 @@ class Answers:
             if function is not None:
                 shares.setdefault(function.arguments, {})[result.name] = function
         width = len(self.layout.key)
-        for given, functions in zip(self.kept, shares.values(), strict=True):
+        for arguments, functions in shares.items():
+            given = hidden_input(self.inputs, role_of(arguments))
             yield Lookup(given, width, self.engines), functions
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.model.own_aggregates import OwnAggregate
 from deltaproduce.shown.tabular import Word, one_line
+from deltaproduce.stages.sql.states.own_aggregates import OwnAggregate
 from deltaproduce.types.excerpts import meant
 
 

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from pyspark.sql.types import DataType
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.model.own_aggregates import OwnAggregate
 from deltaproduce.stages.sql.states.agg import AggregateCall
 from deltaproduce.stages.sql.states.functions.counts import (
     count,
@@ -29,6 +28,7 @@ from deltaproduce.stages.sql.states.functions.sketches.quantiles import approx_p
 from deltaproduce.stages.sql.states.functions.sums import average, total
 from deltaproduce.stages.sql.states.functions.variances import deviation, variance
 from deltaproduce.stages.sql.states.measures import Rows
+from deltaproduce.stages.sql.states.own_aggregates import OwnAggregate
 from deltaproduce.types.atoms import arrow_type
 
 _PLANS: Final[Mapping[str, Plan]] = MappingProxyType(

@@ -56,6 +56,11 @@ def multiset_of(call: AggregateCall) -> tuple[str, ...] | None:
     return call.arguments[::-1]  # max_by and min_by sort by their second argument
 
 
+def role_of(arguments: tuple[str, ...]) -> str:
+    """Return the role of the multiset that these arguments sort; see `StageInput.role`."""
+    return f"values of {', '.join(arguments)}"
+
+
 def of_ends(call: AggregateCall, value: str, by: str) -> AggregateCall | None:
     """Return the function that makes the value of several groups of the values of each.
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 from pyspark.sql.types import DataType
 
 from deltaproduce.engines.local.arrays import Numbers
-from deltaproduce.model.own_aggregates import OwnAggregate
 from deltaproduce.stages.sql.states.measures import GroupError
+from deltaproduce.stages.sql.states.own_aggregates import OwnAggregate
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import Column, Columns
 from deltaproduce.types.excerpts import described

@@ -10,9 +10,9 @@ import pyarrow as pa
 from pyspark.sql.types import DataType
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.model.own_aggregates import OwnAggregate
 from deltaproduce.stages.sql.states.functions.own.states import OwnStates, values_of
 from deltaproduce.stages.sql.states.functions.plans import Finish, Planned
+from deltaproduce.stages.sql.states.own_aggregates import OwnAggregate
 
 
 def own(aggregate: OwnAggregate, arguments: Sequence[int], types: Sequence[DataType]) -> Planned:

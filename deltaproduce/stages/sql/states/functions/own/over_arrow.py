@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import Numbers
-from deltaproduce.model.own_aggregates import OwnAggregate
 from deltaproduce.stages.sql.states.measures import GroupError
+from deltaproduce.stages.sql.states.own_aggregates import OwnAggregate
 from deltaproduce.types.atoms import Misfit, arrow_type
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import conformed

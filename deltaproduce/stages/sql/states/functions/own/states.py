@@ -18,10 +18,10 @@ import pyarrow as pa
 from pyspark.sql.types import DataType, StructField, StructType
 
 from deltaproduce.engines.local.arrays import Marks, Numbers
-from deltaproduce.model.own_aggregates import OwnAggregate
 from deltaproduce.stages.sql.states.functions.own.by_value import ByValue
 from deltaproduce.stages.sql.states.functions.own.over_arrow import OverArrow
 from deltaproduce.stages.sql.states.measures import GroupError, Measure
+from deltaproduce.stages.sql.states.own_aggregates import OwnAggregate
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.conversions import conformed
 from deltaproduce.types.pandas_on_demand import in_numpy
