@@ -10,7 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from pyspark.sql.types import LongType
+from pyspark.sql.types import (
+    ArrayType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from deltaproduce.engines.delta_log import commit_file
 from deltaproduce.engines.delta_tables import APP_ID, RefusedError, Write, properties
@@ -19,6 +27,7 @@ from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local import data_files, delta
 from deltaproduce.engines.local.handles import Handles
 from deltaproduce.engines.local.marked.state import TableStates, state_at
+from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
 
 COLUMNS = (Column("n", LongType()),)
@@ -169,6 +178,31 @@ def test_what_the_log_says_is_what_delta_rs_says(table: Directory, tmp_path: Pat
     write(demanding, TableStates(), 1)
     assert '"engineInfo":"deltaproduce"' not in demanding.read(commit_file(1)).text
     assert numbers(demanding) == [0, 1]
+
+
+def test_a_null_struct_whose_fields_are_not_null_is_added(tmp_path: Path) -> None:
+    fields = [StructField("n", IntegerType(), nullable=False)]
+    kinds = [
+        StructType(fields),
+        ArrayType(StructType(fields)),
+        MapType(StringType(), StructType(fields)),
+    ]
+    columns = tuple(Column(f"c{number}", kind) for number, kind in enumerate(kinds))
+    values = [[None, {"n": 1}], [[None, {"n": 1}], None], [[("a", None), ("b", {"n": 1})], None]]
+    rows = pa.table(values, arrow_schema(columns))
+    directory, states = here(tmp_path / "t"), TableStates()
+    for mode in ("create", "append"):
+        kept = properties((), marked=False) if mode == "create" else None
+        wanted = Write(rows, columns, mode, "", properties=kept)
+        assert delta.written(directory, wanted, Handles(), states)
+    found = DeltaTable(directory.uri).to_pyarrow_table()
+    assert found.to_pylist() == rows.to_pylist() * 2
+    marked = Write(rows, columns, "append", "", replaced={}, found_at=1)
+    assert delta.written(directory, marked, Handles(), states)
+    before, after = (state_at(directory, number).files for number in (1, 2))
+    ((path, _),) = {*after} - {*before}
+    with directory.parquet(path) as file:
+        assert file.read().to_pylist() == rows.to_pylist()
 
 
 def test_nothing_is_an_append_too(table: Directory) -> None:

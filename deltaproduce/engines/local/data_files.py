@@ -185,6 +185,7 @@ def file_of(
         "store_decimal_as_integer": True,
         "compression": _NO_COMPRESSION.get(compression, compression),
     }
+    rows = _with_nulls(rows)
     folder, _, name = inside.rpartition("/")
     place = directory.at(folder) if folder else directory
     with place.parquet_writer(name, rows.schema, **encodings) as writer:
@@ -194,6 +195,26 @@ def file_of(
     return AddAction(
         inside, size, dict(values), now, data_change=True, stats=_statistics(rows, told)
     )
+
+
+def _with_nulls(rows: pa.Table) -> pa.Table:
+    """Return rows whose structs may have nulls in all fields.
+
+    Pyarrow writes no null struct with a field that is NOT NULL: it takes the field for null.
+    """
+    schema = pa.schema([(field.name, _nullable(field.type)) for field in rows.schema])
+    return rows if schema.equals(rows.schema) else rows.cast(schema)
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _nullable(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field(kind.value_field.name, _nullable(kind.value_type)))
+    if pa.types.is_map(kind):
+        key = pa.field(kind.key_field.name, kind.key_type, nullable=False)
+        return pa.map_(key, pa.field(kind.item_field.name, _nullable(kind.item_type)))
+    return kind
 
 
 def _pieces(rows: pa.Table, group_rows: int) -> Iterator[pa.Table]:

@@ -62,8 +62,19 @@ class MarkedRows(NamedTuple):
         parts = [_unmarked(marked, begins[group], begins[group + 1]) for group in groups]
         return rows.filter(pa.array(np.concatenate([np.zeros(0, bool), *parts])))
 
-    def are_alive(self, file: int, numbers: Numbers, among: Marks) -> Marks:
-        """Mark which of the marked ones of some rows of a file count, by their numbers."""
+    def are_alive(self, files: Sequence[int], numbers: Sequence[Numbers], among: Marks) -> Marks:
+        """Mark which of the marked ones of some rows count.
+
+        Args:
+            files: the files that the rows are in, one after the other.
+            numbers: the numbers of the rows of each file.
+            among: a mark for each of all rows.
+        """
+        ends = np.cumsum([len(of_file) for of_file in numbers])[:-1]
+        parts = zip(files, numbers, np.split(among, ends), strict=True)
+        return np.concatenate([self._are_alive(*part) for part in parts])
+
+    def _are_alive(self, file: int, numbers: Numbers, among: Marks) -> Marks:
         marked = self.of_files.get(file)
         if marked is None or not len(marked):
             return among

@@ -7,6 +7,7 @@ unless it was not held.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -51,7 +52,8 @@ class Found:
         return distinct(pa.concat_tables(places))
 
 
-def places(file: int, numbers: Numbers) -> pa.Table:
-    """Return the places of rows of a file, in the columns of `PLACE`."""
-    in_file = pa.array(np.full(len(numbers), file, np.int64))
-    return pa.table([in_file, pa.array(numbers)], [column.name for column in PLACE])
+def places(files: Sequence[int], numbers: Sequence[Numbers]) -> pa.Table:
+    """Return the places of rows of some files, in the columns of `PLACE`."""
+    in_files = np.repeat(np.array(files, np.int64), [len(of_file) for of_file in numbers])
+    columns = [pa.array(in_files), pa.array(np.concatenate(numbers))]
+    return pa.table(columns, [column.name for column in PLACE])

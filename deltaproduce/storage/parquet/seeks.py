@@ -58,6 +58,10 @@ _SOUGHT_AT_A_TIME: Final = 1 << 18
 """About the most rows of row groups that a thread reads to find keys in."""
 _LEAST_AT_A_TIME: Final = 1 << 16
 """The fewest, unless there are no more: fewer are not worth another thread."""
+_SMALL: Final = 1 << 12
+"""The most rows of a small file, whose row groups are read together with those of others."""
+_SMALL_FILES: Final = 64
+"""The most row groups of small files that are read together."""
 _ROWS_AT_A_TIME: Final = 1 << 20
 _AT_A_TIME: Final = 8
 """How many parts are read in parallel."""
@@ -234,10 +238,10 @@ class ParquetFiles:
             file = some[0].file
             rows, numbers = self._read_all(footers, some, names[file])
             rows = in_arrow_types(rows, columns)
-            among = self._marked.are_alive(file, numbers, isin_rows(rows, pairs))
-            return places(file, numbers[among])
+            among = self._marked.are_alive([file], [numbers], isin_rows(rows, pairs))
+            return places([file], [numbers[among]])
 
-        found = self._each_part(footers, groups, read, PLACE, None, names)
+        found = self._each_part(footers, groups, _one_by_one(read), PLACE, None, names)
         return None if found is None else self._by_path(found)
 
     def _by_path(self, placed: pa.Table) -> dict[str, Numbers]:
@@ -345,13 +349,16 @@ class ParquetFiles:
         """
 
         def read(some: Sequence[Group]) -> pa.Table:
-            rows, numbers = self._read_all(footers, some)
-            rows = in_arrow_types(rows, columns)
-            file = some[0].file
-            among = self._marked.are_alive(file, numbers, keys.holds(rows))
+            of_files = [*_of_files(some)]
+            told, numbers = zip(*(self._read_all(footers, one) for one in of_files), strict=True)
+            rows = pa.concat_tables([in_arrow_types(one, columns) for one in told])
+            files = [one[0].file for one in of_files]
+            among = self._marked.are_alive(files, numbers, keys.holds(rows))
             found = rows.filter(pa.array(among))
-            for name in [column.name for column in PLACE] if placed else ():
-                found = found.append_column(name, places(file, numbers[among]).column(name))
+            if placed:
+                places_of_rows = places(files, numbers).filter(pa.array(among))
+                for column in PLACE:
+                    found = found.append_column(column.name, places_of_rows.column(column.name))
             return found
 
         if neighbours is not None:
@@ -378,7 +385,7 @@ class ParquetFiles:
             rows = self._read(footers.files, some, numbers=numbers)
             return keys.exactly(in_arrow_types(rows, (*columns, NUMBER)))
 
-        return self._each_part(footers, groups, read, (*columns, NUMBER), MOST)
+        return self._each_part(footers, groups, _one_by_one(read), (*columns, NUMBER), MOST)
 
     def _each_part(
         self,
@@ -392,21 +399,22 @@ class ParquetFiles:
         """Read row groups in parallel, and stop once there are more than ``most`` rows.
 
         Args:
+            read: reads some row groups, which are of one file or of small ones.
             names: the columns that are read of each file; all if None.
         """
         of_each = -(-int(footers.rows[groups].sum()) // cores())
         size = min(max(of_each, _LEAST_AT_A_TIME), _SOUGHT_AT_A_TIME)
         found, count, in_parts = self._spill(), 0, _parts(footers, groups, size)
-        parts = (of_file for part in in_parts for of_file in _of_files(part))
+        parts = (some for part in in_parts for some in _together(footers, part))
         found.add(empty(columns))
         try:
             with ThreadPoolExecutor(cores()) as threads:
                 while some := [*islice(parts, _AT_A_TIME)]:
                     for part, rows in zip(some, threads.map(read, some), strict=True):
-                        file = part[0].file
-                        footer, of_part = footers.files[file], [group.number for group in part]
-                        read_of = None if names is None else names[file]
-                        self._readings.add(*footer.amount_of(of_part, read_of))
+                        for of_file in _of_files(part):
+                            file, numbers = of_file[0].file, [group.number for group in of_file]
+                            read_of = None if names is None else names[file]
+                            self._readings.add(*footers.files[file].amount_of(numbers, read_of))
                         found.add(rows)
                         count += len(rows)
                     if most is not None and count > most:
@@ -437,7 +445,7 @@ class ParquetFiles:
             return rows_within(in_arrow_types(rows, columns), column, values)
 
         holding = footers.groups_within(column, values)
-        return self._each_part(footers, holding, read, columns, most, names)
+        return self._each_part(footers, holding, _one_by_one(read), columns, most, names)
 
     def least_within(self, column: Column, values: Ranges) -> int:
         """Return a lower bound of the rows that `rows_within` finds, from the log; open no file."""
@@ -731,6 +739,29 @@ def _of_files(groups: Sequence[Group]) -> Iterator[list[Group]]:
     """Yield row groups by file."""
     for _, of_file in groupby(groups, attrgetter("file")):
         yield list(of_file)
+
+
+def _together(footers: Footers, groups: Sequence[Group]) -> Iterator[list[Group]]:
+    """Yield row groups by file, but those of small files together: most of their time is calls."""
+    small = list[Group]()
+    for of_file in _of_files(groups):
+        footer = footers.files[of_file[0].file]
+        if footer.said.num_rows > _SMALL:
+            yield of_file
+            continue
+        small += of_file
+        if len(small) >= _SMALL_FILES:
+            yield small
+            small = []
+    if small:
+        yield small
+
+
+def _one_by_one(
+    read: Callable[[Sequence[Group]], pa.Table],
+) -> Callable[[Sequence[Group]], pa.Table]:
+    """Return a reader of row groups of several files, given one for those of one file."""
+    return lambda groups: pa.concat_tables([read(some) for some in _of_files(groups)])
 
 
 def _parts(footers: Footers, groups: Numbers, rows: int) -> Iterator[list[Group]]:

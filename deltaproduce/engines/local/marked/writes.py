@@ -19,6 +19,7 @@ from deltaproduce.engines.local.marked.commits import Changed, commit
 from deltaproduce.engines.local.marked.state import Action, TableState, TableStates, path_of
 
 _MOST_TRIES: Final = 15
+_NOT_NULL: Final = '"nullable":false'
 
 
 def written(directory: Directory, states: TableStates, rows: pa.Table, write: Write) -> bool:
@@ -51,10 +52,15 @@ def written(directory: Directory, states: TableStates, rows: pa.Table, write: Wr
 
 
 def fits(state: TableState, write: Write) -> bool:
-    """Return whether a write of all columns needs no other columns or partitions of a table."""
-    if state.partition_columns != [column.name for column in write.partition]:
-        return False
+    """Return whether a write of all columns needs no other columns or partitions of a table.
+
+    A null struct whose fields are NOT NULL is better written by delta-rs: pyarrow reads its files,
+    and not those of its own.
+    """
     struct = StructType([StructField(c.name, c.data_type) for c in write.columns])
+    partition = [column.name for column in write.partition]
+    if state.partition_columns != partition or _NOT_NULL in struct.json():
+        return False
     there = {field["name"]: field for field in json.loads(state.metadata["schemaString"])["fields"]}
     written = struct.jsonValue()["fields"]
     return len(there) == len(written) and all(there.get(f["name"]) == f for f in written)
