@@ -20,8 +20,14 @@ from query_catalogue import (
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.queries import Query, key_local
-from deltaproduce.stages.queries.functions import ORDER_DEPENDENT, ORDERING
-from deltaproduce.stages.sql.functions import AGGREGATES, GENERATORS, PHYSICAL, VOLATILE
+from deltaproduce.stages.sql.functions import (
+    AGGREGATES,
+    GENERATORS,
+    ORDER_DEPENDENT,
+    ORDERING,
+    PHYSICAL,
+    VOLATILE,
+)
 from deltaproduce.types.ddl import identifier
 
 PARTS = ("all", "some", "others")

@@ -108,6 +108,7 @@ REFUSED = {
     "SELECT z.* FROM t": "has no table 'z'",
     "SELECT a, row_number() OVER (ORDER BY b) AS n FROM t": "leaves equal",
     "SELECT a, sum(b) OVER (ORDER BY a ROWS 2 PRECEDING) AS n FROM t": "leaves equal",
+    "SELECT a, sum(b) OVER w AS n FROM t WINDOW w AS (ORDER BY a ROWS 2 PRECEDING)": "leaves equal",
     "SELECT * EXCEPT (z) FROM t": "leaves out 'z'",
     "FROM t |> SELECT a": "not supported",
 }
@@ -154,6 +155,10 @@ IN_SPARK = {
     "SELECT (SELECT count(*) FROM u WHERE u.k = t.k HAVING count(*) > 1) AS c FROM t": "count",
     "SELECT a FROM t WHERE EXISTS (SELECT n FROM u WHERE u.k = t.k UNION SELECT k FROM u)": "UNION",
     "SELECT s LIKE '\\\\_x' AS l FROM t": "LIKE",
+    "SELECT a, count(DISTINCT *) AS n FROM t GROUP BY a": "DISTINCT *",
+    "SELECT a, count(t.*) AS n FROM t GROUP BY a": "t.*",
+    "SELECT a FROM t GROUP BY a QUALIFY rank() OVER (ORDER BY a) < 2": "RANK() OVER (ORDER BY a)",
+    "SELECT t.a FROM t JOIN t x ON t.k = x.k AND t.b IN (SELECT n FROM u)": "SELECT n FROM u",
 }
 
 
@@ -162,6 +167,35 @@ def test_what_only_spark_computes_is_told_by_its_text(text: str) -> None:
     found = resolved(text, STAGES).only_in_spark
     assert found is not None
     assert IN_SPARK[text].lower() in found.lower()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT t.a FROM t JOIN t AS x ON t.k = x.k AND t.b IN (SELECT n FROM u)",
+        "SELECT a FROM t WHERE a LIKE ANY (SELECT n FROM u)",
+        "SELECT NOT (a IN (SELECT n FROM u)) OR b IS NULL AS c FROM t",
+    ],
+)
+def test_spark_reads_views_in_place_of_stages_in_every_subquery(text: str) -> None:
+    query = resolved(text, STAGES)
+    assert sorted(query.feeders) == ["t", "u"]
+    assert "FROM `w` AS u)" in query.sql({"t": "v", "u": "w"})
+
+
+def test_having_chooses_groups_before_window_functions_see_them() -> None:
+    text = "SELECT a, rank() OVER (ORDER BY count(*)) AS r FROM t GROUP BY a HAVING a > 1"
+    names = [type(one).__name__ for one in resolved(text, STAGES).relation.walk()]
+    assert names == ["Scan", "Aggregate", "Filter", "Window", "Project"]
+
+
+def test_an_order_may_be_by_an_expression_over_the_columns_of_a_result() -> None:
+    """Of UNION and DISTINCT, too."""
+    rows: Rows = {"t": [{"k": k, "a": a, "b": 1, "s": "x"} for k, a in ((3, 1), (1, 2), (2, 5))]}
+    rows["u"] = []
+    for text in ("SELECT k FROM t UNION SELECT n FROM u", "SELECT DISTINCT k FROM t"):
+        query = resolved(f"{text} ORDER BY abs(k - 2), k LIMIT 2", STAGES)
+        assert computed(query, rows) == Counter([(2,), (1,)])
 
 
 def test_of_rows_that_are_equal_in_an_order_the_least_come_first() -> None:

@@ -1,163 +1,166 @@
-"""The source keys of a join, given those of its two sides.
+"""The rules of joins and subqueries: they bring rows of one source key together.
 
-A row of a join must come from rows of one source key. So if both sides read feeders, the join must
-equate their source keys; if one side is a constant table, the join may not keep its unmatched rows,
-since they would belong to no key.
-
-The invariant: the frame that `joined` returns offers the columns that Spark offers after such a
-join, in Spark's order, and its provenance holds the source key in every row, including rows that an
-outer join pads with nulls.
+If both sides read feeders, their source keys must be equal; if one side has constants, a join may
+not keep its rows without a partner, since they would belong to no key.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Final
 
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.queries.relations import NOTHING, Field, Frame, Provenance
+from deltaproduce.stages.queries.keys import NOTHING, Keys, equal_keys, equated, fields_of
+from deltaproduce.stages.queries.spelling import Spelling
+from deltaproduce.stages.sql.algebra.provenance import copied
+from deltaproduce.stages.sql.algebra.relations import (
+    Join,
+    JoinKind,
+    Linked,
+    Matched,
+    Project,
+    Relation,
+    Single,
+)
+from deltaproduce.stages.sql.algebra.spark_only import ValueInSpark
 from deltaproduce.stages.sql.syntax import spelled
 
-_LEFT_ONLY: Final = ("LEFT", "SEMI", "ANTI")
+_LEFT_ONLY: tuple[JoinKind, ...] = ("left", "semi", "anti")
 """The kinds that return rows of the left side, and no unmatched rows of the right side."""
 
 
-def joined(left: Frame, right: Frame, join: exp.Join) -> Frame:
-    """Return the frame of a join of two sides.
+def check_join(join: Join, left: Keys, right: Keys, spelling: Spelling, node: exp.Expr) -> None:
+    """Check that each row of a join comes from rows of one source key.
+
+    Args:
+        node: the join, as the user wrote it.
 
     Raises:
-        DefinitionError: a row of the join could come from several source keys, or from none.
+        DefinitionError: it could come from several, or from none.
     """
-    kind = _kind(join)
-    pairs = _merged_pairs(left, right, join)
-    if left.keys and right.keys:
-        _check_keys_are_equal(left, right, pairs, join)
-    elif left.keys or right.keys:
-        _check_constant_side(left, kind, join)
-    columns, merged = _columns(left, right, pairs, kind)
-    if kind in {"SEMI", "ANTI"}:
-        return replace(left, columns=columns)
-    keys = _merged_keys(left, right, columns[: len(pairs)], pairs, kind)
-    partial = tuple(
-        tuple(field for side in (left, right) if side.keys for field in side.fields_of_key(key))
-        for key in range(len(keys))
-    )
-    return Frame(columns, merged, left.hidden + right.hidden, keys, partial)
+    if left.columns and right.columns:
+        _check_keys_are_equal(join, left, right, spelling, node)
+    elif left.columns or right.columns:
+        _check_constant_side(left, join.kind, node)
 
 
-def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
-    """Yield the conjuncts of ``condition``."""
-    match condition:
-        case None:
-            return
-        case exp.And():
-            yield from conjuncts(condition.this)
-            yield from conjuncts(condition.expression)
-        case exp.Paren():
-            yield from conjuncts(condition.this)
-        case _:
-            yield condition
+def check_linked(
+    relation: Matched | Single | ValueInSpark,
+    linked: Linked,
+    outer: Keys,
+    inner: Keys,
+    spelling: Spelling,
+    node: exp.Expr,
+) -> None:
+    """Check that a subquery reads only rows of the source key of the row around it.
 
+    Then whatever it computes from these rows belongs to that source key.
 
-def equal_keys(
-    condition: exp.Expr, left: Frame, mine: Sequence[Field], right: Frame, other: Sequence[Field]
-) -> frozenset[int]:
-    """Return the source key columns that are equal where two expressions are.
+    Args:
+        relation: the rows around it, with the value of the subquery.
+        outer: the source keys of these.
+        inner: those of the rows that the subquery reads.
+        node: the expression with the subquery, as the user wrote it.
 
-    With ``=``, null equals nothing, so it suffices that a field holds the key or null.
+    Raises:
+        DefinitionError: it can read others.
     """
-    if isinstance(condition, exp.NullSafeEQ):
-        return left.holds(mine) & right.holds(other)
-    return left.holds_or_null(mine) & right.holds_or_null(other)
-
-
-def _kind(join: exp.Join) -> str:
-    """Return INNER, LEFT, RIGHT, FULL, SEMI or ANTI."""
-    kind = join.kind if join.kind in {"SEMI", "ANTI"} else join.side or "INNER"
-    known = kind in {"INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI"}
-    odd_side = kind in {"SEMI", "ANTI"} and join.side not in {"", "LEFT"}
-    if not known or odd_side or join.method not in {"", "NATURAL"}:
-        raise DefinitionError(f"{spelled(join)!r} is a kind of join that Spark does not have")
-    return kind
-
-
-def _merged_pairs(left: Frame, right: Frame, join: exp.Join) -> list[tuple[Field, Field]]:
-    """Return the pairs of columns that USING or NATURAL equates and merges."""
-    if join.method == "NATURAL":
-        right_names = {field.name.lower() for field in right.columns}
-        names = [field.name for field in left.columns if field.name.lower() in right_names]
-    else:
-        names = [name.name for name in join.args.get("using") or ()]
-    pairs = []
-    for name in names:
-        found = left.found([name]), right.found([name])
-        if len(found[0]) != 1 or len(found[1]) != 1:
-            message = (
-                f"{spelled(join)!r} needs the column {name!r} once on each side, but finds it "
-                f"{len(found[0])} and {len(found[1])} times; write a condition with ON"
-            )
-            raise DefinitionError(message)
-        pairs.append((found[0][0][0], found[1][0][0]))
-    return pairs
+    equal, pairs = NOTHING, list[tuple[str, str]]()
+    for condition in linked.conditions:
+        tree = condition.expression.tree
+        for mine, its in equated(tree):
+            equal |= equal_keys(tree, inner, mine, outer, its)
+            pairs += _across(its, mine, relation.input, linked.rows)
+    if len(equal) >= max(len(inner), len(outer)):
+        return
+    pairs += _compared(relation)
+    query = node if isinstance(node, exp.Query) else node.args.get("query") or node.this
+    message = f"{spelled(query)!r} can read rows of other source keys; "
+    if equal or not pairs:
+        message += "compare all source key columns in its WHERE with those of the outer query; "
+    sides = (relation.input, outer), (linked.rows, inner)
+    raise DefinitionError(message + _keyed_anew(*sides, pairs, spelling))
 
 
 def _check_keys_are_equal(
-    left: Frame, right: Frame, pairs: Sequence[tuple[Field, Field]], join: exp.Join
+    join: Join, left: Keys, right: Keys, spelling: Spelling, node: exp.Expr
 ) -> None:
-    if len(left.keys) != len(right.keys):
-        message = (
-            f"{spelled(join)!r} joins feeders with {len(left.keys)} and {len(right.keys)} key "
-            "columns; all feeders of a stage have the same key types"
+    if len(left) != len(right):
+        raise DefinitionError(
+            f"{spelled(node)!r} joins feeders with {len(left)} and {len(right)} key columns; all "
+            "feeders of a stage have the same key types"
         )
-        raise DefinitionError(message)
-    equal, equated = NOTHING, [*pairs]
-    for mine, other in pairs:
-        equal |= left.holds_or_null([mine]) & right.holds_or_null([other])
-    names = Frame(left.columns + right.columns, left.merged + right.merged)
-    for condition in conjuncts(join.args.get("on")):
-        if isinstance(condition, exp.EQ | exp.NullSafeEQ):
-            sides = [names.fields_of(side) for side in (condition.this, condition.expression)]
-            equal |= equal_keys(condition, left, sides[0], right, sides[1])
-            equal |= equal_keys(condition, left, sides[1], right, sides[0])
-            equated += _across(left, right, *sides)
-    for key in range(len(left.keys)):
-        if key not in equal:
-            missing = f"{left.key_name(key)} = {right.key_name(key)}"
-            message = f"{spelled(join)!r} can put rows of different source keys together; "
-            if equal or not equated:
-                message += f"add to its ON, with AND: {missing}; "
-            message += keyed_anew(left, right, equated, join)
-            raise DefinitionError(message)
+    equal, pairs = NOTHING, list[tuple[str, str]]()
+    for scalar in join.scalars:
+        for mine, its in equated(scalar.expression.tree):
+            equal |= equal_keys(scalar.expression.tree, left, mine, right, its)
+            pairs += _across(mine, its, join.left, join.right)
+    for column in range(len(left)):
+        if column not in equal:
+            names = [spelling.name(side.columns[column]) for side in (left, right)]
+            message = f"{spelled(node)!r} can put rows of different source keys together; "
+            if equal or not pairs:
+                message += f"add to its ON, with AND: {' = '.join(names)}; "
+            raise DefinitionError(
+                message + _keyed_anew((join.left, left), (join.right, right), pairs, spelling)
+            )
+
+
+def _check_constant_side(left: Keys, kind: JoinKind, node: exp.Expr) -> None:
+    allowed: tuple[JoinKind, ...] = _LEFT_ONLY if left.columns else ("right",)
+    if kind not in {"inner", *allowed}:
+        side = "right" if left.columns else "left"
+        raise DefinitionError(
+            f"{spelled(node)!r} returns rows of the constant table on its {side} for which no "
+            "feeder has rows, so they belong to no source key; put the feeder on the side whose "
+            "rows are kept"
+        )
 
 
 def _across(
-    left: Frame, right: Frame, one: Sequence[Field], two: Sequence[Field]
-) -> Iterator[tuple[Field, Field]]:
-    """Yield a pair of single columns that belong to the two sides, the left one first."""
-    for mine, other in ((one, two), (two, one)):
-        if len(mine) == len(other) == 1 and left.has(mine[0]) and right.has(other[0]):
-            yield mine[0], other[0]
+    one: Sequence[str], two: Sequence[str], left: Relation, right: Relation
+) -> Iterator[tuple[str, str]]:
+    """Yield a pair of single fields that belong to the two sides, the left one first."""
+    if len(one) == len(two) == 1 and one[0] in _ids(left) and two[0] in _ids(right):
+        yield one[0], two[0]
 
 
-def keyed_anew(
-    left: Frame, right: Frame, equated: Sequence[tuple[Field, Field]], node: exp.Expr
+def _compared(relation: Relation) -> Iterator[tuple[str, str]]:
+    """Yield the fields that IN compares, if each is one field."""
+    if not isinstance(relation, Matched) or not isinstance(relation.subquery, Project):
+        return
+    own = {one.field.id: fields_of(one.scalar.expression.tree) for one in relation.subquery.outputs}
+    for one in relation.among:
+        its = own[one.right[0]] if len(one.right) == 1 else ()
+        if len(one.left) == len(its) == 1:
+            yield one.left[0], its[0]
+
+
+def _keyed_anew(
+    left: tuple[Relation, Keys],
+    right: tuple[Relation, Keys],
+    pairs: Sequence[tuple[str, str]],
+    spelling: Spelling,
 ) -> str:
     """Return what to write to bring rows together by other columns than their source keys.
 
     Args:
-        equated: the pairs of columns that are equal for rows that come together.
-        node: the join, or the subquery.
+        pairs: the fields that are equal for rows that come together.
     """
-    if not equated:
+    if not pairs:
         return "to bring rows together by other columns, make a stage of each that is keyed by them"
     wanted = dict[str, str]()
-    for frame, fields in ((left, [a for a, _ in equated]), (right, [b for _, b in equated])):
-        held = NOTHING.union(*(frame.holds_or_null([field]) for field in fields))
-        if len(held) == len(frame.keys) == len(fields):
+    for (relation, keys), fields in ((left, [a for a, _ in pairs]), (right, [b for _, b in pairs])):
+        held = NOTHING.union(*(keys.holds_or_null([field]) for field in fields))
+        if len(held) == len(keys) == len(fields):
             continue
-        names = ", ".join(dict.fromkeys(field.name for field in fields))
-        wanted.setdefault(_table_of(fields[0], node), names)
+        named = spelling.names.get(fields[0])
+        stage, columns = (named.table if named else None) or "that", [*map(_name, fields)]
+        origins = copied(relation)
+        if all(one in origins for one in fields):
+            stage, columns = origins[fields[0]][0].feeder, [origins[one][1] for one in fields]
+        wanted.setdefault(stage, ", ".join(dict.fromkeys(columns)))
     if not wanted:
         return "write it as EXISTS (SELECT 1 FROM … WHERE …), with their source keys equal there"
     stages = " and ".join(f"one of {table} with the key {key}" for table, key in wanted.items())
@@ -167,68 +170,9 @@ def keyed_anew(
     )
 
 
-def _table_of(field: Field, node: exp.Expr) -> str:
-    """Return the name of the table that has a column, as the query names it."""
-    root = node.root()
-    aliased = (t for t in root.find_all(exp.Table) if t.alias_or_name.lower() == field.table)
-    return next((table.name for table in aliased), field.table or "that")
+def _ids(relation: Relation) -> set[str]:
+    return {field.id for field in relation.fields}
 
 
-def _check_constant_side(left: Frame, kind: str, join: exp.Join) -> None:
-    allowed = _LEFT_ONLY if left.keys else ("RIGHT",)
-    if kind not in {"INNER", *allowed}:
-        side = "right" if left.keys else "left"
-        message = (
-            f"{spelled(join)!r} returns rows of the constant table on its {side} for which no "
-            "feeder has rows, so they belong to no source key; put the feeder on the side whose "
-            "rows are kept"
-        )
-        raise DefinitionError(message)
-
-
-def _columns(
-    left: Frame, right: Frame, pairs: Sequence[tuple[Field, Field]], kind: str
-) -> tuple[tuple[Field, ...], tuple[Field, ...]]:
-    """Return the frame's `columns` and `merged`, the merged ones first, as in Spark."""
-    match kind:
-        case "RIGHT":
-            kept, gone = [other for _, other in pairs], [mine for mine, _ in pairs]
-        case "FULL":
-            kept = [replace(mine, table=None) for mine, _ in pairs]
-            gone = [field for pair in pairs for field in pair]
-        case _:
-            kept, gone = [mine for mine, _ in pairs], [other for _, other in pairs]
-    sides = left.columns if kind in {"SEMI", "ANTI"} else left.columns + right.columns
-    rest = [field for field in sides if field not in kept and field not in gone]
-    return (*kept, *rest), (*left.merged, *right.merged, *gone)
-
-
-def _merged_keys(
-    left: Frame,
-    right: Frame,
-    merged: Sequence[Field],
-    pairs: Sequence[tuple[Field, Field]],
-    kind: str,
-) -> tuple[Provenance, ...]:
-    if not right.keys or not left.keys:
-        return left.keys or right.keys
-    match kind:
-        case "LEFT":
-            return left.keys
-        case "RIGHT":
-            return right.keys
-        case "FULL":
-            keys = zip(left.keys, right.keys, strict=True)
-            full = [(*mine, *other) for mine, other in keys]
-            for field, (mine, other) in zip(merged, pairs, strict=True):
-                for key in left.holds([mine]) & right.holds([other]):
-                    full[key] = ((field,),)
-            return tuple(full)
-    return tuple(map(_either, left.keys, right.keys))
-
-
-def _either(left: Provenance, right: Provenance) -> Provenance:
-    """Return the provenance after an inner join: fields of either side that hold the key."""
-    if len(left) == len(right) == 1:
-        return (left[0] + right[0],)
-    return left if len(left) == 1 else right
+def _name(field: str) -> str:
+    return field.rpartition("#")[0]

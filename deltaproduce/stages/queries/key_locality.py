@@ -1,294 +1,289 @@
 """Key-locality: whether each row of a query comes from one source key, and which fields hold it.
 
-`relation_of` walks a query from the inside out. For every SELECT, subquery, CTE, join and set
-operation it determines which columns hold the source key, and refuses whatever would combine rows
-of different source keys.
+A pass over the algebra, from the stages that a query reads to its result. For every operator it
+determines which fields hold the source key, and refuses whatever would combine rows of different
+source keys. Where a subquery leaves the source key out, it is added to it.
 
 The invariant: over the rows of any set of source keys, an accepted query returns exactly the rows
-that it returns over all rows for these source keys. A construct without a rule is refused.
-
-The rules of individual clauses are in `clauses`, `joins` and `from_items`.
+that it returns over all rows for these source keys. An operator without a rule is refused.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Final, TypeAlias
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final
 
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.queries.clauses import (
-    check_distinct,
-    check_windows,
-    grouped,
-    select_list,
-    windows,
+from deltaproduce.stages.queries.exposing import Exposing, Keyed, bare
+from deltaproduce.stages.queries.grammar import TOTALS
+from deltaproduce.stages.queries.joins import check_join, check_linked
+from deltaproduce.stages.queries.keys import Keys, fields_of, joined
+from deltaproduce.stages.queries.rules import check_distinct, check_window, grouped, united
+from deltaproduce.stages.queries.spelling import Spelling, alias_edits
+from deltaproduce.stages.sql.algebra.relations import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Matched,
+    Project,
+    Relation,
+    Scan,
+    SetOperation,
+    Single,
+    Values,
 )
-from deltaproduce.stages.queries.from_items import (
-    Scope,
-    constants,
-    exposed,
-    renamed,
-    table,
-    with_lateral_view,
-)
-from deltaproduce.stages.queries.functions import check_functions, own
-from deltaproduce.stages.queries.grammar import check_arguments
-from deltaproduce.stages.queries.joins import conjuncts, equal_keys, joined, keyed_anew
-from deltaproduce.stages.queries.projections import Projection, projections, star_edits
-from deltaproduce.stages.queries.relations import NOTHING, Field, Frame, Output, Relation, names_of
+from deltaproduce.stages.sql.algebra.scalars import Output
+from deltaproduce.stages.sql.algebra.spark_only import Generate, InSpark, ValueInSpark, Window
+from deltaproduce.stages.sql.resolve import Named, Reading
 from deltaproduce.stages.sql.syntax import spelled
-from deltaproduce.stages.sql.text import Edit, number_of
-
-_SELECT_ARGUMENTS: Final = frozenset(
-    {"hint", "distinct", "expressions", "from_", "joins", "laterals", "where"}
-    | {"group", "having", "qualify", "windows", "with_"}
-)
+from deltaproduce.stages.sql.text import Edit
+from deltaproduce.types.columns import RowSchema
 
 
-def relation_of(query: exp.Expr, scope: Scope) -> Relation:
-    """Return the relation of a query, with the edits of its text.
+@dataclass
+class KeyLocality:
+    """The pass over one query.
 
-    Raises:
-        DefinitionError: a row of it can come from rows of several source keys, or no rule is known
-            for it.
+    Attributes:
+        edits: the edits of the text that add the source key to subqueries.
     """
-    match query:
-        case exp.Select():
-            return select_of(query, scope)[0]
-        case exp.SetOperation():
-            return _set_operation(query, scope)
-        case exp.Subquery():
-            check_arguments(query, {"with_", "this"})
-            inner, edits = _with_ctes(query, scope)
-            relation = relation_of(query.this, inner)
-            return replace(relation, edits=edits + relation.edits)
-        case exp.Values():
-            return constants(query)
-    raise DefinitionError(f"{spelled(query)!r} is not supported in a query; write SELECT")
 
+    reading: Reading
+    stages: Mapping[str, RowSchema]
+    edits: list[Edit] = field(default_factory=list)
+    _known: dict[int, Keyed] = field(default_factory=dict)
 
-def select_of(select: exp.Select, scope: Scope) -> tuple[Relation, Frame, tuple[Projection, ...]]:
-    """Return one SELECT's relation, the frame of its FROM, and its columns; see `relation_of`."""
-    check_arguments(select, _SELECT_ARGUMENTS)
-    scope, edits = _with_ctes(select, scope)
-    frame, from_edits = _from(select, scope)
-    columns = projections(select, frame)
-    by = grouped(select, columns, frame)
-    check_windows(select, frame)
-    _check_functions(select, frame, by or (), scope)
-    edits += (*from_edits, *star_edits(select, frame), *_subqueries(select, frame, scope))
-    outputs = tuple(Output(column.name, frame.holds(column.fields)) for column in columns)
-    lists = (select_list(select, frame, by),) if frame.keys else ()
-    relation = Relation(outputs, len(frame.keys), lists, edits)
-    check_distinct(select, relation)
-    return relation, frame, columns
+    def __post_init__(self) -> None:
+        self.spelling = Spelling(self.reading.names)
+        self.exposing = Exposing(self.reading, self.spelling, self.of, self.edits)
 
+    def of(self, relation: Relation) -> Keyed:
+        """Return a relation with its source key.
 
-def _check_functions(
-    select: exp.Select, frame: Frame, by: Iterable[Projection], scope: Scope
-) -> None:
-    """Check the functions in all clauses but FROM."""
-    choosing = [select.args.get(clause) for clause in ("where", "group", "having", "qualify")]
-    choosing += [*(select.args.get("windows") or ()), *(column.expression for column in by)]
-    only_fills = scope.outermost and select.args.get("distinct") is None
-    for expressions, is_choosing in ((choosing, True), (select.expressions, not only_fills)):
-        check_functions(expressions, frame=frame, windows=windows(select), choosing=is_choosing)
+        Raises:
+            DefinitionError: a row of it can come from rows of several source keys, or no rule is
+                known for it.
+        """
+        if id(relation) not in self._known:
+            rule = _RULES.get(type(relation))
+            if rule is None:
+                raise _unsupported(relation.told)
+            self._known[id(relation)] = rule(self, relation)
+        return self._known[id(relation)]
 
+    def scanned(self, scan: Scan) -> Keyed:
+        """Return the rows of a stage: its key comes first."""
+        width = len(self.stages[scan.feeder].key)
+        return Keyed(scan, Keys.of([((one.id,),) for one in scan.own[:width]]))
 
-def _set_operation(query: exp.SetOperation, scope: Scope) -> Relation:
-    check_arguments(query, {"with_", "this", "expression", "distinct"})
-    is_union_all = isinstance(query, exp.Union) and not query.args.get("distinct")
-    scope, edits = _with_ctes(query, replace(scope, outermost=scope.outermost and is_union_all))
-    left, right = relation_of(query.this, scope), relation_of(query.expression, scope)
-    _check_sides(query, left, right)
-    both = zip(left.outputs, right.outputs, strict=True)
-    relation = Relation(
-        tuple(Output(mine.name, mine.holds & other.holds) for mine, other in both),
-        left.width,
-        left.lists + right.lists,
-        edits + left.edits + right.edits,
-    )
-    if relation.unheld() and not is_union_all:
-        message = (
-            f"{spelled(query)!r} can merge equal rows of different source keys; put the source key "
-            "at the same place of both sides' columns, or use UNION ALL and make another stage "
-            "that removes duplicates"
-        )
-        raise DefinitionError(message)
-    return relation
+    def constant(self, values: Values) -> Keyed:
+        """Return constants, which are the same for every source key."""
+        return Keyed(values, Keys())
 
+    def row_by_row(self, relation: Filter | Generate) -> Keyed:
+        """Return what is made of one row at a time."""
+        below = self.of(relation.input)
+        return below.over(below.relation, relation=relation)
 
-def _check_sides(query: exp.SetOperation, left: Relation, right: Relation) -> None:
-    if bool(left.width) != bool(right.width):
-        constant = query.expression if left.width else query.this
-        message = (
-            f"{spelled(constant)!r} reads no stage, so its rows belong to no source key; join a "
-            "constant table, or make the rows a source"
-        )
-        raise DefinitionError(message)
-    if len(left.outputs) != len(right.outputs) or left.width != right.width:
-        message = (
-            f"{spelled(query)!r} has sides that do not fit: of {len(left.outputs)} and "
-            f"{len(right.outputs)} columns, with {left.width} and {right.width} source key columns"
-        )
-        raise DefinitionError(message)
+    def asked(self, relation: Matched | Single | ValueInSpark) -> Keyed:
+        """Return rows with the value of a subquery, which reads rows of their source key only."""
+        below = self.of(relation.input)
+        self._check_subquery(relation, below.keys)
+        return below.over(below.relation, *relation.inputs[1:], relation=relation)
 
+    def joined(self, join: Join) -> Keyed:
+        """Return a join by equal source keys, or with constants."""
+        left, right = self.of(join.left), self.of(join.right)
+        check_join(join, left.keys, right.keys, self.spelling, self.reading.origins[join].node)
+        hidden = left.hidden if join.kind in {"semi", "anti"} else left.hidden + right.hidden
+        keys = joined(left.keys, right.keys, join.kind)
+        return Keyed(join.over([left.relation, right.relation]), keys, hidden)
 
-def _with_ctes(query: exp.Query, scope: Scope) -> tuple[Scope, tuple[Edit, ...]]:
-    """Return the scope inside a query's WITH, and the edits of its CTEs."""
-    with_ = query.args.get("with_")
-    if with_ is None:
-        return scope, ()
-    check_arguments(with_, {"expressions"})
-    ctes, edits = dict(scope.ctes), list[Edit]()
-    for cte in with_.expressions:
-        check_arguments(cte, {"this", "alias"})
-        if cte.alias.startswith("_"):
-            message = f"a CTE is named {cte.alias!r}: names that begin with '_' are reserved"
-            raise DefinitionError(message)
-        inner = replace(scope, ctes=dict(ctes), outermost=False)
-        relation = renamed(exposed(relation_of(cte.this, inner), scope), cte)
-        ctes[cte.alias.lower()] = replace(relation, edits=())
-        edits += relation.edits
-    return replace(scope, ctes=ctes), tuple(edits)
+    def windowed(self, window: Window) -> Keyed:
+        """Return rows with the value of a window function within source keys."""
+        below = self.of(window.input)
+        check_window(window, below.keys, self.spelling)
+        return below.over(below.relation, relation=window)
 
+    def grouped(self, group: Aggregate) -> Keyed:
+        """Return groups within source keys."""
+        below = self.of(group.input)
+        keys = grouped(group, below.keys, self.spelling, self.reading.origins[group].node)
+        return Keyed(group.over([below.relation]), keys, below.hidden)
 
-def _from(select: exp.Select, scope: Scope) -> tuple[Frame, tuple[Edit, ...]]:
-    """Return the frame of FROM, and its edits."""
-    from_ = select.args.get("from_")
-    if from_ is None:
-        return Frame(), ()
-    check_arguments(from_, {"this"})
-    frame, edits = _joined(_frame(from_.this, scope), select.args.get("joins"), scope)
-    for lateral in select.args.get("laterals") or ():
-        _check_in_from([lateral.this], frame, scope)
-        frame = with_lateral_view(frame, lateral)
-    return frame, edits
+    def distinct(self, distinct: Distinct) -> Keyed:
+        """Return each row of a source key once."""
+        below = self.of(distinct.input)
+        check_distinct(below.keys, self.reading.origins[distinct].node)
+        return below.over(below.relation, relation=distinct)
 
+    def united(self, relation: SetOperation) -> Keyed:
+        """Return a set operation within source keys, or all rows of both sides."""
+        left, right = self.of(relation.left), self.of(relation.right)
+        node = self.reading.origins[relation].node
+        keys = united(relation, left.keys, right.keys, node)
+        return Keyed(relation.over([left.relation, right.relation]), keys)
 
-def _frame(item: exp.Expr, scope: Scope) -> tuple[Frame, tuple[Edit, ...]]:
-    """Return the frame and edits of one table or subquery, with its own joins."""
-    return _joined(_item(item, scope), item.args.get("joins"), scope)
-
-
-def _joined(
-    left: tuple[Frame, tuple[Edit, ...]], joins: Iterable[exp.Join] | None, scope: Scope
-) -> tuple[Frame, tuple[Edit, ...]]:
-    frame, edits = left
-    for join in joins or ():
-        check_arguments(join, {"this", "side", "kind", "on", "using", "method"})
-        right, right_edits = _frame(join.this, scope)
-        both = Frame(frame.columns + right.columns, frame.merged + right.merged)
-        _check_in_from([join.args.get("on")], both, scope)
-        frame = joined(frame, right, join)
-        edits += right_edits
-    return frame, edits
-
-
-def _item(item: exp.Expr, scope: Scope) -> tuple[Frame, tuple[Edit, ...]]:
-    match item:
-        case exp.Subquery(this=exp.Table() | exp.Subquery() as inner) if not item.alias:
-            check_arguments(item, {"this", "joins"})
-            return _frame(inner, scope)
-        case exp.Table():
-            _check_in_from([item.this], Frame(), scope)
-            relation = table(item, scope)
-        case exp.Values():
-            _check_in_from(item.expressions, Frame(), scope)
-            relation = constants(item)
-        case exp.Subquery():
-            check_arguments(item, {"this", "alias", "joins"})
-            relation = exposed(relation_of(item.this, replace(scope, outermost=False)), scope)
-        case _:
-            message = (
-                f"{spelled(item)!r} is not supported in FROM; use LATERAL VIEW for generators, and "
+    def in_spark(self, relation: InSpark) -> Keyed:
+        """Return what Spark makes of constants; of stages it has no rule."""
+        if not _reads_stages(relation):
+            return Keyed(relation, Keys())
+        if isinstance(relation.tree, exp.Group):
+            raise DefinitionError(f"{relation.text!r} {TOTALS}")
+        if isinstance(relation.tree, exp.Lateral):
+            raise DefinitionError(
+                f"{relation.text!r} is not supported in FROM; use LATERAL VIEW for generators, and "
                 "a join for other tables"
             )
+        raise _unsupported(relation.text)
+
+    def projected(self, relation: Project) -> Keyed:
+        """Return some expressions over each row; what they are depends on what is written."""
+        origin = self.reading.origins.get(relation)
+        if origin is None:
+            return self._widened(relation)
+        if origin.scope is None:
+            return self._renamed(relation, origin.node)
+        below = self.of(relation.input)
+        self.edits += self.spelling.star_edits(origin.node, below.hidden)
+        columns = _holding(relation, below.keys, lambda one: one.scalar.expression.tree)
+        keys = Keys.of([(group,) if group else () for group in columns])
+        return Keyed(relation.over([below.relation]), keys)
+
+    def _widened(self, relation: Project) -> Keyed:
+        """Return rows with other fields beside their own, or in other types; no user wrote it."""
+        below = self.of(relation.input)
+        outputs = (*relation.outputs, *(bare(one.field) for one in below.hidden))
+        copies = below.keys.renamed(_copies(outputs))
+        columns = [
+            (group,) if group and len(below.keys.columns[place]) > 1 else copies.columns[place]
+            for place, group in enumerate(_holding(relation, below.keys, _uncast))
+        ]
+        made = replace(relation, input=below.relation, outputs=outputs)
+        return Keyed(made, replace(copies, columns=tuple(columns)), below.hidden)
+
+    def _renamed(self, relation: Project, node: exp.Expr) -> Keyed:
+        """Return a subquery or CTE in FROM; the source key is added to it if it lacks it."""
+        self._check_columns(relation, node)
+        below, copies = self.of(relation.input), _copies(relation.outputs)
+        columns = [
+            tuple(name for group in groups for one in group for name in copies.get(one, ()))
+            for groups in below.keys.columns
+        ]
+        if below.keys.are_held:
+            return Keyed(relation.over([below.relation]), Keys.of([(one,) for one in columns]))
+        inner, added, names = self._exposed(relation.input)
+        self.edits += alias_edits(node.args.get("alias"), names)
+        table = node.alias or (node.name if isinstance(node, exp.Table) else "") or None
+        outputs, hidden = list(relation.outputs), list[Named]()
+        for name, one in zip(names, (one for one in inner.fields if one.id in added), strict=True):
+            hidden.append(Named(table, name, self.reading.field(name, one.data_type)))
+            outputs.append(replace(bare(one), field=hidden[-1].field))
+        self.spelling.hidden.update((one.field.id, one) for one in hidden)
+        made = replace(relation, input=inner, outputs=tuple(outputs))
+        both = zip(columns, hidden, strict=True)
+        keys = Keys.of([((*group, one.field.id),) for group, one in both])
+        return Keyed(made, keys, tuple(hidden))
+
+    def _exposed(self, relation: Relation) -> tuple[Relation, tuple[str, ...], list[str]]:
+        """Return a query with the source key, the added fields, and their names."""
+        start = min(one.start for one in self.exposing.lists(relation))
+        names = [f"_key_{start}_{place}" for place in range(len(self.of(relation).keys))]
+        if not self.exposing.has(relation):
+            for cte, selected in self.reading.with_:
+                if selected.relation is relation:
+                    self.edits += alias_edits(cte.args.get("alias"), names)
+        return (*self.exposing.exposed(relation, names), names)
+
+    def _check_columns(self, relation: Project, node: exp.Expr) -> None:
+        for output in relation.outputs:
+            name = self.reading.names[output.field.id].name
+            if name is None or name.startswith("_"):
+                fault = "without a name" if name is None else f"named {name!r}"
+                raise DefinitionError(
+                    f"{spelled(node)!r} has a column {fault}; name it with AS, and not beginning "
+                    "with '_'"
+                )
+
+    def _check_subquery(self, relation: Matched | Single | ValueInSpark, outer: Keys) -> None:
+        """Check that a subquery in an expression reads only rows of its row's source key."""
+        query, linked = relation.subquery, relation.linked
+        if query is None or not _reads_stages(query):
+            return
+        node = self.reading.origins[relation].node
+        if linked is None:
+            message = f"{spelled(node)!r} reads a stage where only joins can; write a join"
             raise DefinitionError(message)
-    relation = renamed(relation, item)
-    name = item.alias or (item.name if isinstance(item, exp.Table) else "")
-    return Frame.of(relation, table=name or None, origin=number_of(item)), relation.edits
+        inner = self.of(linked.rows)
+        check_linked(relation, linked, outer, inner.keys, self.spelling, node)
+        for one in _above(linked.rows, query):
+            if isinstance(one, Matched | Single | ValueInSpark):
+                self._check_subquery(one, inner.keys)
+            origin = self.reading.origins.get(one)
+            if isinstance(one, Project) and origin is not None and origin.scope is not None:
+                self.edits += self.spelling.star_edits(origin.node, inner.hidden)
 
 
-def _check_in_from(expressions: Sequence[exp.Expr | None], frame: Frame, scope: Scope) -> None:
-    """Check expressions in FROM."""
-    check_functions(expressions, frame=frame, windows={}, choosing=True)
-    _check_constant(own(*expressions), scope)
+_RULES: Final[Mapping[type[Relation], Callable[[KeyLocality, Any], Keyed]]] = MappingProxyType(
+    {
+        Scan: KeyLocality.scanned,
+        Values: KeyLocality.constant,
+        Project: KeyLocality.projected,
+        Filter: KeyLocality.row_by_row,
+        Generate: KeyLocality.row_by_row,
+        Join: KeyLocality.joined,
+        Matched: KeyLocality.asked,
+        Single: KeyLocality.asked,
+        ValueInSpark: KeyLocality.asked,
+        Window: KeyLocality.windowed,
+        Aggregate: KeyLocality.grouped,
+        Distinct: KeyLocality.distinct,
+        SetOperation: KeyLocality.united,
+        InSpark: KeyLocality.in_spark,
+    }
+)
+"""The rule of each operator."""
 
 
-def _subqueries(select: exp.Select, frame: Frame, scope: Scope) -> Iterator[Edit]:
-    """Check the subqueries in a SELECT's expressions, and yield their edits."""
-    inner = replace(scope, outermost=False)
-    for node in own(*select.expressions, select.args.get("where"), select.args.get("having")):
-        if isinstance(node, exp.Query) and _reads_feeder(node, scope):
-            yield from _correlated(node, frame, inner)
-        else:
-            _check_constant([node], scope)
-    others = [select.args.get("group"), select.args.get("qualify")]
-    _check_constant(own(*others, *(select.args.get("windows") or ())), scope)
+def _unsupported(text: str) -> DefinitionError:
+    return DefinitionError(f"{text!r} is not supported in a query that is computed key by key")
 
 
-def _check_constant(nodes: Iterable[exp.Expr], scope: Scope) -> None:
-    """Check that the subqueries among the nodes read no stage."""
-    for node in nodes:
-        if isinstance(node, exp.Query):
-            if _reads_feeder(node, scope):
-                message = f"{spelled(node)!r} reads a stage where only joins can; write a join"
-                raise DefinitionError(message)
-            relation_of(node, replace(scope, outermost=False))
+def _above(rows: Relation, query: Relation) -> Iterator[Relation]:
+    """Yield what a SELECT makes of the rows of its FROM and WHERE."""
+    while query is not rows and query.inputs:
+        yield query
+        query = query.inputs[0]
 
 
-def _reads_feeder(query: exp.Query, scope: Scope) -> bool:
-    """Return whether a subquery may read a stage; a CTE of its own may shadow a stage."""
-    reading = {name for name, relation in scope.ctes.items() if relation.width}
-    tables = {item.name.lower() for item in query.find_all(exp.Table)}
-    return not tables.isdisjoint(reading | scope.stages.keys())
+def _reads_stages(relation: Relation) -> bool:
+    return any(isinstance(one, Scan) for one in relation.walk())
 
 
-def _correlated(query: exp.Query, outer: Frame, scope: Scope) -> tuple[Edit, ...]:
-    """Check that a subquery reads only rows of the outer row's source key, and return its edits.
-
-    Then whatever it computes from these rows belongs to that source key.
-    """
-    select = query.unnest()
-    if not isinstance(select, exp.Select):
-        raise DefinitionError(f"{spelled(query)!r} is no plain SELECT; write a join")
-    check_arguments(select, _SELECT_ARGUMENTS - {"with_"})
-    frame, edits = _from(select, scope)
-    links = tuple(_links(select, frame, outer))
-    equal = NOTHING.union(*(equal_keys(by, frame, mine, outer, its) for by, mine, its in links))
-    if len(equal) < max(len(frame.keys), len(outer.keys)):
-        equated = [(its[0], own[0]) for _, own, its in links if len(own) == len(its) == 1]
-        equated += _compared(query, select, frame, outer)
-        message = f"{spelled(query)!r} can read rows of other source keys; "
-        if equal or not equated:
-            message += "compare all source key columns in its WHERE with those of the outer query; "
-        raise DefinitionError(message + keyed_anew(outer, frame, equated, query))
-    _check_functions(select, frame, (), scope)
-    return (*edits, *star_edits(select, frame), *_subqueries(select, frame, scope))
+def _holding(
+    relation: Project, keys: Keys, tree_of: Callable[[Output], exp.Expr]
+) -> list[tuple[str, ...]]:
+    """Return for each source key column the outputs that hold it by themselves."""
+    held = [(one.field.id, keys.holds(fields_of(tree_of(one)))) for one in relation.outputs]
+    return [tuple(name for name, columns in held if place in columns) for place in range(len(keys))]
 
 
-_Link: TypeAlias = tuple[exp.Expr, tuple[Field, ...], tuple[Field, ...]]
-"""A condition that equates two expressions: it, and the fields of the inner and the outer one."""
+def _uncast(output: Output) -> exp.Expr:
+    """Return a column of a side of a set operation before it got the type of both sides."""
+    tree = output.scalar.expression.tree
+    return tree.this if isinstance(tree, exp.TryCast) else tree
 
 
-def _links(select: exp.Select, frame: Frame, outer: Frame) -> Iterator[_Link]:
-    """Yield the conditions that equate expressions of a subquery's rows and of the outer row."""
-    where = select.args.get("where")
-    for condition in conjuncts(where.this if where is not None else None):
-        if isinstance(condition, exp.EQ | exp.NullSafeEQ):
-            sides = condition.this, condition.expression
-            for inside, outside in (sides, sides[::-1]):
-                if not any(frame.found(names_of(name)) for name in outside.find_all(exp.Column)):
-                    yield condition, frame.fields_of(inside), outer.fields_of(outside)
-
-
-def _compared(
-    query: exp.Query, select: exp.Select, frame: Frame, outer: Frame
-) -> list[tuple[Field, Field]]:
-    """Return the outer and the inner column that IN compares, if each is one column."""
-    if not isinstance(query.parent, exp.In) or len(select.expressions) != 1:
-        return []
-    own, its = frame.fields_of(select.expressions[0]), outer.fields_of(query.parent.this)
-    return [(its[0], own[0])] if len(own) == len(its) == 1 else []
+def _copies(outputs: Sequence[Output]) -> dict[str, list[str]]:
+    """Return fields -> the outputs that have their values."""
+    found = dict[str, list[str]]()
+    for output in outputs:
+        fields = fields_of(_uncast(output))
+        if len(fields) == 1:
+            found.setdefault(fields[0], []).append(output.field.id)
+    return found

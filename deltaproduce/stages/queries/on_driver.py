@@ -1,7 +1,7 @@
 """SQL producers on the driver: a stage's query over the rows of the affected source keys.
 
-The text that Spark would run, which returns the source key, too, is resolved and computed over
-Arrow tables. The invariant: its rows are those that Spark returns.
+The relation of the query, which returns the source key, too, is computed over Arrow tables. The
+invariant: its rows are those that Spark returns.
 """
 
 from __future__ import annotations
@@ -10,25 +10,23 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
-from deltaproduce.stages.queries.query import Query
+from deltaproduce.stages.queries.query import Query, keyed
 from deltaproduce.stages.sql.operators.computing import Computing, blaming
 from deltaproduce.stages.sql.operators.evaluation import rows_of
 from deltaproduce.stages.sql.operators.numbering import numbered
-from deltaproduce.stages.sql.resolve import Resolved, resolved
+from deltaproduce.stages.sql.resolve import Resolved
 
 
 def plan(stage: Stage, query: Query) -> Resolved | str:
-    """Return the query as the driver computes it; or the part of it that only Spark computes."""
-    text = query.sql({feeder: feeder for feeder in query.feeders})
-    if query.order is not None:
-        text = f"SELECT * FROM ({text}) ORDER BY {query.order}"
-    try:
-        found = resolved(text, {feeder.name: feeder.schema for feeder in stage.feeders})
-    except DefinitionError as error:  # it is refused in a view, but not here; or Spark refuses it
-        return str(error)
+    """Return the query as the driver computes it; or the part of it that only Spark computes.
+
+    Raises:
+        DefinitionError: it does not fit the types of the feeders' columns; with `stage`.
+    """
+    schemas = {feeder.name: feeder.schema for feeder in stage.feeders}
+    _, found = keyed(query.text, schemas, stage=stage.name)
     return found if found.only_in_spark is None else found.only_in_spark
 
 

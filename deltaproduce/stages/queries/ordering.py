@@ -1,7 +1,7 @@
 """The ORDER BY at the end of a query: it orders the rows of each source key.
 
 SQL sorts a result as a whole, but a stage keeps rows by key, so a step numbers the rows of each
-source key separately. For this, ORDER BY is removed from the query, and its expressions are
+source key separately. For this, ORDER BY is removed from the query's text, and its expressions are
 rewritten over the query's columns. An expression that they cannot provide becomes an additional
 column of the SELECT.
 
@@ -9,17 +9,19 @@ The invariant: a rewritten expression means what Spark takes it for in ORDER BY,
 column of the result if there is one, and else a column of FROM.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlglot import Token, TokenType, exp
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.queries.functions import check_functions, is_aggregate, own
-from deltaproduce.stages.queries.projections import Projection
-from deltaproduce.stages.queries.relations import Frame, names_of, same_name
+from deltaproduce.stages.queries.keys import fields_of
+from deltaproduce.stages.sql.algebra.relations import Project
+from deltaproduce.stages.sql.resolve import Resolved, Scope, is_aggregate
 from deltaproduce.stages.sql.syntax import spelled
-from deltaproduce.stages.sql.text import Edit, QueryText, start_of
+from deltaproduce.stages.sql.text import Edit, start_of
 from deltaproduce.types.ddl import identifier
 
 
@@ -38,137 +40,106 @@ class Ordering:
     edits: tuple[Edit, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Ordered:
-    """The query that is ordered.
-
-    Attributes:
-        text: the query.
-        names: its columns.
-        select: the SELECT to which columns can be added; None if the query is not one, or is
-            DISTINCT.
-        frame: the frame of its FROM.
-        columns: its columns, in more detail.
-    """
-
-    text: QueryText
-    names: tuple[str, ...]
-    select: exp.Select | None = None
-    frame: Frame = field(default_factory=Frame)
-    columns: tuple[Projection, ...] = ()
-
-
-def ordering_of(order: exp.Order | None, query: Ordered) -> Ordering:
+def ordering_of(query: Resolved) -> Ordering:
     """Return the ordering of a query's final ORDER BY.
-
-    Args:
-        order: that ORDER BY, if there is one.
-        query: the query without it.
 
     Raises:
         DefinitionError: the rows of a source key do not determine a sort expression, or it is
             ambiguous.
     """
+    text = query.reading.text
+    order = text.tree.args.get("order")
     if order is None:
         return Ordering()
-    items = query.text.top_order()
-    windows_after = query.text.tree.args.get("windows") or ()
+    items = text.top_order()
+    windows_after = text.tree.args.get("windows") or ()
     if len(items) != 1 + len(order.expressions) or any(
         start_of(window.this) > items[0][0].start for window in windows_after
     ):
         raise DefinitionError(f"{spelled(order)!r} is not the end of the query; put it there")
     (order_by,), *items = items
+    columns = {one.field.id: one.name or "" for one in query.columns}
+    result = _Result.of(query)
     sorts, added = [], list[tuple[str, str]]()
-    for node, tokens in zip(order.expressions, items, strict=True):
-        written = _without_direction(tokens, query.text.text)
-        sql = _over_columns(node.this, written, query)
-        if sql is None:
-            name = f"_order_{len(added)}"
-            added.append((name, written))
-            sql = identifier(name)
-        direction = "DESC" if node.args.get("desc") else "ASC"
-        nulls = "FIRST" if node.args.get("nulls_first") else "LAST"
+    for node, key, tokens in zip(order.expressions, query.order, items, strict=True):
+        written = _without_direction(tokens, text.text)
+        result.check(node.this)
+        if result.provides(node.this):
+            sql = written
+        elif key.field.id in columns:
+            sql = identifier(columns[key.field.id])
+        else:
+            result.check_same(node.this)
+            sql = f"_order_{len(added)}"
+            added.append((sql, written))
+            sql = identifier(sql)
+        direction = "DESC" if key.descending else "ASC"
+        nulls = "FIRST" if key.nulls_first else "LAST"
         sorts.append(f"{sql} {direction} NULLS {nulls}")
-    taken_off = Edit(order_by.start, query.text.end, "")
+    taken_off = Edit(order_by.start, text.end, "")
     return Ordering(", ".join(sorts), tuple(added), (taken_off,))
 
 
-def _over_columns(node: exp.Expr, written: str, query: Ordered) -> str | None:
-    """Return an expression over the query's columns; None if it must become a column itself."""
-    if isinstance(node, exp.Var):
-        raise DefinitionError(f"'ORDER BY {node.name}' is not supported; name the columns")
-    if isinstance(node, exp.Literal) and node.is_int:
-        return identifier(_numbered(int(node.name), query.names))
-    _check(node, query)
-    references = [_Reference.of(column, query) for column in node.find_all(exp.Column)]
-    aggregates = any(map(is_aggregate, node.walk()))
-    if not aggregates and all(reference.is_result for reference in references):
-        return written
-    fields = query.frame.fields_of(node)
-    for column in query.columns:
-        if fields and column.fields == fields and column.name is not None:
-            return identifier(column.name)
-    if query.select is None:
-        message = (
-            f"{spelled(node)!r} sorts by what is no column of the result, which DISTINCT and set "
-            "operations do not allow; add it to the columns"
-        )
-        raise DefinitionError(message)
-    for reference in references:
-        if reference.is_result and not reference.is_same_in_from:
-            raise _two_meanings(node, reference)
-    return None
-
-
 @dataclass(frozen=True, slots=True)
-class _Reference:
-    """A column that an expression of ORDER BY names, and its possible meanings."""
+class _Result:
+    """The columns that ORDER BY can name.
 
-    name: str
-    is_result: bool
-    is_same_in_from: bool
+    Attributes:
+        fields: the columns of the result -> the fields of FROM that they are, by lower-case name.
+        scope: the columns of FROM.
+    """
 
-    @classmethod
-    def of(cls, column: exp.Column, query: Ordered) -> "_Reference":
-        names = names_of(column)
-        found = query.frame.found(names)
-        is_result = any(same_name(name, names[0]) for name in query.names)
-        fields = [field for field, used in found if used == 1]
-        named = [one for one in query.columns if same_name(one.name, names[0])]
-        reference = cls(
-            names[0],
-            is_result=is_result,
-            is_same_in_from=[list(one.fields) for one in named] == [fields] and len(fields) == 1,
+    fields: dict[str, tuple[str, ...]]
+    scope: Scope
+
+    @staticmethod
+    def of(query: Resolved) -> _Result:
+        select, known = query.relation, dict[str, tuple[str, ...]]()
+        origin = query.reading.origins.get(select)
+        if isinstance(select, Project):
+            known = {o.field.id: fields_of(o.scalar.expression.tree) for o in select.outputs}
+        fields = {(c.name or "").lower(): known.get(c.field.id, ()) for c in query.columns}
+        scope = Scope() if origin is None or origin.scope is None else origin.scope
+        return _Result(fields, scope)
+
+    def provides(self, node: exp.Expr) -> bool:
+        """Return whether an expression names columns of the result only, and is no number."""
+        if isinstance(node, exp.Literal) and node.is_int:
+            return False
+        return all(self._is_result(one) for one in node.find_all(exp.Column)) and not any(
+            map(is_aggregate, node.walk())
         )
-        if is_result and found and not fields:  # names both a table and a result column
-            raise _two_meanings(column, reference)
-        return reference
+
+    def check(self, node: exp.Expr) -> None:
+        """Refuse what cannot be in ORDER BY, and names with two meanings."""
+        for part in node.walk(prune=lambda one: isinstance(one, exp.Query)):
+            if isinstance(part, exp.Query | exp.Window):
+                message = f"{spelled(part)!r} cannot be in ORDER BY; add it to the columns"
+                raise DefinitionError(message)
+            if isinstance(part, exp.Column) and self._is_result(part):
+                found = self.scope.find(part)
+                if found is not None and found[1] > 1:  # names both a table and a result column
+                    raise _two_meanings(part, part)
+
+    def check_same(self, node: exp.Expr) -> None:
+        """Refuse a name that means another column in the SELECT than in ORDER BY."""
+        for one in node.find_all(exp.Column):
+            if self._is_result(one):
+                found = self.scope.find(one)
+                own = self.fields[one.parts[0].name.lower()]
+                if found is None or own != (found[0].id,):
+                    raise _two_meanings(node, one)
+
+    def _is_result(self, column: exp.Column) -> bool:
+        return column.parts[0].name.lower() in self.fields
 
 
-def _two_meanings(node: exp.Expr, reference: _Reference) -> DefinitionError:
+def _two_meanings(node: exp.Expr, column: exp.Column) -> DefinitionError:
     message = (
-        f"{spelled(node)!r} in ORDER BY names {reference.name!r}, which is a column of the result "
-        "and something else; put the query into FROM (…), and sort outside of it"
+        f"{spelled(node)!r} in ORDER BY names {column.parts[0].name!r}, which is a column of the "
+        "result and something else; put the query into FROM (…), and sort outside of it"
     )
     return DefinitionError(message)
-
-
-def _check(node: exp.Expr, query: Ordered) -> None:
-    check_functions([node], frame=query.frame, windows={}, choosing=True)
-    is_grouped = query.select is not None and query.select.args.get("group") is not None
-    for part in own(node):
-        if isinstance(part, exp.Query | exp.Window):
-            message = f"{spelled(part)!r} cannot be in ORDER BY; add it to the columns"
-            raise DefinitionError(message)
-        if is_aggregate(part) and not is_grouped:
-            raise DefinitionError(f"{spelled(part)!r} in ORDER BY needs GROUP BY")
-
-
-def _numbered(number: int, names: Sequence[str]) -> str:
-    if not 0 < number <= len(names):
-        message = f"ORDER BY {number} is the number of no column; there are {len(names)}"
-        raise DefinitionError(message)
-    return names[number - 1]
 
 
 def _without_direction(tokens: Sequence[Token], text: str) -> str:

@@ -5,16 +5,20 @@ columns whose names begin with ``_``, are those of the user's query; and over th
 source keys it returns the rows of these source keys (`key_locality`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.queries.from_items import Scope
-from deltaproduce.stages.queries.key_locality import relation_of, select_of
-from deltaproduce.stages.queries.ordering import Ordered, ordering_of
-from deltaproduce.stages.queries.relations import Relation
+from deltaproduce.stages.queries.grammar import check_grammar
+from deltaproduce.stages.queries.key_locality import KeyLocality
+from deltaproduce.stages.queries.ordering import ordering_of
+from deltaproduce.stages.sql.algebra.determinism import FILLS, check_determined
+from deltaproduce.stages.sql.algebra.joining import with_ordered_joins
+from deltaproduce.stages.sql.resolve import Named, Resolved, as_written
 from deltaproduce.stages.sql.syntax import spelled
 from deltaproduce.stages.sql.text import Edit, QueryText, edited
 from deltaproduce.types.columns import SOURCE_PREFIX, RowSchema
@@ -68,79 +72,74 @@ def key_local(text: str, stages: Mapping[str, RowSchema], *, stage: str) -> Quer
         DefinitionError: it cannot be parsed, reads something other than a stage, or is not
             key-local; with `stage`.
     """
+    return keyed(text, stages, stage=stage)[0]
+
+
+def keyed(text: str, stages: Mapping[str, RowSchema], *, stage: str) -> tuple[Query, Resolved]:
+    """Return a query as Spark runs it, and as the driver does, both with the source key.
+
+    The columns of the latter are `Query.sources` and `Query.names`.
+
+    Raises:
+        DefinitionError: as for `key_local`.
+    """
     try:
-        return _query(QueryText.read(text), stages)
+        return _keyed(text, stages)
     except DefinitionError as error:
         message = f"stage {stage!r}: {error}"
-        raise DefinitionError(message, stage=stage, column=error.column) from None
+        raise DefinitionError(message, stage=stage, column=error.column, line=error.line) from None
 
 
-def _query(text: QueryText, stages: Mapping[str, RowSchema]) -> Query:
-    by_name = {name.lower(): (name, schema) for name, schema in stages.items()}
-    scope = Scope(text.text, by_name, {}, outermost=True)
-    _check_tables(text.tree)
-    order = text.tree.args.get("order")
-    if order is not None:
-        order.pop()
-    if isinstance(text.tree, exp.Select):
-        relation, frame, columns = select_of(text.tree, scope)
-        names = _names(relation, text)
-        extensible = None if text.tree.args.get("distinct") else text.tree
-        ordering = ordering_of(order, Ordered(text, names, extensible, frame, columns))
-    else:
-        relation = relation_of(text.tree, scope)
-        names = _names(relation, text)
-        ordering = ordering_of(order, Ordered(text, names))
-    feeders, sources = _feeders(relation, stages, text)
-    at_end = Edit(text.end, len(text.text), "")
-    edits = [*relation.edits, *ordering.edits, at_end]
-    for columns_of in relation.lists:
-        added = dict(zip(sources, columns_of.keys, strict=True)) | dict(ordering.added)
-        edits += columns_of.with_columns(text.text, added)
+def _keyed(text: str, stages: Mapping[str, RowSchema]) -> tuple[Query, Resolved]:
+    parsed = QueryText.read(text)
+    tree = parsed.tree
+    check_grammar(tree)
+    found = as_written(parsed, stages)
+    reading = found.reading
+    free = [] if tree.unnest().args.get("distinct") else [c.field.id for c in found.columns]
+    check_determined(found.relation, free, FILLS)
+    _check_names(found)
+    locality = KeyLocality(reading, stages)
+    for _, selected in reading.with_:
+        locality.of(selected.relation)
+    keys = locality.of(found.relation).keys
+    sources = _sources(found, stages, len(keys.columns))
+    ordering = ordering_of(found)
+    relation, added = locality.exposing.exposed(found.relation, sources, dict(ordering.added))
+    fields = {one.id: one for one in relation.fields}
+    own = tuple(Named(None, name, fields[one]) for name, one in zip(sources, added, strict=True))
+    edits = [edit for edit in reading.edits if edit.feeder is not None]
+    at_end = Edit(reading.text.end, len(text), "")
     orders = tuple(name for name, _ in ordering.added)
-    return Query(text.text, feeders, sources, orders, names, ordering.order, tuple(edits))
+    query = Query(
+        text,
+        found.feeders,
+        sources,
+        orders,
+        found.names,
+        ordering.order,
+        (*edits, *locality.edits, *ordering.edits, at_end),
+    )
+    ordered = with_ordered_joins(relation)
+    return query, replace(found, relation=ordered, columns=(*own, *found.columns))
 
 
-def _check_tables(tree: exp.Query) -> None:
-    """Refuse tables where `key_locality` does not look for them."""
-    for table in tree.find_all(exp.Table):
-        if not isinstance(table.parent, exp.From | exp.Join | exp.Subquery | exp.JoinHint):
-            raise DefinitionError(f"{spelled(table)!r} stands outside of FROM; write a SELECT")
+def _check_names(found: Resolved) -> None:
+    for name in found.names:
+        if name.startswith("_"):
+            message = f"column {name!r}: names that begin with '_' are reserved; rename it"
+            raise DefinitionError(message, column=name)
 
 
-def _names(relation: Relation, text: QueryText) -> tuple[str, ...]:
-    """Return the names of the columns, checked to be valid for a stage."""
-    names: dict[str, str] = {}
-    for number, output in enumerate(relation.outputs, start=1):
-        if output.name is None:
-            message = f"column {number} of {spelled(text.tree)!r} has no name; write … AS name"
-            raise DefinitionError(message)
-        if output.name.startswith("_"):
-            message = f"column {output.name!r}: names that begin with '_' are reserved; rename it"
-            raise DefinitionError(message, column=output.name)
-        if output.name.lower() in names:
-            message = (
-                f"there are two columns {output.name!r} (case does not count); rename one with AS, "
-                "or name the columns in place of '*'"
-            )
-            raise DefinitionError(message, column=output.name)
-        names[output.name.lower()] = output.name
-    return tuple(names.values())
-
-
-def _feeders(
-    relation: Relation, stages: Mapping[str, RowSchema], text: QueryText
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of the feeders, and of the source key columns."""
-    read = [edit for edit in relation.edits if edit.feeder is not None]
-    read.sort(key=lambda edit: edit.start)
-    feeders = tuple(dict.fromkeys(edit.feeder for edit in read if edit.feeder is not None))
-    if not relation.width:
-        message = f"{spelled(text.tree)!r} returns rows of no stage; name one in its FROM"
+def _sources(found: Resolved, stages: Mapping[str, RowSchema], width: int) -> tuple[str, ...]:
+    """Return the names of the columns that hold the source key."""
+    tree: exp.Expr = found.reading.text.tree
+    if not width:
+        message = f"{spelled(tree)!r} returns rows of no stage; name one in its FROM"
         raise DefinitionError(message)
-    widths = {name: len(stages[name].key) for name in feeders}
+    widths = {name: len(stages[name].key) for name in found.feeders}
     if len(set(widths.values())) > 1:
         message = f"the feeders' numbers of key columns differ: {widths!r}; use the same key types"
         raise DefinitionError(message)
-    key = stages[feeders[0]].key
-    return feeders, tuple(SOURCE_PREFIX + name for name in key.names)
+    key = stages[found.feeders[0]].key
+    return tuple(SOURCE_PREFIX + name for name in key.names)

@@ -36,6 +36,26 @@ AGGREGATES: Final = names_in(
 )
 """All aggregate functions."""
 
+ORDER_DEPENDENT: Final = names_in(
+    """
+    any_value array_agg collect_list collect_set first first_value last last_value listagg
+    string_agg
+    """
+)
+"""Aggregates that depend on the order of rows, which SQL does not define."""
+
+BY_ORDER: Final = (
+    "depends on the order of rows, and SQL has none; use max_by(…, …) or min_by, "
+    "sort_array(collect_list(…)), or a window with ORDER BY"
+)
+"""What is wrong with a function of `ORDER_DEPENDENT`."""
+
+BY_PLACE: Final = ORDER_DEPENDENT | names_in("lag lead nth_value ntile row_number")
+"""Window functions that depend on the order of rows that are equal in it."""
+
+ORDERING: Final = names_in("array_max array_min array_size array_sort cardinality size sort_array")
+"""Functions of an array that do not depend on the order of its elements."""
+
 VOLATILE: Final = names_in(
     """
     aes_encrypt curdate current_catalog current_database current_date current_path current_schema
@@ -59,6 +79,9 @@ GENERATORS: Final = names_in(
     """
 )
 """Functions that return several rows or columns for one row."""
+
+TABLE_FUNCTIONS: Final = GENERATORS | {"range"}
+"""Table functions whose rows depend on their arguments alone."""
 
 _TIMES: Final = frozenset({"now", "today", "tomorrow", "yesterday"})
 

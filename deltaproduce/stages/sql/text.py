@@ -85,8 +85,7 @@ class QueryText:
     Attributes:
         text: the user's text.
         tokens: its tokens, without a final semicolon.
-        tree: its sqlglot tree. A SELECT has the position of its first column, and every node a
-            number.
+        tree: its sqlglot tree. A SELECT has the position of its first column.
     """
 
     text: str
@@ -116,8 +115,6 @@ class QueryText:
             ) from None
         if len(trees) != 1 or not isinstance(trees[0], exp.Query):
             raise DefinitionError(f"{shortened(text)!r} is not a query; write one SELECT")
-        for number, node in enumerate(trees[0].walk()):
-            node.meta["number"] = number
         for select in trees[0].find_all(exp.Select):
             _unmark(select)
         return cls(text, tokens, trees[0])
@@ -156,9 +153,9 @@ def line_at(node: exp.Expr) -> int | None:
     return next((int(part.meta["line"]) for part in node.dfs() if "line" in part.meta), None)
 
 
-def number_of(node: exp.Expr) -> int:
-    """Return the node's number in its tree."""
-    return int(node.meta["number"])
+def refused(node: exp.Expr, advice: str) -> DefinitionError:
+    """Return the error for a part of a query, with its line."""
+    return DefinitionError(f"{spelled(node)!r} {advice}", line=line_at(node))
 
 
 BEGINNINGS: Final = {TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN}

@@ -28,8 +28,9 @@ from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
 from deltaproduce.shown.explanations import Operator
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import DerivedKind, Found, Production
-from deltaproduce.stages.sql.algebra.relations import Aggregate, InSpark, Relation, Scan, Values
+from deltaproduce.stages.sql.algebra.relations import Aggregate, Relation, Scan, Values
 from deltaproduce.stages.sql.algebra.scalars import readable
+from deltaproduce.stages.sql.algebra.spark_only import InSpark
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.stages.sql.keys import key_columns
 from deltaproduce.stages.sql.projection import check_ansi

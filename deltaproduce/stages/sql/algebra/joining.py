@@ -37,6 +37,21 @@ def joined_by_equalities(relation: Relation) -> Relation:
     return found
 
 
+def with_ordered_joins(relation: Relation) -> Relation:
+    """Return the same rows, with all inner joins by what must be equal."""
+    return _ordered(relation, {})
+
+
+def _ordered(relation: Relation, done: dict[int, Relation]) -> Relation:
+    """Return a relation with other joins; one that is read twice stays one."""
+    if id(relation) not in done:
+        found = joined_by_equalities(relation)
+        inputs = [_ordered(one, done) for one in found.inputs]
+        is_same = all(one is other for one, other in zip(inputs, found.inputs, strict=True))
+        done[id(relation)] = found if is_same else found.over(inputs)
+    return done[id(relation)]
+
+
 def _flattened(relation: Relation) -> tuple[list[Relation], list[Scalar]]:
     """Return the relations of inner joins, and their conditions."""
     if not isinstance(relation, Join) or relation.kind != "inner":

@@ -12,7 +12,6 @@ from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.relations import (
     Aggregate,
-    InSpark,
     Project,
     Relation,
     Scan,
@@ -20,6 +19,7 @@ from deltaproduce.stages.sql.algebra.relations import (
     Values,
 )
 from deltaproduce.stages.sql.algebra.scalars import Output
+from deltaproduce.stages.sql.algebra.spark_only import Generate, InSpark, ValueInSpark, Window
 
 
 def copied(relation: Relation) -> dict[str, tuple[Scan, str]]:
@@ -29,6 +29,8 @@ def copied(relation: Relation) -> dict[str, tuple[Scan, str]]:
             pairs = zip(relation.fields, relation.columns, strict=True)
             return {field.id: (relation, column) for field, column in pairs}
         case SetOperation() | Values() | InSpark():
+            return {}
+        case Generate() | ValueInSpark() | Window():  # a view over them is kept by all columns
             return {}
         case Project():
             return _renamed(relation.outputs, copied(relation.input))

@@ -8,8 +8,8 @@ names fields of its inputs only, and the fields of the two sides of a join diffe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final, Literal
 
@@ -54,6 +54,11 @@ class Relation(ABC):
     def told(self) -> str:
         """What it does, in a line."""
         return type(self).__name__
+
+    def over(self, inputs: Sequence[Relation]) -> Relation:
+        """Return the same operator over other relations that have the fields it reads."""
+        (one,) = inputs
+        return replace(self, input=one)  # type: ignore[call-arg]  # of most operators
 
     def walk(self) -> Iterator[Relation]:
         """Yield all relations below it and itself, each once, inputs first."""
@@ -222,6 +227,10 @@ class Join(Relation):
         """See `Relation.inputs`."""
         return self.left, self.right
 
+    def over(self, inputs: Sequence[Relation]) -> Relation:
+        """See `Relation.over`."""
+        return replace(self, left=inputs[0], right=inputs[1])
+
     @property
     def scalars(self) -> tuple[Scalar, ...]:
         """See `Relation.scalars`."""
@@ -234,6 +243,20 @@ class Join(Relation):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Linked:
+    """How a subquery depends on the row around it.
+
+    Attributes:
+        rows: the rows of its FROM that fulfil those conditions of its WHERE that do not name the
+            row around it.
+        conditions: the others, over fields of both; which of `rows` it is computed from.
+    """
+
+    rows: Relation
+    conditions: tuple[Scalar, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Matched(Relation):
     """Each row of the input, and whether a subquery has a row for it: EXISTS or IN.
 
@@ -242,6 +265,7 @@ class Matched(Relation):
         equal: what must be equal, and `rest` be true, of a row of the input and of the subquery.
         among: the values that IN compares; where none is equal but one of them, or of the
             subquery's, is null, the field is null.
+        linked: how the subquery depends on the row; None if it is no plain SELECT.
     """
 
     input: Relation
@@ -250,6 +274,7 @@ class Matched(Relation):
     equal: tuple[Equality, ...] = ()
     rest: tuple[Scalar, ...] = ()
     among: tuple[Equality, ...] = ()
+    linked: Linked | None = None
 
     def __post_init__(self) -> None:
         _check(isinstance(self.found.data_type, BooleanType), self)
@@ -264,6 +289,10 @@ class Matched(Relation):
     def inputs(self) -> tuple[Relation, ...]:
         """See `Relation.inputs`."""
         return self.input, self.subquery
+
+    def over(self, inputs: Sequence[Relation]) -> Relation:
+        """See `Relation.over`."""
+        return replace(self, input=inputs[0], subquery=inputs[1])
 
     @property
     def scalars(self) -> tuple[Scalar, ...]:
@@ -284,6 +313,7 @@ class Single(Relation):
         equal: what must be equal of the two; nothing if the subquery does not depend on the row.
         otherwise: a relation of one row that stands for the subquery where it has none; None for
             nulls. Its fields are those of the subquery that the result has.
+        linked: how the subquery depends on the row; None if it is no plain SELECT.
     """
 
     input: Relation
@@ -291,6 +321,7 @@ class Single(Relation):
     taken: Field
     equal: tuple[Equality, ...] = ()
     otherwise: Relation | None = None
+    linked: Linked | None = None
 
     def __post_init__(self) -> None:
         _check(self.taken in self.subquery.fields, self)
@@ -307,6 +338,15 @@ class Single(Relation):
         """See `Relation.inputs`."""
         both = (self.input, self.subquery)
         return both if self.otherwise is None else (*both, self.otherwise)
+
+    def over(self, inputs: Sequence[Relation]) -> Relation:
+        """See `Relation.over`."""
+        return replace(
+            self,
+            input=inputs[0],
+            subquery=inputs[1],
+            otherwise=None if self.otherwise is None else inputs[2],
+        )
 
     @property
     def scalars(self) -> tuple[Scalar, ...]:
@@ -383,6 +423,8 @@ class Distinct(Relation):
 class SetOperation(Relation):
     """UNION, INTERSECT or EXCEPT of two sides with columns of equal types, by position.
 
+    A type that only Spark knows may be another one on each side.
+
     Attributes:
         is_all: whether equal rows count; if not, a row is there once.
     """
@@ -395,7 +437,8 @@ class SetOperation(Relation):
 
     def __post_init__(self) -> None:
         sides = zip(self.own, self.left.fields, self.right.fields, strict=True)
-        _check(all(len({str(f.data_type) for f in same}) == 1 for same in sides), self)
+        types = [{str(f.data_type) for f in same} for same in sides if same[0].data_type]
+        _check(all(len(kinds) == 1 for kinds in types), self)
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -406,6 +449,16 @@ class SetOperation(Relation):
     def inputs(self) -> tuple[Relation, ...]:
         """See `Relation.inputs`."""
         return self.left, self.right
+
+    def over(self, inputs: Sequence[Relation]) -> Relation:
+        """See `Relation.over`."""
+        return replace(self, left=inputs[0], right=inputs[1])
+
+    @property
+    def only_in_spark(self) -> str | None:
+        """See `Relation.only_in_spark`: columns whose common type only Spark knows."""
+        unknown = (field.name for field in self.own if field.data_type is None)
+        return next(unknown, None)
 
     @property
     def told(self) -> str:
@@ -453,39 +506,6 @@ class Limit(Relation):
         by = ", ".join(f"{k.field.name}{' desc' if k.descending else ''}" for k in self.order)
         count = "" if self.count is None else f" {self.count}"
         return f"Limit{count}{f' offset {self.offset}' if self.offset else ''} by {by}"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class InSpark(Relation):
-    """What only Spark computes: the driver knows its columns, and not their rows.
-
-    Attributes:
-        text: the clause, as the user wrote it.
-    """
-
-    given: tuple[Relation, ...]
-    own: tuple[Field, ...]
-    text: str
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """See `Relation.fields`."""
-        return self.own
-
-    @property
-    def inputs(self) -> tuple[Relation, ...]:
-        """See `Relation.inputs`."""
-        return self.given
-
-    @property
-    def only_in_spark(self) -> str | None:
-        """See `Relation.only_in_spark`."""
-        return self.text
-
-    @property
-    def told(self) -> str:
-        """See `Relation.told`."""
-        return f"Spark {self.text}"
 
 
 def one_row() -> Values:

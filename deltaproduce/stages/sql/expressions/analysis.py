@@ -104,6 +104,8 @@ class _Analysis:
             return self.fields(node)
         if node.name in self._constants:
             return self._constants[node.name]
+        if node.name not in self._types:  # a function without parentheses
+            raise _ForSparkError
         return Reference(self._types[node.name], node.name)
 
     def fields(self, node: exp.Expr) -> Term:

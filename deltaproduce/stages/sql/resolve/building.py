@@ -6,7 +6,7 @@ subquery in it has become a field.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,20 +15,23 @@ from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.relations import Relation
 from deltaproduce.stages.sql.algebra.scalars import Field, columns_in
-from deltaproduce.stages.sql.functions import PHYSICAL, VOLATILE, is_time, names_in
+from deltaproduce.stages.sql.algebra.spark_only import Generate, ValueInSpark, Window
+from deltaproduce.stages.sql.functions import GENERATORS, VOLATILE, names_in
 from deltaproduce.stages.sql.resolve import subqueries
-from deltaproduce.stages.sql.resolve.names import Scope, refused, unknown
-from deltaproduce.stages.sql.resolve.reading import Ctes, Link, Reading, Selected, rebuilt
-from deltaproduce.stages.sql.syntax import function_name
+from deltaproduce.stages.sql.resolve.names import Scope, unknown
+from deltaproduce.stages.sql.resolve.reading import (
+    Ctes,
+    Link,
+    Origin,
+    Reading,
+    Selected,
+    rebuilt,
+    with_parts,
+)
+from deltaproduce.stages.sql.syntax import function_name, spelled
 
 _UNITS: Final = names_in("date_add date_diff dateadd datediff timestampadd timestampdiff")
 """Functions whose first argument of three is a unit, such as DAY."""
-
-_BY_PLACE: Final = names_in(
-    "any_value array_agg collect_list collect_set first first_value lag last last_value lead "
-    "listagg nth_value ntile row_number string_agg"
-)
-"""Window functions that depend on the order of rows that are equal in it."""
 
 
 @dataclass
@@ -41,6 +44,7 @@ class Building:
         links: conditions that need fields of the query around it.
         is_condition: whether what is resolved decides on rows, and is no value. As a value, Spark's
             IN with a subquery is never null.
+        windows: the definitions of its WINDOW clause, by lower-case name.
     """
 
     reading: Reading
@@ -51,12 +55,13 @@ class Building:
     prefers_aliases: bool = False
     links: list[Link] = field(default_factory=list)
     is_condition: bool = False
+    windows: Mapping[str, exp.Window] = field(default_factory=dict)
 
     def column(self, node: exp.Column) -> exp.Expr:
         """Return what a name means.
 
         Raises:
-            DefinitionError: it means nothing, several things, or a value that changes by itself.
+            DefinitionError: it means nothing, or several things.
         """
         if isinstance(node.this, exp.Star):
             return node.copy()
@@ -67,9 +72,8 @@ class Building:
         if found is None:
             if alias is not None:
                 return alias.copy()
-            if len(node.parts) == 1 and node.name.lower() in VOLATILE:
-                raise refused(node, "differs from run to run; take the value from a column")
-            if _is_unit(node):
+            is_call = len(node.parts) == 1 and node.name.lower() in VOLATILE
+            if is_call or _is_unit(node):
                 return node.copy()
             raise unknown(node, [*self.scope.known, *self.aliases])
         known, used = found
@@ -84,18 +88,40 @@ class Building:
         own = {one.id for one in self.relation.fields}
         return all(column.name in own for column in columns_in(tree) if "#" in column.name)
 
-    def only_in_spark(self, node: exp.Expr, data_type: DataType | None = None) -> Field:
-        """Add a field that only Spark computes."""
+    def only_in_spark(
+        self, node: exp.Expr, data_type: DataType | None = None, query: Selected | None = None
+    ) -> Field:
+        """Add a field that only Spark computes, perhaps from a subquery."""
         found = self.reading.field("in_spark", data_type)
-        fields = (*self.relation.fields, found)
-        self.relation = self.reading.in_spark(node, [self.relation], fields)
+        links = None
+        if query is not None:
+            links = subqueries.links_of(query, self.relation, self.reading)
+        subquery = None if query is None else query.relation
+        text = spelled(node)
+        made = ValueInSpark(self.relation, (found,), text, node, subquery, links)
+        self.relation = made
+        self.reading.origins[made] = Origin(node)
         return found
+
+    def generated(
+        self, node: exp.Expr, names: Sequence[str], clause: exp.Expr | None = None
+    ) -> list[Field]:
+        """Add the columns of a generator, such as ``explode(…)``.
+
+        Args:
+            clause: the clause that it is.
+        """
+        tree = with_parts(node, self.replaced)
+        scalar = self.reading.typed(tree, self.relation.fields, node)
+        own = tuple(self.reading.field(name, None) for name in names)
+        self.relation = Generate(self.relation, own, spelled(clause or node), scalar)
+        return list(own)
 
     def expression(self, node: exp.Expr) -> exp.Expr:
         """Resolve an expression without aggregates; its subqueries become fields.
 
         Raises:
-            DefinitionError: a name means nothing, or the value changes by itself.
+            DefinitionError: a name means nothing.
         """
         return rebuilt(node, self.replaced)
 
@@ -109,14 +135,26 @@ class Building:
 
     def replaced(self, node: exp.Expr) -> exp.Expr | None:
         """Return what a part of an expression becomes; None if its parts decide."""
-        check_determined(node)
         match node:
             case exp.Column():
                 return self.column(node)
+            case exp.Window():
+                return self._window(node).tree
+            case exp.Lambda() | exp.Any() | exp.All():
+                query = node.find(exp.Query)
+                found = None if query is None else self._query(query)
+                return self.only_in_spark(node, None, found).tree
+        if function_name(node) in GENERATORS:
+            return self.generated(node, [function_name(node) or ""])[0].tree
+        return self._asked(node)
+
+    def _asked(self, node: exp.Expr) -> exp.Expr | None:
+        """Return what a subquery becomes; None if a node is none."""
+        match node:
             case exp.Exists():
                 found = self._query(node.this)
                 added = subqueries.exists(found, self.relation, self.reading)
-                return self._with(added, node, BooleanType())
+                return self._with(added, node, BooleanType(), found)
             case exp.Not() if not self.is_condition and _asks(node.this.unnest()):
                 tree = self._among(node.this.unnest())
                 return exp.Not(this=_or_else(tree, exp.true()))
@@ -124,73 +162,73 @@ class Building:
                 if self.is_condition:
                     return self._among(node)
                 if isinstance(node.find_ancestor(exp.Not, exp.Query), exp.Not):
-                    return self.only_in_spark(node, BooleanType()).tree
+                    found = self._query(node.args["query"])
+                    return self.only_in_spark(node, BooleanType(), found).tree
                 return _or_else(self._among(node), exp.false())
             case exp.Subquery() | exp.Select() | exp.SetOperation():
                 found = self._query(node)
                 added = subqueries.single(node, found, self.relation, self.reading)
-                return self._with(added, node, found.columns[0].field.data_type)
-            case exp.Window():
-                _check_window(node)
-                return self.only_in_spark(node).tree
-            case exp.Lambda() | exp.Any() | exp.All():
-                return self.only_in_spark(node).tree
+                return self._with(added, node, found.columns[0].field.data_type, found)
         return None
+
+    def _window(self, node: exp.Window) -> Field:
+        """Add the field of a window function."""
+        spec = self.windows.get(node.alias.lower(), node)
+        call, where = node.this, list[exp.Expr]()
+        while isinstance(call, exp.IgnoreNulls | exp.RespectNulls | exp.Filter | exp.WithinGroup):
+            where += [call.expression.this] if isinstance(call, exp.Filter) else []
+            call = call.this
+        order = spec.args.get("order")
+        frame = spec.args.get("spec")
+        parts = (
+            [one for one in (*call.expressions, *where) if not isinstance(one, exp.Star)],
+            spec.args.get("partition_by") or [],
+            [] if order is None else [one.this for one in order.expressions],
+        )
+        trees = [[self.expression(one) for one in some] for some in parts]
+        fields = self.relation.fields
+        arguments, partition, by = (
+            tuple(map(lambda tree, one: self.reading.typed(tree, fields, one), *both))
+            for both in zip(trees, parts, strict=True)
+        )
+        own = self.reading.field(function_name(call), None)
+        made = Window(
+            self.relation,
+            (own,),
+            spelled(node),
+            function_name(call),
+            arguments,
+            partition,
+            by,
+            frame is not None and frame.args.get("kind") == "ROWS",
+        )
+        self.relation = made
+        self.reading.origins[made] = Origin(node)
+        return own
 
     def _among(self, node: exp.Expr) -> exp.Expr:
         """Return the field of IN with a subquery."""
         value = self.expression(node.this)
         found = self._query(node.args["query"])
         added = subqueries.among(node, value, found, self.relation, self.reading)
-        return self._with(added, node, BooleanType())
+        return self._with(added, node, BooleanType(), found)
 
     def _query(self, node: exp.Expr) -> Selected:
         return self.reading.query(node, self.ctes, self.scope)
 
     def _with(
-        self, added: subqueries.Added | None, node: exp.Expr, data_type: DataType | None
+        self,
+        added: subqueries.Added | None,
+        node: exp.Expr,
+        data_type: DataType | None,
+        query: Selected,
     ) -> exp.Expr:
         """Add the field of a subquery; if there is none, Spark computes it."""
         if added is None:
-            return self.only_in_spark(node, data_type).tree
+            return self.only_in_spark(node, data_type, query).tree
         self.relation = added.relation
+        self.reading.origins[added.relation] = Origin(node)
         return added.tree
-
-
-def check_determined(node: exp.Expr) -> None:
-    """Refuse a function whose value differs from run to run.
-
-    Raises:
-        DefinitionError: with `line`.
-    """
-    name = function_name(node)
-    if name in VOLATILE or is_time(node):
-        raise refused(node, "differs from run to run; take the value from a column")
-    if name in PHYSICAL:
-        raise refused(node, "depends on how rows are stored; leave it out")
-    if name == "identifier":
-        raise refused(node, "hides what is named; write the name itself")
-    if isinstance(node, exp.Placeholder):
-        raise refused(node, "is a parameter, and there are none; write the value")
-
-
-def _check_window(node: exp.Window) -> None:
-    """Refuse a window function whose value depends on the order of rows that are equal in it.
-
-    Raises:
-        DefinitionError: with `line`.
-    """
-    call = node.this
-    while isinstance(call, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
-        call = call.this
-    spec = node.args.get("spec")
-    by_rows = spec is not None and spec.args.get("kind") == "ROWS"
-    if by_rows or function_name(call) in _BY_PLACE:
-        raise refused(
-            node,
-            "depends on the order of rows that its ORDER BY leaves equal, which a view does not "
-            "define; use rank() or a RANGE frame, or read a stage that is keyed by PARTITION BY",
-        )
 
 
 def _asks(node: exp.Expr) -> bool:

@@ -22,11 +22,12 @@ from deltaproduce.stages.sql.algebra.relations import (
 )
 from deltaproduce.stages.sql.algebra.scalars import Equality, Output, Scalar, columns_in
 from deltaproduce.stages.sql.expressions.coercion import common
+from deltaproduce.stages.sql.functions import TABLE_FUNCTIONS
 from deltaproduce.stages.sql.resolve.building import Building
-from deltaproduce.stages.sql.resolve.names import Named, Scope, refused
-from deltaproduce.stages.sql.resolve.reading import Ctes, Reading, Selected, conjuncts
-from deltaproduce.stages.sql.syntax import spelled
-from deltaproduce.stages.sql.text import Edit, end_of, line_at, start_of
+from deltaproduce.stages.sql.resolve.names import Named, Scope
+from deltaproduce.stages.sql.resolve.reading import Ctes, Origin, Reading, Selected, conjuncts
+from deltaproduce.stages.sql.syntax import function_name, spelled
+from deltaproduce.stages.sql.text import Edit, end_of, line_at, refused, start_of
 from deltaproduce.types.excerpts import meant
 
 _KINDS: Final[dict[str, JoinKind]] = {
@@ -83,24 +84,36 @@ def joined(
 
 
 def with_laterals(
-    found: tuple[Relation, Scope], laterals: Sequence[exp.Expr], reading: Reading
+    found: tuple[Relation, Scope], laterals: Sequence[exp.Expr], reading: Reading, ctes: Ctes
 ) -> tuple[Relation, Scope]:
     """Return a relation with LATERAL VIEWs, which only Spark computes."""
     for lateral in laterals:
-        found = _lateral(lateral, found, reading)
+        relation, scope = found
+        alias = _alias_of(lateral)
+        rows = Building(reading, relation, scope, ctes)
+        fields = rows.generated(lateral.this, [one.name for one in alias.columns], lateral)
+        pairs = zip(alias.columns, fields, strict=True)
+        own = reading.named(Named(alias.name or None, name.name, field) for name, field in pairs)
+        found = rows.relation, replace(scope, columns=(*scope.columns, *own))
     return found
+
+
+def _alias_of(lateral: exp.Expr) -> exp.TableAlias:
+    alias = lateral.args.get("alias")
+    if not isinstance(alias, exp.TableAlias) or not alias.columns:
+        raise refused(lateral, "needs names of columns; write AS name, …")
+    return alias
 
 
 def _lateral(
     node: exp.Expr, found: tuple[Relation, Scope], reading: Reading
 ) -> tuple[Relation, Scope]:
-    alias = node.args.get("alias")
-    if alias is None or not alias.columns:
-        raise refused(node, "needs names of columns; write AS name, …")
+    alias = _alias_of(node)
     relation, scope = found
     own = [(alias.name or None, one.name, reading.field(one.name, None)) for one in alias.columns]
     fields = (*relation.fields, *(field for _, _, field in own))
-    wide = replace(scope, columns=(*scope.columns, *(Named(*one) for one in own)))
+    named = reading.named(Named(*one) for one in own)
+    wide = replace(scope, columns=(*scope.columns, *named))
     return reading.in_spark(node, [relation], fields), wide
 
 
@@ -111,6 +124,8 @@ def _item(
     match node:
         case exp.Table() if isinstance(node.this, exp.Identifier):
             return _table(node, reading, ctes)
+        case exp.Table() if function_name(node.this) in TABLE_FUNCTIONS:
+            return _renamed(_table_function(node, reading), node, node.alias or None, reading)
         case exp.Table() | exp.Lateral():
             raise refused(node, "may read tables, whose changes would go unnoticed; use VALUES")
         case exp.Values():
@@ -153,7 +168,7 @@ def _table(node: exp.Table, reading: Reading, ctes: Ctes) -> tuple[Relation, Sco
     scan = Scan(stage, tuple(c.name for c in seen), fields)
     pairs = zip(scan.columns, fields, strict=True)
     named = tuple(Named(alias, column, field) for column, field in pairs)
-    return scan, Scope(_with_names(node, named))
+    return scan, Scope(reading.named(_with_names(node, named)))
 
 
 def _renamed(
@@ -165,7 +180,9 @@ def _renamed(
         field = reading.field(one.name, one.field.data_type)
         outputs.append(Output(field, Scalar.of(one.field.tree, [one.field])))
         named.append(Named(alias, one.name, field))
-    return Project(found.relation, tuple(outputs)), Scope(_with_names(node, tuple(named)))
+    relation = Project(found.relation, tuple(outputs))
+    reading.origins[relation] = Origin(node)
+    return relation, Scope(reading.named(_with_names(node, tuple(named))))
 
 
 def _with_names(node: exp.Expr, named: tuple[Named, ...]) -> tuple[Named, ...]:
@@ -176,6 +193,20 @@ def _with_names(node: exp.Expr, named: tuple[Named, ...]) -> tuple[Named, ...]:
     if len(names) != len(named):
         raise refused(node, f"names {len(names)} of {len(named)} columns")
     return tuple(replace(one, name=name) for one, name in zip(named, names, strict=True))
+
+
+def _table_function(node: exp.Table, reading: Reading) -> Selected:
+    """Return the rows of a table function of constants, which only Spark computes."""
+    for part in node.this.walk():
+        if isinstance(part, exp.Query | exp.Column | exp.Table):
+            raise refused(part, "is no constant, and a table function in FROM has constants")
+    alias = node.args.get("alias")
+    names: list[str | None] = ["id"] if function_name(node.this) == "range" else [None]
+    if alias is not None and alias.columns:
+        names = [column.name for column in alias.columns]
+    columns = tuple(Named(None, name, reading.field(name, None)) for name in names)
+    fields = [one.field for one in columns]
+    return Selected(reading.in_spark(node, [], fields), columns)
 
 
 def values(node: exp.Expr, reading: Reading) -> Selected:
@@ -219,20 +250,34 @@ def _join(
         return _by_names(join, kind, names, left, right, reading)
     both = left[1].beside(right[1])
     equal, rest = list[Equality](), list[Scalar]()
-    holder = Building(reading, left[0], both, ctes)
+    holder = _On(reading, left[0], both, ctes)
     for node in conjuncts(join.args.get("on")):
-        if node.find(exp.Query) is not None:
-            fields = left[0].fields if kind in {"semi", "anti"} else both.fields
-            made = reading.in_spark(join, [left[0], right[0]], fields)
-            return made, left[1] if kind in {"semi", "anti"} else both
         tree = holder.expression(node)
-        sided = _sided(tree, left[0], right[0])
+        one, other = holder.relation, right[0]
+        sided = _sided(tree, one, other)
         if sided is not None:
-            equal.append(reading.equality(*sided, (left[0], right[0]), node))
+            equal.append(reading.equality(*sided, (one, other), node))
         else:
-            rest.append(reading.condition(tree, (*left[0].fields, *right[0].fields), node))
-    found = Join(left[0], right[0], kind, tuple(equal), tuple(rest))
+            rest.append(reading.condition(tree, (*one.fields, *other.fields), node))
+    found = Join(holder.relation, right[0], kind, tuple(equal), tuple(rest))
+    reading.origins[found] = Origin(join)
     return found, left[1] if kind in {"semi", "anti"} else both
+
+
+class _On(Building):
+    """What the conditions of a join are over; their subqueries are left to Spark."""
+
+    def replaced(self, node: exp.Expr) -> exp.Expr | None:
+        """See `Building.replaced`."""
+        if isinstance(node, exp.Query):
+            query = self.reading.query(node, self.ctes, self.scope)
+            return self.only_in_spark(node, None, replace(query, rows=None)).tree
+        if isinstance(node, exp.Exists):
+            return self.replaced(node.this)
+        if isinstance(node, exp.In) and node.args.get("query") is not None:
+            value = self.expression(node.this)
+            return exp.In(this=value, expressions=[self.expression(node.args["query"])])
+        return super().replaced(node)
 
 
 def _sided(tree: exp.Expr, left: Relation, right: Relation) -> tuple[exp.Expr, exp.Expr] | None:
@@ -275,13 +320,18 @@ def _by_names(
             for scope in (left[1], right[1])
         ]
         if [len(found) for found in pair] != [1, 1]:
-            raise refused(join, f"needs the column {name!r} once on each side; write ON")
+            raise refused(
+                join,
+                f"needs the column {name!r} once on each side, but finds it {len(pair[0])} and "
+                f"{len(pair[1])} times; write a condition with ON",
+            )
         mine, other = pair[0][0], pair[1][0]
         pairs.append((mine, other))
         sides = left[0], right[0]
         same = exp.EQ(this=mine.field.tree, expression=other.field.tree)
         equal.append(reading.equality(mine.field.tree, other.field.tree, sides, same))
     relation: Relation = Join(left[0], right[0], kind, tuple(equal))
+    reading.origins[relation] = Origin(join)
     gone = [other for _, other in pairs]
     kept = [mine for mine, _ in pairs]
     if kind in {"semi", "anti"}:
@@ -309,5 +359,5 @@ def _coalesced(
         scalar = Scalar.of(tree, relation.fields)
         field = reading.field(mine.name, scalar.data_type)
         outputs.append(Output(field, scalar))
-        kept.append(Named(None, mine.name, field))
+        kept += reading.named([Named(None, mine.name, field)])
     return Project(relation, tuple(outputs)), kept

@@ -15,17 +15,12 @@ from sqlglot import exp
 from deltaproduce.stages.sql.algebra.calls import Call
 from deltaproduce.stages.sql.algebra.relations import Aggregate
 from deltaproduce.stages.sql.algebra.scalars import Field, Output, columns_in
-from deltaproduce.stages.sql.functions import AGGREGATES, names_in
-from deltaproduce.stages.sql.resolve.building import Building, check_determined
-from deltaproduce.stages.sql.resolve.names import refused
-from deltaproduce.stages.sql.resolve.reading import Link, own
+from deltaproduce.stages.sql.functions import AGGREGATES, BY_ORDER, ORDER_DEPENDENT, ORDERING
+from deltaproduce.stages.sql.resolve.building import Building
+from deltaproduce.stages.sql.resolve.reading import Link, Origin, own
 from deltaproduce.stages.sql.syntax import function_name
+from deltaproduce.stages.sql.text import refused
 
-_ORDER_DEPENDENT: Final = names_in(
-    "any_value array_agg collect_list collect_set first first_value last last_value listagg "
-    "string_agg"
-)
-_ORDERING: Final = names_in("array_max array_min array_size array_sort cardinality size sort_array")
 _AROUND: Final = exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup
 
 
@@ -141,7 +136,9 @@ def keys_of(select: exp.Expr, rows: Building) -> list[exp.Expr] | None:
     return found
 
 
-def grouped(rows: Building, keys: Sequence[exp.Expr], nodes: Sequence[exp.Expr]) -> Grouped | None:
+def grouped(
+    select: exp.Expr, rows: Building, keys: Sequence[exp.Expr], nodes: Sequence[exp.Expr]
+) -> Grouped | None:
     """Return the groups of rows by expressions, and by what a subquery is linked with.
 
     Args:
@@ -179,6 +176,7 @@ def grouped(rows: Building, keys: Sequence[exp.Expr], nodes: Sequence[exp.Expr])
         count = Call.of("count", (), is_distinct=False, where=None, text="count(*)")
         calls.append((rows.reading.field("count", count.data_type), count))
     relation = Aggregate(rows.relation, tuple(outputs.values()), tuple(calls))
+    rows.reading.origins[relation] = Origin(select, rows.scope)
     return Grouped(
         rows.reading,
         relation,
@@ -188,6 +186,7 @@ def grouped(rows: Building, keys: Sequence[exp.Expr], nodes: Sequence[exp.Expr])
         rows=rows,
         keys=outputs,
         calls=fields,
+        windows=rows.windows,
     )
 
 
@@ -227,13 +226,8 @@ def _own_side(link: Link, rows: Building) -> tuple[exp.Expr, exp.Expr] | None:
 def _read_call(node: exp.Expr, rows: Building) -> Call:
     call, where = _called(node), None
     name = function_name(call) or ""
-    check_determined(call)
-    if name in _ORDER_DEPENDENT and not _is_ordered(node, call):
-        raise refused(
-            node,
-            "depends on the order of rows, and SQL has none; use max_by(…, …) or min_by, or "
-            "sort_array(collect_list(…))",
-        )
+    if name in ORDER_DEPENDENT and not _is_ordered(node, call):
+        raise refused(node, BY_ORDER)
     if isinstance(node, exp.Filter):
         condition = node.expression.this
         where = rows.reading.condition(rows.expression(condition), rows.relation.fields, condition)
@@ -241,12 +235,15 @@ def _read_call(node: exp.Expr, rows: Building) -> Call:
     is_distinct = len(given) == 1 and isinstance(given[0], exp.Distinct)
     if is_distinct:
         given = given[0].expressions
+    stars = [one for one in given if isinstance(one, exp.Star) or isinstance(one.this, exp.Star)]
     if len(given) == 1 and isinstance(given[0], exp.Star):
         given = []
     for one in given:
         if aggregates(one):
             raise refused(one, "is an aggregate inside of another one")
     is_plain = node is call or (isinstance(node, exp.Filter) and node.this is call)
+    if stars and (given or is_distinct):  # of all columns, as count(DISTINCT *)
+        is_plain = False
     arguments = [
         rows.reading.typed(rows.expression(one), rows.relation.fields, one)
         for one in given
@@ -259,7 +256,7 @@ def _read_call(node: exp.Expr, rows: Building) -> Call:
 
 def _is_ordered(node: exp.Expr, call: exp.Expr) -> bool:
     inside = isinstance(node, exp.WithinGroup) or isinstance(call.parent, exp.WithinGroup)
-    return inside or function_name(node.parent) in _ORDERING
+    return inside or function_name(node.parent) in ORDERING
 
 
 def _called(node: exp.Expr) -> exp.Expr:

@@ -14,8 +14,7 @@ from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.algebra.scalars import Field
-from deltaproduce.stages.sql.syntax import spelled
-from deltaproduce.stages.sql.text import line_at
+from deltaproduce.stages.sql.text import refused
 from deltaproduce.types.excerpts import meant
 
 
@@ -92,20 +91,24 @@ class Scope:
             return found[0].field, used
         return None if self.outer is None else self.outer.find(node)
 
+    def means(self, one: Named) -> bool:
+        """Return whether its table and name mean a column, and nothing else."""
+        found = [] if one.table is None else self.of_table(one.table)
+        found = [other for other in found if _same(other.name, one.name or "")]
+        first = one.name if one.table is None else one.table
+        found = found or [other for other in self.columns if _same(other.name, first or "")]
+        return [other.field for other in found] == [one.field]
+
     @property
     def known(self) -> list[str]:
         """The names of its columns."""
         return [one.name for one in self.columns if one.name is not None]
 
 
-def refused(node: exp.Expr, advice: str) -> DefinitionError:
-    """Return the error for a part of a query, with its line."""
-    return DefinitionError(f"{spelled(node)!r} {advice}", line=line_at(node))
-
-
 def unknown(node: exp.Expr, names: Sequence[str]) -> DefinitionError:
     """Return the error for a name that means nothing."""
-    return refused(node, f"is no column here; {meant(node.name, names)}")
+    error = refused(node, f"is no column here; {meant(node.name, names)}")
+    return DefinitionError(str(error), column=node.name, line=error.line)
 
 
 def _same(name: str | None, other: str) -> bool:

@@ -7,16 +7,16 @@ numbers (`Edit`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql.types import MapType
 from sqlglot import TokenType, exp
 
-from deltaproduce.stages.sql.algebra.relations import Limit
-from deltaproduce.stages.sql.algebra.scalars import Field, SortKey
-from deltaproduce.stages.sql.resolve.names import refused
+from deltaproduce.stages.sql.algebra.relations import Limit, Project, Relation
+from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar, SortKey
 from deltaproduce.stages.sql.resolve.reading import Reading, Selected
-from deltaproduce.stages.sql.text import Edit, start_of
+from deltaproduce.stages.sql.text import Edit, refused, start_of
 
 
 def ordinal(node: exp.Expr, columns: int) -> int | None:
@@ -32,6 +32,12 @@ def ordinal(node: exp.Expr, columns: int) -> int | None:
     if isinstance(node, exp.Var) and node.name.upper() == "ALL":
         raise refused(node, "is not supported in ORDER BY; name the columns")
     return None
+
+
+def with_sorted(relation: Relation, added: Sequence[Output]) -> Relation:
+    """Return rows with what an order needs beside their fields."""
+    own = (Output(field, Scalar.of(field.tree, [field])) for field in relation.fields)
+    return Project(relation, (*own, *added))
 
 
 def directions(node: exp.Expr, field: Field) -> SortKey:

@@ -9,16 +9,18 @@ from pyspark.sql.types import DataType
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.sql.algebra.determinism import check_determined, check_places
+from deltaproduce.stages.sql.algebra.joining import with_ordered_joins
 from deltaproduce.stages.sql.algebra.relations import Relation, Scan
 from deltaproduce.stages.sql.algebra.scalars import SortKey
 from deltaproduce.stages.sql.resolve.from_items import values
-from deltaproduce.stages.sql.resolve.names import Named, Scope, refused
+from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.resolve.ordering import break_last_ties
 from deltaproduce.stages.sql.resolve.reading import Ctes, Reading, Selected
 from deltaproduce.stages.sql.resolve.selects import check_columns, select
 from deltaproduce.stages.sql.resolve.set_operations import set_operation
 from deltaproduce.stages.sql.syntax import spelled
-from deltaproduce.stages.sql.text import Edit, QueryText, edited
+from deltaproduce.stages.sql.text import Edit, QueryText, edited, refused
 from deltaproduce.types.columns import RowSchema
 
 
@@ -34,6 +36,7 @@ class Resolved:
         order: its final ORDER BY.
         grouped: the columns that have the keys of its outermost grouping; see `Selected`.
         edits: the edits of the text for Spark.
+        reading: where its operators and fields come from.
     """
 
     text: str
@@ -43,6 +46,7 @@ class Resolved:
     order: tuple[SortKey, ...]
     grouped: tuple[str, ...] | None
     edits: tuple[Edit, ...]
+    reading: Reading
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,17 +81,30 @@ class Resolved:
 
 
 def resolved(text: str, stages: Mapping[str, RowSchema]) -> Resolved:
-    """Resolve a query.
+    """Resolve a query whose rows follow from the rows of its stages.
+
+    Its joins are ordered by their equalities.
 
     Args:
         text: one SELECT in Spark's SQL, which names stages as its tables.
         stages: the columns of the stages that it may read; a type may be unknown.
 
     Raises:
-        DefinitionError: it cannot be parsed, names something unknown, its result is not defined, or
-            its columns have no names; with `line` if it is known.
+        DefinitionError: it cannot be parsed, its result is not defined, or as for `as_written`.
     """
-    parsed = QueryText.read(text)
+    found = as_written(QueryText.read(text), stages)
+    check_determined(found.relation)
+    check_places(found.relation)
+    return replace(found, relation=with_ordered_joins(found.relation))
+
+
+def as_written(parsed: QueryText, stages: Mapping[str, RowSchema]) -> Resolved:
+    """Resolve a query; its operators are in the order of its clauses.
+
+    Raises:
+        DefinitionError: it names something unknown, or its columns have no names; with `line` if it
+            is known.
+    """
     by_name = {name.lower(): (name, schema) for name, schema in stages.items()}
     reading = Reading(parsed, by_name, lambda *_: _unready())
     reading.query = lambda node, ctes, outer: _query(node, ctes, outer, reading)
@@ -99,15 +116,16 @@ def resolved(text: str, stages: Mapping[str, RowSchema]) -> Resolved:
     if not feeders:
         message = f"{spelled(parsed.tree)!r} reads no stage; name one in its FROM"
         raise DefinitionError(message)
-    at_end = Edit(parsed.end, len(text), "")
+    at_end = Edit(parsed.end, len(parsed.text), "")
     return Resolved(
-        text,
+        parsed.text,
         feeders,
         found.relation,
         found.columns,
         found.order,
         found.grouped,
         (*reading.edits, at_end),
+        reading,
     )
 
 
@@ -153,5 +171,6 @@ def _with(node: exp.Expr, ctes: Ctes, reading: Reading) -> Ctes:
             pairs = zip(inner.columns, names, strict=True)
             columns = tuple(replace(one, name=name.name) for one, name in pairs)
             inner = replace(inner, columns=columns)
+        reading.with_.append((cte, inner))
         found[cte.alias.lower()] = inner
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
@@ -11,7 +11,7 @@ from pyspark.sql.types import DataType
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.sql.algebra.relations import InSpark, Relation
+from deltaproduce.stages.sql.algebra.relations import Relation
 from deltaproduce.stages.sql.algebra.scalars import (
     Equality,
     Field,
@@ -20,9 +20,10 @@ from deltaproduce.stages.sql.algebra.scalars import (
     columns_in,
     readable,
 )
-from deltaproduce.stages.sql.resolve.names import Named, Scope, refused
+from deltaproduce.stages.sql.algebra.spark_only import InSpark
+from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.syntax import spelled
-from deltaproduce.stages.sql.text import Edit, QueryText, line_at
+from deltaproduce.stages.sql.text import Edit, QueryText, line_at, refused
 from deltaproduce.types.columns import RowSchema
 
 
@@ -38,6 +39,8 @@ class Selected:
             if it aggregates without GROUP BY, None if it does not group.
         otherwise: the one row that it has where no row fulfils the links; None for none.
         order: the fields that a final ORDER BY sorts by.
+        rows: of a SELECT the rows of its FROM that fulfil the conditions of its WHERE; None for
+            other queries. `row_links` are the conditions that need the query around it, over them.
     """
 
     relation: Relation
@@ -46,6 +49,8 @@ class Selected:
     grouped: tuple[str, ...] | None = None
     otherwise: Relation | None = None
     order: tuple[SortKey, ...] = ()
+    rows: Relation | None = None
+    row_links: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,18 @@ class Link:
     node: exp.Expr
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The part of the text that an operator is made of.
+
+    Attributes:
+        scope: what its expressions can name; None for no SELECT.
+    """
+
+    node: exp.Expr
+    scope: Scope | None = None
+
+
 Ctes: TypeAlias = Mapping[str, Selected]
 Query: TypeAlias = Callable[[exp.Expr, Ctes, Scope | None], Selected]
 
@@ -73,12 +90,18 @@ class Reading:
         stages: the stages that it may read, by lower-case name: the name and the columns.
         query: resolves a query inside of it.
         edits: the places of feeders' names, and of orders in which ties are broken.
+        origins: the parts of the text that operators are made of.
+        names: how a SELECT names the fields of its FROM, by the fields' ids.
+        with_: the queries of WITH, in order.
     """
 
     text: QueryText
     stages: Mapping[str, tuple[str, RowSchema]]
     query: Query
     edits: list[Edit] = field(default_factory=list)
+    origins: dict[Relation, Origin] = field(default_factory=dict)
+    names: dict[str, Named] = field(default_factory=dict)
+    with_: list[tuple[exp.Expr, Selected]] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def field(self, name: str | None, data_type: DataType | None) -> Field:
@@ -137,14 +160,23 @@ class Reading:
         fields: Sequence[Field],
     ) -> InSpark:
         """Return what a clause makes of relations, which only Spark computes."""
-        return InSpark(tuple(given), tuple(fields), spelled(node))
+        return InSpark(tuple(given), tuple(fields), spelled(node), node)
+
+    def named(self, columns: Iterable[Named]) -> tuple[Named, ...]:
+        """Return columns of a FROM, whose names are kept."""
+        found = tuple(columns)
+        self.names.update((one.field.id, one) for one in found)
+        return found
 
 
 def rebuilt(node: exp.Expr, replaced: Callable[[exp.Expr], exp.Expr | None]) -> exp.Expr:
     """Return an expression with some parts replaced, the outermost ones first."""
     found = replaced(node)
-    if found is not None:
-        return found
+    return with_parts(node, replaced) if found is None else found
+
+
+def with_parts(node: exp.Expr, replaced: Callable[[exp.Expr], exp.Expr | None]) -> exp.Expr:
+    """Return an expression with some parts replaced, but for itself."""
     arguments = dict[str, object]()
     for name, value in node.args.items():
         if isinstance(value, exp.Expr):

@@ -9,7 +9,6 @@ from typing import Final
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.sql.algebra.joining import joined_by_equalities
 from deltaproduce.stages.sql.algebra.provenance import bare
 from deltaproduce.stages.sql.algebra.relations import (
     Aggregate,
@@ -20,14 +19,19 @@ from deltaproduce.stages.sql.algebra.relations import (
     one_row,
 )
 from deltaproduce.stages.sql.algebra.scalars import Output, Scalar, SortKey, columns_in
-from deltaproduce.stages.sql.functions import GENERATORS
+from deltaproduce.stages.sql.algebra.spark_only import Window
 from deltaproduce.stages.sql.resolve.building import Building
 from deltaproduce.stages.sql.resolve.from_items import from_, joined, with_laterals
 from deltaproduce.stages.sql.resolve.grouping import Grouped, aggregates, grouped, keys_of
-from deltaproduce.stages.sql.resolve.names import Named, Scope, refused
-from deltaproduce.stages.sql.resolve.ordering import directions, limited, ordinal
-from deltaproduce.stages.sql.resolve.reading import Ctes, Link, Reading, Selected, conjuncts
-from deltaproduce.stages.sql.syntax import function_name
+from deltaproduce.stages.sql.resolve.names import Named, Scope
+from deltaproduce.stages.sql.resolve.ordering import (
+    directions,
+    limited,
+    ordinal,
+    with_sorted,
+)
+from deltaproduce.stages.sql.resolve.reading import Ctes, Link, Origin, Reading, Selected, conjuncts
+from deltaproduce.stages.sql.text import refused
 
 _KNOWN: Final = frozenset(
     {
@@ -47,10 +51,10 @@ def select(node: exp.Select, reading: Reading, ctes: Ctes, outer: Scope | None) 
     _check_clauses(node)
     rows = _from(node, reading, ctes, outer)
     _filter(rows, node.args.get("where"))
-    rows.relation = joined_by_equalities(rows.relation)
+    base = rows.relation, tuple(rows.links)
     building, of_groups = _groups(node, rows)
     outputs = _outputs(node, building)
-    _having(node, building, outputs)
+    _choose(node, building, outputs)
     order = node.args.get("order")
     keys = _sort_keys(order, building, outputs, is_distinct=bool(node.args.get("distinct")))
     found = _selected(node, building, outputs, keys)
@@ -58,6 +62,7 @@ def select(node: exp.Select, reading: Reading, ctes: Ctes, outer: Scope | None) 
         found = _with_groups(node, found, building, outputs)
     if of_groups is not None:
         found = replace(found, grouped=_with_keys(of_groups, outputs))
+    found = replace(found, rows=base[0], row_links=base[1])
     return limited(node, found, reading)
 
 
@@ -81,8 +86,16 @@ def _from(node: exp.Select, reading: Reading, ctes: Ctes, outer: Scope | None) -
     if source is not None:
         found = from_(source.this, reading, ctes, outer)
         found = joined(found, node.args.get("joins") or (), reading, ctes, outer)
-        found = with_laterals(found, node.args.get("laterals") or (), reading)
-    return Building(reading, found[0], found[1].within(outer), ctes)
+        found = with_laterals(found, node.args.get("laterals") or (), reading, ctes)
+    return Building(reading, found[0], found[1].within(outer), ctes, windows=_windows(node))
+
+
+def _windows(select: exp.Select) -> dict[str, exp.Window]:
+    """Return the definitions in a SELECT's WINDOW clause, by lower-case name."""
+    found = dict[str, exp.Window]()
+    for one in select.args.get("windows") or ():
+        found[one.name.lower()] = found.get(one.alias.lower(), one)
+    return found
 
 
 def _filter(rows: Building, where: exp.Expr | None) -> None:
@@ -100,20 +113,27 @@ def _filter(rows: Building, where: exp.Expr | None) -> None:
 
 def _groups(node: exp.Select, rows: Building) -> tuple[Building, tuple[str, ...] | None]:
     """Return what the SELECT's expressions are over, and the fields of its groups if it groups."""
-    having, order = node.args.get("having"), node.args.get("order")
-    over = [*node.expressions, *([having.this] if having else []), *_sorted_by(order)]
+    having = node.args.get("having")
+    choosing = [one.this for one in (having, node.args.get("qualify")) if one is not None]
+    over = [*node.expressions, *choosing, *_windows(node).values()]
+    over += _sorted_by(node.args.get("order"))
     if node.args.get("group") is None and having is None and not any(map(aggregates, over)):
-        if node.args.get("windows") or node.args.get("qualify"):
-            fields = rows.relation.fields
-            rows.relation = rows.reading.in_spark(node, [rows.relation], fields)
         return rows, None
     keys = keys_of(node, rows)
-    found = None if keys is None else grouped(rows, keys, over)
+    found = None if keys is None else grouped(node, rows, keys, over)
     if found is None:
         fields = rows.relation.fields
         clause = node.args.get("group") or node
         rows.relation = rows.reading.in_spark(clause, [rows.relation], fields)
-        return _InSpark(rows.reading, rows.relation, rows.scope, rows.ctes, links=rows.links), None
+        in_spark = _InSpark(
+            rows.reading,
+            rows.relation,
+            rows.scope,
+            rows.ctes,
+            links=rows.links,
+            windows=rows.windows,
+        )
+        return in_spark, None
     own_keys = tuple(found.keys.values())[: len(found.keys) - len(found.links)]
     return found, tuple(key.field.id for key in own_keys)
 
@@ -136,6 +156,9 @@ def _outputs(node: exp.Select, building: Building) -> list[tuple[Named, Output]]
         if star is not None:
             found += _starred(item, star, building)
             continue
+        if isinstance(item, exp.Aliases):
+            found += _generated(item, building)
+            continue
         bare = item.unalias()
         name = _name(item)
         tree = building.expression(bare)
@@ -151,14 +174,24 @@ def _output(tree: exp.Expr, node: exp.Expr, name: str | None, building: Building
     return Output(building.reading.field(name, scalar.data_type), scalar)
 
 
+def _generated(item: exp.Aliases, building: Building) -> Iterator[tuple[Named, Output]]:
+    """Yield the columns of a generator with several names."""
+    names = [one.name for one in item.expressions]
+    for name, field in zip(names, building.generated(item.this, names), strict=True):
+        output = _output(field.tree, item, name, building)
+        yield Named(None, name, output.field), output
+
+
 def _name(item: exp.Expr) -> str | None:
     match item:
         case exp.Alias():
             return item.alias
-        case exp.Aliases():
-            raise refused(item, "names several columns; use LATERAL VIEW")
+        case exp.Paren():
+            return _name(item.this)
         case exp.Column():
             return item.name
+        case exp.Dot(expression=exp.Identifier() as part):
+            return part.name
     return None
 
 
@@ -178,12 +211,12 @@ def _starred(item: exp.Expr, star: exp.Expr, building: Building) -> Iterator[tup
             raise refused(item, f"has no table {item.table!r} in FROM; name the columns")
     else:
         named = building.scope.columns
-    left_out = [one.name.lower() for one in star.args.get("except_") or ()]
-    for name in left_out:
-        if name not in [(one.name or "").lower() for one in named]:
-            raise refused(item, f"leaves out {name!r}, which is no column here")
+    left_out = list(star.args.get("except_") or ())
+    for part in left_out:
+        if not any(_is_meant(part, one) for one in named):
+            raise refused(item, f"leaves out {part.name.lower()!r}, which is no column here")
     for one in named:
-        if (one.name or "").lower() in left_out:
+        if any(_is_meant(part, one) for part in left_out):
             continue
         tree = one.field.tree
         if isinstance(building, Grouped):
@@ -192,22 +225,40 @@ def _starred(item: exp.Expr, star: exp.Expr, building: Building) -> Iterator[tup
         yield Named(None, one.name, output.field), output
 
 
+def _is_meant(part: exp.Expr, one: Named) -> bool:
+    """Return whether an item of EXCEPT names a column."""
+    table = part.table.lower() if isinstance(part, exp.Column) else ""
+    return (one.name or "").lower() == part.name.lower() and table in {
+        "",
+        (one.table or "").lower(),
+    }
+
+
 def _named(one: Named) -> exp.Column:
     """Return a column of FROM as a user would name it."""
     table = None if one.table is None else exp.to_identifier(one.table)
     return exp.Column(this=exp.to_identifier(one.name or ""), table=table)
 
 
-def _having(node: exp.Select, building: Building, outputs: Sequence[tuple[Named, Output]]) -> None:
-    having = node.args.get("having")
-    if having is None:
-        return
+def _choose(node: exp.Select, building: Building, outputs: Sequence[tuple[Named, Output]]) -> None:
+    """Keep what fulfils HAVING, before window functions look at it, and then QUALIFY."""
     over = replace(building, aliases=_as_aliases(outputs), prefers_aliases=True)
-    for one in conjuncts(having.this):
-        tree = over.condition(one)
-        condition = building.reading.condition(tree, over.relation.fields, one)
-        over.relation = Filter(over.relation, condition)
+    for clause in (node.args.get("having"), node.args.get("qualify")):
+        for one in conjuncts(None if clause is None else clause.this):
+            tree = over.condition(one)
+            condition = building.reading.condition(tree, over.relation.fields, one)
+            is_before = isinstance(clause, exp.Having)
+            over.relation = _filtered(over.relation, condition, before_windows=is_before)
     building.relation = over.relation
+
+
+def _filtered(relation: Relation, condition: Scalar, *, before_windows: bool) -> Relation:
+    if before_windows and isinstance(relation, Window):
+        own = {field.id for field in relation.input.fields}
+        if own >= {*condition.fields}:
+            inner = _filtered(relation.input, condition, before_windows=True)
+            return replace(relation, input=inner)
+    return Filter(relation, condition)
 
 
 def _as_aliases(outputs: Sequence[tuple[Named, Output]]) -> dict[str, exp.Expr]:
@@ -248,11 +299,29 @@ def _sort_keys(
             found.append((directions(one, same[0].field), None))
             continue
         if is_distinct:
-            raise refused(one, "sorts by what is no column of the result; add it to the columns")
+            output = _over_columns(one, outputs, building)
+            found.append((directions(one, output.field), output))
+            continue
         building.relation = over.relation
         output = _output(tree, one.this, "order", building)
         found.append((directions(one, output.field), output))
     return found
+
+
+def _over_columns(
+    one: exp.Expr, outputs: Sequence[tuple[Named, Output]], building: Building
+) -> Output:
+    """Return an expression of ORDER BY over the columns of the result."""
+    columns = tuple(named for named, _ in outputs)
+    result = Building(building.reading, building.relation, Scope(columns), {})
+    try:
+        tree = result.expression(one.this)
+    except DefinitionError:
+        advice = "sorts by what is no column of the result; add it to the columns"
+        raise refused(one, advice) from None
+    fields = [named.field for named in columns]
+    scalar = building.reading.typed(tree, fields, one.this)
+    return Output(building.reading.field("order", scalar.data_type), scalar)
 
 
 def _selected(
@@ -263,8 +332,6 @@ def _selected(
 ) -> Selected:
     """Return the columns, and beside them what links and sorting need."""
     reading, relation = building.reading, building.relation
-    if any(function_name(part) in GENERATORS for _, o in outputs for part in _parts(o)):
-        relation = reading.in_spark(node, [relation], relation.fields)
     needed = {c.name for link in building.links for c in columns_in(link.tree)}
     beside = [
         Output(field, Scalar.of(field.tree, [field]))
@@ -272,12 +339,18 @@ def _selected(
         if field.id in needed
     ]
     added = [output for _, output in keys if output is not None]
-    relation = Project(relation, (*(o for _, o in outputs), *added, *beside))
+    last = added if node.args.get("distinct") else []
+    now = [one for one in added if one not in last]
+    relation = Project(relation, (*(o for _, o in outputs), *now, *beside))
+    reading.origins[relation] = Origin(node, building.scope)
     if node.args.get("distinct"):
         if beside:
             relation = reading.in_spark(node, [relation], relation.fields)
         else:
             relation = Distinct(relation)
+            reading.origins[relation] = Origin(node)
+    if last:
+        relation = with_sorted(relation, last)
     columns = tuple(named for named, _ in outputs)
     return Selected(
         relation, columns, links=tuple(building.links), order=tuple(key for key, _ in keys)
@@ -291,10 +364,6 @@ def _with_keys(
     names = {bare(output): named.name for named, output in reversed(outputs)}
     found = [names.get(key) for key in keys]
     return None if None in found else tuple(name for name in found if name is not None)
-
-
-def _parts(output: Output) -> Iterator[exp.Expr]:
-    yield from output.scalar.expression.tree.walk()
 
 
 def _with_groups(

@@ -8,12 +8,15 @@ from typing import Final
 from pyspark.sql.types import DataType, NullType
 from sqlglot import exp
 
+from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.algebra.relations import Project, Relation, SetKind, SetOperation
-from deltaproduce.stages.sql.algebra.scalars import Output, Scalar
+from deltaproduce.stages.sql.algebra.scalars import Output, Scalar, SortKey
 from deltaproduce.stages.sql.expressions.coercion import common
-from deltaproduce.stages.sql.resolve.names import Named, refused
-from deltaproduce.stages.sql.resolve.ordering import directions, limited, ordinal
-from deltaproduce.stages.sql.resolve.reading import Reading, Selected
+from deltaproduce.stages.sql.resolve.building import Building
+from deltaproduce.stages.sql.resolve.names import Named, Scope
+from deltaproduce.stages.sql.resolve.ordering import directions, limited, ordinal, with_sorted
+from deltaproduce.stages.sql.resolve.reading import Origin, Reading, Selected
+from deltaproduce.stages.sql.text import refused
 from deltaproduce.types.ddl import ddl_of
 
 _KINDS: Final[dict[type[exp.Expr], SetKind]] = {
@@ -50,17 +53,29 @@ def set_operation(
     own = tuple(one.field for one in columns)
     kind, is_all = _KINDS[type(node)], not node.args.get("distinct")
     relation: Relation
-    if None in types or left.links or right.links:
+    if left.links or right.links:
         relation = reading.in_spark(node, sides, own)
     else:
         relation = SetOperation(sides[0], sides[1], kind, is_all, own)
-    order = []
+    reading.origins[relation] = Origin(node)
+    order, added = list[SortKey](), list[Output]()
+    rows = Building(reading, relation, Scope(columns), {})
     for one in node.args["order"].expressions if node.args.get("order") else ():
         place = ordinal(one.this, len(columns))
-        named = [c for c in columns if (c.name or "").lower() == one.this.name.lower()]
-        if place is None and (not isinstance(one.this, exp.Column) or len(named) != 1):
-            raise refused(one, "sorts a set operation by what is no column of it; name a column")
-        order.append(directions(one, (named[0] if place is None else columns[place]).field))
+        if place is not None:
+            order.append(directions(one, columns[place].field))
+            continue
+        try:
+            tree = rows.expression(one.this)
+        except DefinitionError:
+            advice = "sorts a set operation by what is no column of it; name a column"
+            raise refused(one, advice) from None
+        same = [field for field in own if isinstance(tree, exp.Column) and field.id == tree.name]
+        if not same:
+            scalar = reading.typed(tree, own, one.this)
+            added.append(Output(reading.field("order", scalar.data_type), scalar))
+        order.append(directions(one, same[0] if same else added[-1].field))
+    relation = with_sorted(rows.relation, added) if added else relation
     return limited(node, Selected(relation, columns, order=tuple(order)), reading)
 
 

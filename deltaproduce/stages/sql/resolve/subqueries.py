@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pyspark.sql.types import BooleanType
 from sqlglot import exp
 
-from deltaproduce.stages.sql.algebra.relations import Matched, Relation, Single
+from deltaproduce.stages.sql.algebra.relations import Linked, Matched, Relation, Single
 from deltaproduce.stages.sql.algebra.scalars import Equality, Scalar, columns_in
-from deltaproduce.stages.sql.resolve.names import refused
 from deltaproduce.stages.sql.resolve.reading import Link, Reading, Selected
+from deltaproduce.stages.sql.text import refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
-class _Linked:
+class _Conditions:
     """The conditions under which a subquery's rows belong to a row around it."""
 
     equal: tuple[Equality, ...]
@@ -41,7 +41,8 @@ def exists(found: Selected, relation: Relation, reading: Reading) -> Added | Non
     if linked is None or found.otherwise is not None:  # that row would exist, too
         return None
     field = reading.field("exists", BooleanType())
-    made = Matched(relation, found.relation, field, linked.equal, linked.rest)
+    links = links_of(found, relation, reading)
+    made = Matched(relation, found.relation, field, linked.equal, linked.rest, linked=links)
     return Added(made, field.tree)
 
 
@@ -70,7 +71,8 @@ def among(
     sides = relation, found.relation
     equal = reading.equality(value, found.columns[0].field.tree, sides, node)
     field = reading.field("in", BooleanType())
-    made = Matched(*sides, field, linked.equal, linked.rest, (equal,))
+    links = links_of(found, relation, reading)
+    made = Matched(*sides, field, linked.equal, linked.rest, (equal,), links)
     return Added(made, field.tree)
 
 
@@ -86,11 +88,21 @@ def single(node: exp.Expr, found: Selected, relation: Relation, reading: Reading
     if linked is None or linked.rest:
         return None
     field = found.columns[0].field
-    made = Single(relation, found.relation, field, linked.equal, found.otherwise)
+    links = links_of(found, relation, reading)
+    made = Single(relation, found.relation, field, linked.equal, found.otherwise, links)
     return Added(made, field.tree)
 
 
-def _linked(found: Selected, relation: Relation, reading: Reading) -> _Linked | None:
+def links_of(found: Selected, relation: Relation, reading: Reading) -> Linked | None:
+    """Return how a subquery depends on the row around it; None if it is no plain SELECT."""
+    if found.rows is None:
+        return None
+    fields = (*relation.fields, *found.rows.fields)
+    links = (reading.typed(link.tree, fields, link.node) for link in found.row_links)
+    return Linked(found.rows, tuple(links))
+
+
+def _linked(found: Selected, relation: Relation, reading: Reading) -> _Conditions | None:
     """Return the conditions of a subquery; None if only Spark knows what it depends on."""
     equal, rest = list[Equality](), list[Scalar]()
     sides = relation, found.relation
@@ -103,7 +115,7 @@ def _linked(found: Selected, relation: Relation, reading: Reading) -> _Linked | 
             rest.append(reading.condition(link.tree, fields, link.node))
         else:
             return None
-    return _Linked(tuple(equal), tuple(rest)) if _are_apart(sides) else None
+    return _Conditions(tuple(equal), tuple(rest)) if _are_apart(sides) else None
 
 
 def _sided(link: Link, sides: Sequence[Relation]) -> tuple[exp.Expr, exp.Expr] | None:

@@ -1,0 +1,147 @@
+"""The operators that only Spark computes: the driver knows their columns, and not their rows.
+
+What their rows are made from is known as for other operators, so that passes over the algebra see
+through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from deltaproduce.stages.sql.algebra.relations import Linked, Relation
+from deltaproduce.stages.sql.algebra.scalars import Field, Scalar
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Added(Relation):
+    """Each row of the input, perhaps several times, with more fields.
+
+    Attributes:
+        own: the added fields.
+        text: what the user wrote.
+    """
+
+    input: Relation
+    own: tuple[Field, ...]
+    text: str
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """See `Relation.fields`."""
+        return (*self.input.fields, *self.own)
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        """See `Relation.inputs`."""
+        return (self.input,)
+
+    @property
+    def only_in_spark(self) -> str | None:
+        """See `Relation.only_in_spark`."""
+        return self.text
+
+    @property
+    def told(self) -> str:
+        """See `Relation.told`."""
+        return f"Spark {self.text}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window(_Added):
+    """Each row, with the value of a window function.
+
+    Attributes:
+        function: its name, in lower case; None if it is no function.
+        arguments: its arguments, and its condition.
+        partition: the expressions by which rows belong to one partition.
+        order: those that order the rows of a partition.
+        by_rows: whether its frame counts rows.
+    """
+
+    function: str | None
+    arguments: tuple[Scalar, ...]
+    partition: tuple[Scalar, ...]
+    order: tuple[Scalar, ...]
+    by_rows: bool
+
+    @property
+    def scalars(self) -> tuple[Scalar, ...]:
+        """See `Relation.scalars`."""
+        return (*self.arguments, *self.partition, *self.order)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Generate(_Added):
+    """Each row once for each row that a generator such as ``explode`` makes of it."""
+
+    generator: Scalar
+
+    @property
+    def scalars(self) -> tuple[Scalar, ...]:
+        """See `Relation.scalars`."""
+        return (self.generator,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueInSpark(_Added):
+    """Each row, with a value that Spark computes from it.
+
+    Attributes:
+        tree: what the user wrote; its names are not resolved.
+        subquery: the subquery that it reads; None if it reads none.
+        linked: how that depends on the row; None if it is no plain SELECT.
+    """
+
+    tree: exp.Expr
+    subquery: Relation | None = None
+    linked: Linked | None = None
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        """See `Relation.inputs`."""
+        return (self.input,) if self.subquery is None else (self.input, self.subquery)
+
+    def over(self, inputs: Sequence[Relation]) -> Relation:
+        """See `Relation.over`."""
+        return replace(self, input=inputs[0], subquery=(*inputs, None)[1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InSpark(Relation):
+    """What a clause makes of relations.
+
+    Attributes:
+        text: the clause, as the user wrote it, on one line; `tree` its names are not resolved.
+    """
+
+    given: tuple[Relation, ...]
+    own: tuple[Field, ...]
+    text: str
+    tree: exp.Expr
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """See `Relation.fields`."""
+        return self.own
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        """See `Relation.inputs`."""
+        return self.given
+
+    def over(self, inputs: Sequence[Relation]) -> Relation:
+        """See `Relation.over`."""
+        return replace(self, given=tuple(inputs))
+
+    @property
+    def only_in_spark(self) -> str | None:
+        """See `Relation.only_in_spark`."""
+        return self.text
+
+    @property
+    def told(self) -> str:
+        """See `Relation.told`."""
+        return f"Spark {self.text}"
