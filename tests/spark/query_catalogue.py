@@ -514,6 +514,9 @@ REFUSED_UNRUN: dict[str, str] = {
     "a subquery of a union": """
         SELECT x FROM orders o WHERE x IN (SELECT z FROM lines l WHERE l.k = o.k UNION ALL
         SELECT w FROM parts p WHERE p.id = o.k)""",
+    "a subquery with a CTE": """
+        SELECT x FROM orders o WHERE EXISTS (WITH t AS (SELECT k FROM lines)
+        SELECT 1 FROM t WHERE t.k = o.k)""",
     "a subquery with a limit": """
         SELECT (SELECT z FROM lines l WHERE l.k = o.k LIMIT 1) AS z FROM orders o""",
     "a limited table of constants": "SELECT n FROM orders JOIN (SELECT 1 AS n LIMIT 1) t ON true",

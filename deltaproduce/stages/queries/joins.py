@@ -66,6 +66,11 @@ def check_linked(
     Raises:
         DefinitionError: it can read others.
     """
+    query = node if isinstance(node, exp.Query) else node.args.get("query") or node.this
+    with_ = query.args.get("with_") or query.unnest().args.get("with_")
+    if with_ is not None:
+        message = f"{spelled(with_)!r} is not supported in a query that is computed key by key"
+        raise DefinitionError(message)
     equal, pairs = NOTHING, list[tuple[str, str]]()
     for condition in linked.conditions:
         tree = condition.expression.tree
@@ -75,7 +80,6 @@ def check_linked(
     if len(equal) >= max(len(inner), len(outer)):
         return
     pairs += _compared(relation)
-    query = node if isinstance(node, exp.Query) else node.args.get("query") or node.this
     message = f"{spelled(query)!r} can read rows of other source keys; "
     if equal or not pairs:
         message += "compare all source key columns in its WHERE with those of the outer query; "
