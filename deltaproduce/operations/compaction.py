@@ -161,7 +161,7 @@ class Compactor:
             pinned = figures.delta_versions.get(kind)
             if pinned is None:
                 continue
-            made = compacted(pinned, self._commits(stage, kind, pinned))
+            made = self._compacted(stage, kind, pinned)
             if not made and what == "merge":
                 continue
             if not made:
@@ -227,6 +227,12 @@ class Compactor:
                 edit = merged_edit(rows, stage, kind, self._filing(stage.name), tables.engines)
                 tables.merge(table, edit, [files.paths[number] for number in numbers], base)
                 base += 1
+
+    def _compacted(self, stage: Stage, kind: str, pinned: int) -> tuple[Commit, ...]:
+        """Return the compactions on top of a pinned delta version, if there is nothing else."""
+        if not self._tables.has_moved(self._tables.location.table(stage.name, kind), pinned):
+            return ()
+        return compacted(pinned, self._commits(stage, kind, pinned))
 
     def _commits(self, stage: Stage, kind: str, pinned: int) -> tuple[Commit, ...]:
         table = self._tables.location.table(stage.name, kind)

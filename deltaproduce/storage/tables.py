@@ -396,6 +396,10 @@ class Tables:
             for one in found
         )
 
+    def has_moved(self, table: Table, delta_version: int) -> bool:
+        """Return whether a table may have a commit after a delta version: see `Deltas`."""
+        return self._delta.has_moved(self._place(table), delta_version)
+
     def commit(
         self, table: Table, edit: Edit | Restore | Deletion, attempt: Attempt, base: int | None
     ) -> int:
@@ -634,7 +638,7 @@ class Tables:
         Raises:
             ConflictError, CorruptStoreError: something did.
         """
-        if not self._delta.has_moved(self._place(table), base):
+        if not self.has_moved(table, base):
             return base
         commits = self.recent_commits(table, base)
         found = current(base, commits)
@@ -705,11 +709,6 @@ class Tables:
         root = self._root.directory
         return unreadable_here(table.name, root, error.__cause__ or error)
 
-    def _silence(self, error: BaseException) -> str | None:
-        """Return what an error says of an unreachable file system; None if it can be reached."""
-        root = self._root.directory
-        return None if root is None else root.file_system.silence(error)
-
     def _check_commits(self) -> None:
         """Refuse a store where two writers could overwrite each other's commits; check once.
 
@@ -748,7 +747,8 @@ class Tables:
             commits = self.recent_commits(table, base)
             raise overtaken(table.name, attempt, base, commits) from refused.__cause__
         except Exception as error:
-            found = unwritable(error) or self._silence(error)
+            root = self._root.directory
+            found = unwritable(error) or (root and root.file_system.silence(error))
             if found is None or isinstance(error, DeltaProduceError):
                 raise
             raise StorageError(
