@@ -114,7 +114,7 @@ def written(
         RefusedError: another writer was faster: rows that are to be all of a table, or its first,
             replace what was read, or nothing.
     """
-    rows = _plain_rows(write, streamed=streamed)
+    rows = _plain_rows(write)
     if rows is None:
         return False
     if write.mode == "append" and writes.written(directory, states, rows, write):
@@ -285,11 +285,11 @@ def _write_one(
     rows: pa.Table,
     write: Write,
 ) -> None:
-    """Write rows as one file."""
+    """Write rows as one file, in one chunk: delta-rs loses the order of several."""
     _committed(
         lambda: write_deltalake(
             directory.uri if found is None else found,
-            rows,
+            rows.combine_chunks() if len(rows) else rows,
             mode=_mode(found, write),
             schema_mode=None if overwritten is None else "overwrite",
             configuration=write.properties if found is None else None,
@@ -559,17 +559,14 @@ def _marked_by_log(
         return marked_rows(table)
 
 
-def _plain_rows(write: Write, *, streamed: bool) -> pa.Table | None:
+def _plain_rows(write: Write) -> pa.Table | None:
     """Return the rows as they are stored; None if they are in Spark, or not simply written."""
     rows = write.rows
     if not isinstance(rows, pa.Table) or write.predicate is not None:
         return None
     if not all(_is_plain(column.data_type) for column in write.columns):
         return None
-    rows = in_arrow_types(rows, write.columns)
-    if streamed or not len(rows):
-        return rows
-    return rows.combine_chunks()  # delta-rs loses the order of several chunks
+    return in_arrow_types(rows, write.columns)
 
 
 def _is_as_wanted(table: DeltaTable, write: Write) -> bool:
