@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from deltaproduce.model.retention import Expire
     from deltaproduce.model.window_moves import WindowMove
     from deltaproduce.model.windows import Window, window
+    from deltaproduce.operations.making.options import OnConflict
     from deltaproduce.operations.step.plan import Policy, Step, TableType
     from deltaproduce.operations.streams import StreamWriter
     from deltaproduce.operations.told.plans import Loss, Plan, PlannedStep
     from deltaproduce.operations.vacuum import Vacuumed
     from deltaproduce.operations.verifying.findings import Finding
-    from deltaproduce.operations.writer import OnConflict
     from deltaproduce.pipeline import Incremental, Merged, Pipeline, Stored, merge
     from deltaproduce.projects.checks import Problem
     from deltaproduce.projects.project import Project
@@ -125,7 +125,7 @@ _HOMES: Final = MappingProxyType(
         "Merged": "deltaproduce.pipeline",
         "MissingPartitionsError": "deltaproduce.errors",
         "NotFoundError": "deltaproduce.errors",
-        "OnConflict": "deltaproduce.operations.writer",
+        "OnConflict": "deltaproduce.operations.making.options",
         "Operator": "deltaproduce.shown.explanations",
         "Partition": "deltaproduce.shown.tasks",
         "Pipeline": "deltaproduce.pipeline",

@@ -25,6 +25,7 @@ from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.model.limits import Limits
 from deltaproduce.operations import analysis
+from deltaproduce.operations.making.options import OnConflict, StoreOptions
 from deltaproduce.operations.step.plan import Policy, TableType
 from deltaproduce.operations.streams import StreamWriter
 from deltaproduce.operations.told.plans import Plan
@@ -40,7 +41,7 @@ from deltaproduce.operations.verbs import (
     vacuum,
 )
 from deltaproduce.operations.verifying.findings import Finding
-from deltaproduce.operations.writer import OnConflict, defining, opened
+from deltaproduce.operations.writer import defining, opened
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.reading import changes as changes_between
 from deltaproduce.reading import lineages, lookups, selects, stage_tables
@@ -142,10 +143,7 @@ class Store(Tabular):
         time_zone: str | None = None,
     ) -> None:
         defined = defining(spark, location, pipeline)
-        self._writer = opened(
-            spark,
-            location,
-            defined,
+        options = StoreOptions(
             table_type=table_type,
             policy=policy,
             on_conflict=on_conflict,
@@ -155,22 +153,12 @@ class Store(Tabular):
             views=views,
             time_zone=time_zone,
         )
+        self._writer = opened(spark, location, defined, options)
         self._opened = self._writer.opened
         self._check_makes_all()
         self._pipeline = defined.name
-        self._in_session = partial(
-            Store,
-            location=self._opened.tables.location.address,
-            pipeline=defined,
-            table_type=table_type,
-            policy=policy,
-            on_conflict=on_conflict,
-            limits=limits,
-            progress=progress,
-            clock=clock,
-            views=views,
-            time_zone=time_zone,
-        )
+        place = self._opened.tables.location.address
+        self._in_session = partial(Store, location=place, pipeline=defined, **options.by_name())
 
     def _check_makes_all(self) -> None:
         """Refuse stages that need a session to be made, if there is none.
@@ -263,9 +251,8 @@ class Store(Tabular):
             CommitUnknownError: it is unknown whether the version was published.
             CorruptStoreError: someone else changed tables or the version log.
         """
-        return update.update(
-            self._writer, "update", changes, snapshots, update_id, on_conflict, partitions, as_of
-        ).shown()
+        given = update.Given("update", changes, snapshots, update_id, partitions, as_of)
+        return update.update(self._writer, given, on_conflict).shown()
 
     def load(
         self,
@@ -298,9 +285,8 @@ class Store(Tabular):
             InvalidChangesError: before anything is written.
             DeltaProduceError: as for `update`.
         """
-        return update.update(
-            self._writer, "load", {}, rows, update_id, on_conflict, partitions, as_of
-        ).shown()
+        given = update.Given("load", {}, rows, update_id, partitions, as_of)
+        return update.update(self._writer, given, on_conflict).shown()
 
     def plan(
         self,
@@ -917,7 +903,7 @@ class Store(Tabular):
         from deltaproduce.report import writing
 
         return writing.written(
-            self._opened, self._pipeline, path, version, samples, self._writer.clock()
+            self._opened, self._pipeline, path, version, samples, self._writer.options.clock()
         )
 
     def emit_openlineage(

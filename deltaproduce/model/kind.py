@@ -344,12 +344,3 @@ class Kind(ABC):
         Raises:
             DefinitionError: with `stage`.
         """
-
-    def due(self, since: datetime | None, now: datetime) -> str | None:
-        """Return why to produce all of it though no input has changed; None if there is no reason.
-
-        Args:
-            since: when the newest version was published.
-        """
-        del since, now
-        return None

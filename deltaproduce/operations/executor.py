@@ -10,42 +10,38 @@ rows that the head pins.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
 from deltaproduce.described.content import descriptions
-from deltaproduce.engines.choice import Engines
 from deltaproduce.model.clustering import clusterings
 from deltaproduce.model.fingerprints import fingerprint
-from deltaproduce.model.graph import Graph, Stage
+from deltaproduce.model.graph import Stage
 from deltaproduce.operations.compaction import Compactor
+from deltaproduce.operations.making.options import StoreOptions
 from deltaproduce.operations.making.repairs import Repair
+from deltaproduce.operations.making.request import Request, reasons
 from deltaproduce.operations.making.rollbacks import Rollback
 from deltaproduce.operations.making.updates import Update
 from deltaproduce.operations.making.work import Means, Work
-from deltaproduce.operations.publisher import Publisher
+from deltaproduce.operations.publisher import Publisher, Unpublished
 from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked
 from deltaproduce.operations.step.expiry import Retentions
-from deltaproduce.operations.step.plan import Policy, TableType
+from deltaproduce.operations.step.plan import Causes
 from deltaproduce.operations.step.windowing import Windows, differ
 from deltaproduce.operations.step.writes import StepResult
-from deltaproduce.operations.told.plans import Counted, Plan, planned
+from deltaproduce.operations.told.plans import Counted, Foreseen, Plan, planned
 from deltaproduce.operations.told.records import record
 from deltaproduce.operations.vacuum import Vacuum, Vacuumed
 from deltaproduce.operations.verifying.findings import Finding
+from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.readers import Reader
-from deltaproduce.reading.store_zone import StoreZone
 from deltaproduce.shown.phases import COMMIT, Progress, phase, reached
-from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.kind import Arrival, needing
-from deltaproduce.stages.scheduled import Agenda
 from deltaproduce.storage.figures import NO_TABLES
-from deltaproduce.storage.tables import Tables
-from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.storage.versions import Version
 
 _NOTHING_COMPARED: Final[Counted] = MappingProxyType({})
@@ -54,18 +50,13 @@ _NOTHING_COMPARED: Final[Counted] = MappingProxyType({})
 class Executor:
     """Carries out the updates, repairs and rollbacks of one store, one at a time."""
 
-    def __init__(
-        self,
-        engines: Engines,
-        graph: Graph,
-        tables: Tables,
-        reader: Reader,
-        log: VersionLog,
-        clock: Callable[[], datetime],
-        table_type: TableType,
-        policy: Policy,
-        zone: StoreZone,
-    ) -> None:
+    def __init__(self, store: Opened, reader: Reader, options: StoreOptions) -> None:
+        """Prepare for an opened store.
+
+        Args:
+            reader: reads the tables that the store has written.
+        """
+        graph, tables, log = store.graph, store.tables, store.log
         definitions = {stage.name: fingerprint(stage) for stage in graph.stages}
         described = descriptions(graph)
 
@@ -74,52 +65,31 @@ class Executor:
                 graph,
                 definitions,
                 reader,
-                engines.in_zone(time_zone),
-                table_type,
-                policy,
+                store.engines.in_zone(time_zone),
+                options,
                 Windows.of(graph, time_zone),
                 clusterings(graph, time_zone),
                 described,
                 Retentions.of(graph, time_zone),
-                zone,
+                store.zone,
             )
 
         self._graph = graph
         self._means_in = lru_cache(maxsize=2)(means)
-        self._zone = zone
+        self._zone = store.zone
         self._tables = tables
         self._log = log
-        self._clock = clock
+        self._clock = options.clock
         self._compactor = Compactor(graph, tables, reader, lambda stage: self._means.filing(stage))
-        self._publisher = Publisher(graph, tables, reader, log, self._compactor, clock)
+        self._publisher = Publisher(graph, tables, reader, log, self._compactor, self._clock)
 
     @property
     def _means(self) -> Means:
         """The means of the next version, in the store's time zone as of the last read head."""
         return self._means_in(self._zone())
 
-    def update(
-        self,
-        operation: str,
-        head: Version,
-        *,
-        batches: Mapping[str, Batch] | None = None,
-        arrivals: Mapping[str, Arrival] | None = None,
-        refreshed: Collection[str] = (),
-        asked: Asked = NOTHING_ASKED,
-        advances: bool = False,
-        agenda: Agenda | None = None,
-        update_id: str | None = None,
-    ) -> Version:
+    def update(self, request: Request, head: Version) -> Version:
         """Publish the version after ``head``, unless nothing changes and there is no id to keep.
-
-        Args:
-            batches: the rows given for sources.
-            arrivals: the rows that have come into sources without being given.
-            refreshed: the stages that the caller asks to produce in full.
-            asked: what the caller says of windows.
-            advances: whether limited windows move, too.
-            agenda: the tasks to make; None for no tasks. It records what became of them.
 
         Returns:
             The published version, else ``head``.
@@ -130,52 +100,25 @@ class Executor:
             MissingPartitionsError: a window would lack partitions; nothing was written.
         """
         means = self._means
-        work = Update.of(
-            means,
-            operation,
-            self._compactor.applied(head),
-            self._clock(),
-            batches=batches or {},
-            arrivals=arrivals or {},
-            refreshed=refreshed,
-            asked=asked,
-            advances=advances,
-            agenda=agenda,
-            update_id=update_id,
-        )
+        work = Update.of(means, self._compactor.applied(head), self._clock(), request)
         means.windows.check_present(work.windows, {step.stage.name for step in work.steps})
         return self._run(work, head)
 
     def repair(
-        self,
-        versions: Sequence[Version],
-        findings: Iterable[Finding],
-        operation: str = "repair",
-        *,
-        batches: Mapping[str, Batch] | None = None,
-        update_id: str | None = None,
+        self, request: Request, versions: Sequence[Version], findings: Iterable[Finding]
     ) -> Version:
         """Publish a version in which the damaged stages of the head are repaired.
 
         Args:
+            request: has all rows of some sources, if they are given.
             versions: all versions of the store, oldest first.
             findings: the damage of the newest version.
-            batches: all rows of some sources.
 
         Raises:
             CorruptStoreError: rows of a source are lost, and not given.
         """
         head = self._compactor.applied(versions[-1])
-        work = Repair.after(
-            self._means,
-            operation,
-            head,
-            self._clock(),
-            versions,
-            findings,
-            batches=batches or {},
-            update_id=update_id,
-        )
+        work = Repair.after(self._means, head, self._clock(), versions, findings, request)
         return self._run(work, versions[-1])
 
     def rollback(self, span: Sequence[Version], update_id: str | None = None) -> Version:
@@ -194,26 +137,21 @@ class Executor:
         head = self._compactor.applied(span[-1])
         return self._run(Rollback.over(self._means, head, self._clock(), span, update_id), span[-1])
 
-    def compared(self, head: Version, snapshots: Mapping[str, Batch], asked: Asked) -> Counted:
+    def compared(self, request: Request, head: Version) -> Counted:
         """Return how snapshots differ from the rows of their sources; nothing is written.
+
+        Args:
+            request: has the snapshots.
 
         Returns:
             Source -> the counts of what a version would change; None if nothing.
         """
-        work = Update.of(
-            self._means,
-            "load",
-            self._compactor.applied(head),
-            self._clock(),
-            batches=snapshots,
-            arrivals={},
-            asked=asked,
-        )
+        work = Update.of(self._means, self._compactor.applied(head), self._clock(), request)
         with self._tables.many_effects():
             results = {
                 step.stage.name: work.result(step, {})
                 for step in work.steps
-                if step.stage.name in snapshots
+                if step.stage.name in request.batches
             }
         return {
             name: None if result is None else result.comparison.counts
@@ -243,16 +181,8 @@ class Executor:
         same = {name for name, counts in compared.items() if counts is None}
         given = {name: keys for name, keys in given.items() if name not in same}
         snapshots = [name for name in snapshots if name not in same]
-        steps = means.plan(
-            head,
-            self._clock(),
-            given=given,
-            snapshots=snapshots,
-            arrivals=arrived,
-            refreshed=(),
-            windows=windows,
-            advances=True,
-        )
+        causes = Causes(given=given, snapshots=snapshots, arrived=reasons(arrived))
+        steps = means.plan(head, causes, windows, advances=True)
         if windows != head.windows:
             made = [step.stage.name for step in steps if step.stage.feeders]
             reached = {*given, *snapshots, *arrived, *made}
@@ -261,16 +191,13 @@ class Executor:
         expiring = means.retentions.due(head, windows)
         forgetting = [name for name in expiring if sources[name].retention.forgets]
         rezoned = means.rezoned(head).zones(means.graph)
-        plan = planned(
-            steps,
-            means.graph,
-            head,
-            means.definitions,
+        foreseen = Foreseen(
             given=given,
             compared=compared,
             forgetting=forgetting,
-            zones={n: (was, means.time_zone) for n, was in rezoned.items()},
+            zones={name: (was, means.time_zone) for name, was in rezoned.items()},
         )
+        plan = planned(steps, means.graph, head, means.definitions, foreseen)
         plan.moves = differ(self.windows.moved(head, windows, (), advances=True), head)
         return plan
 
@@ -337,16 +264,17 @@ class Executor:
             total = _told_of(stages)
             reached(Progress(work.operation, COMMIT, total, total))
             head = self._without_compactions(work.head, results)
-            return self._publisher.publish(
-                work.operation,
-                work.before(head, results),
-                {name: work.write(result, head) for name, result in results.items()},
-                work.definitions,
-                work.attempt,
+            new = Unpublished(
+                operation=work.operation,
+                head=work.before(head, results),
+                definitions=work.definitions,
+                attempt=work.attempt,
                 started=started,
                 update_id=work.name(results),
                 repairs=not work.trusts_tables,
             )
+            writes = {name: work.write(result, head) for name, result in results.items()}
+            return self._publisher.publish(new, writes)
 
     def _computed(self, work: Work) -> dict[str, StepResult]:
         """Return the results of the stages that the version touches, in topological order."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -46,6 +46,25 @@ from deltaproduce.storage.versions import Version
 _WRITERS: Final = 4
 """How many tables are committed to in parallel: a commit mostly waits for the driver."""
 _Made = TypeVar("_Made")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpublished:
+    """A version before its publication, without its stages.
+
+    Attributes:
+        head: the version before it, updated for the stages that are not written.
+        started: when the call began that makes the version, by the clock of `perf_counter`.
+        repairs: whether to write even if someone else has written to the tables, or removed them.
+    """
+
+    operation: str
+    head: Version
+    definitions: Mapping[str, Fingerprint]
+    attempt: Attempt
+    started: float
+    update_id: str | None = None
+    repairs: bool = False
 
 
 class Publisher:
@@ -90,30 +109,17 @@ class Publisher:
             histories[name][kind] = commits or ()
         return resumption(head, given, histories)
 
-    def publish(
-        self,
-        operation: str,
-        head: Version,
-        writes: Mapping[str, StageWrite],
-        definitions: Mapping[str, Fingerprint],
-        attempt: Attempt,
-        *,
-        started: float,
-        update_id: str | None = None,
-        repairs: bool = False,
-    ) -> Version:
+    def publish(self, new: Unpublished, writes: Mapping[str, StageWrite]) -> Version:
         """Commit the writes, and then publish their version: the commit point.
 
         Args:
             writes: the write of each stage that changes, feeders first.
-            started: when the call began that makes the version, by the clock of `perf_counter`.
-            repairs: whether to write even if someone else has written to the tables, or removed
-                them.
 
         Raises:
             ConflictError: another writer was faster; nothing of this is visible.
             CommitUnknownError: it is unknown whether the version was published.
         """
+        head, attempt = new.head, new.attempt
         number = attempt.version
         edits, planned = dict[str, Edits](), dict[str, StageFigures]()
         with phase("writing"):
@@ -122,11 +128,11 @@ class Publisher:
                 edits[name] = write.edits(number, self._reads(head, write.result.stage))
                 read = self._tables.readings.total.after(before)
                 planned[name] = write.figures(number, edits[name]).having_read(*read)
-        if not repairs:
+        if not new.repairs:
             with phase("checking"):
                 self._look(head, writes)
         with phase("writing"):
-            made = self._commit(head, writes, edits, planned, attempt, repairs=repairs)
+            made = self._commit(head, writes, edits, planned, attempt, repairs=new.repairs)
         written = {name: one.at(made[name]) for name, one in planned.items()}
         figures = {
             stage.name: replace(
@@ -138,14 +144,14 @@ class Publisher:
         version = Version(
             number=number,
             committed_at=self._clock(),
-            operation=operation,
-            update_id=update_id,
+            operation=new.operation,
+            update_id=new.update_id,
             stages=figures,
-            definitions=definitions,
+            definitions=new.definitions,
             attempt=attempt,
             windows=head.windows,
             time_zone=head.time_zone,
-            seconds=round(time.perf_counter() - started, 3),
+            seconds=round(time.perf_counter() - new.started, 3),
         )
         with phase("publishing"):
             self._log.publish(version, attempt)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
-from typing import Final, Literal, TypeVar, get_args
+from typing import Final, TypeVar, get_args
 
 from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -22,16 +21,15 @@ from deltaproduce.engines.spark.descriptions import describing
 from deltaproduce.engines.spark.sessions.session import check_session
 from deltaproduce.errors import (
     ConflictError,
-    DefinitionError,
     InvalidArgumentError,
 )
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
-from deltaproduce.model.limits import Limits
 from deltaproduce.operations.analysis import analysed
 from deltaproduce.operations.computing import Computing
 from deltaproduce.operations.executor import Executor
-from deltaproduce.operations.step.plan import Policy, TableType, check_policy
+from deltaproduce.operations.making.options import OnConflict, StoreOptions
+from deltaproduce.operations.step.plan import check_policy
 from deltaproduce.operations.views import Views
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.reading.opened import Opened
@@ -41,11 +39,7 @@ from deltaproduce.shown.live import live
 from deltaproduce.shown.phases import Listener, Watch, watching
 from deltaproduce.storage.opening.places import tables_at
 from deltaproduce.storage.version_log import VersionLog
-from deltaproduce.times import zones
 from deltaproduce.types.excerpts import shown
-
-OnConflict = Literal["raise", "retry"]
-"""What happens if another writer publishes first."""
 
 _RETRYING: Final = Retrying(
     retry=retry_if_exception_type(ConflictError),
@@ -63,16 +57,14 @@ class Writer:
     Attributes:
         opened: the store in the user's session.
         computing: the store in the session that has its time zone.
-        on_conflict: what happens if another writer publishes first.
-        clock: gives the time of a version.
+        options: how the store was opened.
         listeners: receive the progress of an operation.
         views: the views that show the head, if there are any.
     """
 
     opened: Opened
     computing: Computing
-    on_conflict: OnConflict
-    clock: Callable[[], datetime]
+    options: StoreOptions
     listeners: tuple[Listener, ...] = ()
     views: Views | None = None
 
@@ -91,7 +83,7 @@ class Writer:
             ClosedError: the store was closed.
             ViewError: the version is published, but a view could not be brought to the head.
         """
-        wanted = self.on_conflict if on_conflict is None else on_conflict
+        wanted = self.options.on_conflict if on_conflict is None else on_conflict
         arguments.choice(wanted, "on_conflict", get_args(OnConflict))
         self.computing.check_open()
         session = self.opened.engines.session
@@ -150,57 +142,24 @@ def opened(
     spark: SparkSession | None,
     location: str | os.PathLike[str],
     pipeline: Pipeline,
-    *,
-    table_type: TableType,
-    policy: Policy,
-    on_conflict: OnConflict,
-    limits: Limits,
-    progress: Listener | None,
-    clock: Callable[[], datetime],
-    views: str | None,
-    time_zone: str | None,
+    options: StoreOptions,
 ) -> Writer:
     """Open a store; read no row, and write nothing. See `Store`."""
     arguments.place(location, "location")
-    if not isinstance(limits, Limits):
-        raise InvalidArgumentError(
-            f"limits are a {type(limits).__name__}; give Limits", argument="limits"
-        )
-    if progress is not None:
-        arguments.function(progress, "progress")
-    clock = arguments.clock(clock)
-    named = None if time_zone is None else zones.time_zone(time_zone)
-    for name, value, known in (
-        ("table_type", table_type, get_args(TableType)),
-        ("policy", policy, get_args(Policy)),
-        ("on_conflict", on_conflict, get_args(OnConflict)),
-    ):
-        if not isinstance(value, str) or value not in known:
-            raise DefinitionError(f"{name} is {shown(value)}; use one of {', '.join(known)}")
+    options = options.checked()
     if spark is not None:
         check_session(spark)
-    engines = Engines.opened(spark, limits)
+    engines = Engines.opened(spark, options.limits)
     tables = tables_at(engines, location, [stage.name for stage in pipeline.stages])
     log = VersionLog(tables)
     graph = pipeline.graph()
-    check_policy(graph, policy)
+    check_policy(graph, options.policy)
     analysis = analysed(graph, tables, log.head)
-    zone = StoreZone(log, named, engines.zone_of_session)
+    zone = StoreZone(log, options.time_zone, engines.zone_of_session)
     engines = replace(engines, zone=zone)
 
     def executor_of(opened: Opened) -> Executor:
-        written = Reader(opened.tables, from_files=True)
-        return Executor(
-            opened.engines,
-            opened.graph,
-            opened.tables,
-            written,
-            log,
-            clock,
-            table_type,
-            policy,
-            zone,
-        )
+        return Executor(opened, Reader(opened.tables, from_files=True), options)
 
     reader = Reader(tables, from_files=spark is None)
     found = Opened(
@@ -213,9 +172,9 @@ def opened(
         zone,
         analysis.needing,
     )
-    listener = progress or live()
+    listener = options.progress or live()
     listeners = () if listener is None else (listener,)
-    shows = None if views is None else Views.opened(found, views)
+    shows = None if options.views is None else Views.opened(found, options.views)
     needing = analysis.needing[analysis.unknown[0]] if analysis.unknown else None
     computing = Computing(found, executor_of, needing)
-    return Writer(found, computing, on_conflict, clock, listeners, shows)
+    return Writer(found, computing, options, listeners, shows)

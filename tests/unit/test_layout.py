@@ -213,3 +213,25 @@ def test_what_a_stage_is_for_is_no_question_to_its_name():
     )
     assert all(list(roles_by_name(ast.parse(text))) for text in asked)
     assert not list(roles_by_name(ast.parse("stage.name == name or stage.hidden")))
+
+
+def wide_functions(tree: ast.Module) -> Iterator[str]:
+    """The functions of a module that take more than seven values."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            taken = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+            if sum(one.arg not in ("self", "cls") for one in taken) > 7:
+                yield node.name
+
+
+def test_operations_pass_on_values_instead_of_many_parameters():
+    """What an update is asked to do is one `Request`, how a store is opened `StoreOptions`."""
+    found = {
+        (path, name)
+        for path, tree in modules().items()
+        if path.startswith("operations/")
+        for name in wide_functions(tree)
+    }
+    assert not found
+    assert [*wide_functions(ast.parse("def f(self, a, b, c, d, e, f, *, g, h): pass"))] == ["f"]
+    assert not [*wide_functions(ast.parse("def f(self, a, b, c, d, e, f, g): pass"))]

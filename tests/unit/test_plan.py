@@ -1,7 +1,6 @@
 """Plans: the stages that an update examines, and why, decided without Spark."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
@@ -12,11 +11,19 @@ from deltaproduce.errors import (
     NotFoundError,
 )
 from deltaproduce.model.fingerprints import fingerprint
-from deltaproduce.model.graph import Producer
 from deltaproduce.model.limits import Limits
-from deltaproduce.operations.step.plan import Step, compactions, plan, rolled_back, weighed, writing
+from deltaproduce.operations.step import plan as planning
+from deltaproduce.operations.step.plan import (
+    Causes,
+    Policy,
+    Step,
+    StepSize,
+    compactions,
+    rolled_back,
+    weighed,
+    writing,
+)
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.stages.functions.kinds import ByKey
 from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.decisions.recovery import action, compacted, current
 from deltaproduce.storage.figures import (
@@ -62,6 +69,10 @@ def head(*with_tables: str) -> Version:
         for stage in GRAPH.stages
     }
     return Version(1, None, "update", None, stages, DEFINITIONS)
+
+
+def plan(graph, version, definitions, *, policy: Policy = "auto", **causes):
+    return planning.plan(graph, version, definitions, Causes(**causes), policy)
 
 
 def planned(version, definitions=DEFINITIONS, **options):
@@ -258,44 +269,6 @@ def test_what_a_commit_says_of_itself_can_be_read_back():
         assert Attempt.parse(strange) is None
 
 
-class Hourly(ByKey):
-    """A function by key whose stage is due when an hour has passed."""
-
-    __slots__ = ()
-
-    def due(self, since, now):
-        return "an hour has passed" if since is not None and now.hour > since.hour else None
-
-
-def test_a_stage_may_be_due_though_nothing_has_changed():
-    pipeline = Pipeline("hourly")
-    rows = pipeline.source("rows", key="k int", value="v int")
-    schema = rows.schema
-    hourly = pipeline.add(Producer("hourly", ((rows,),), schema, Hourly(middle.function)))
-
-    @pipeline.producer(hourly, key="k int", value="v int")
-    def follows(k, values):
-        yield from ((k, v) for v in values)
-
-    graph, published = pipeline.graph(), datetime(2026, 1, 1, 7, 10, tzinfo=UTC)
-    definitions = {stage.name: fingerprint(stage) for stage in graph.stages}
-    stages = dict.fromkeys(definitions, StageFigures("full", delta_versions=TABLES))
-    version = Version(1, published, "update", None, stages, definitions)
-
-    def due(**options):
-        return {
-            s.stage.name: (s.how, s.reason) for s in plan(graph, version, definitions, **options)
-        }
-
-    assert due() == due(now=published.replace(minute=59)) == {}
-    assert due(now=published.replace(hour=8)) == {
-        "hourly": ("full", "an hour has passed"),
-        "follows": ("incremental", "reached through hourly"),
-    }
-    fed = due(now=published.replace(hour=8), given=["rows"])
-    assert fed["hourly"] == ("full", "an hour has passed")  # its keys that nobody changed, too
-
-
 @pytest.mark.parametrize(
     ("figures", "due", "at_once"),
     [
@@ -380,7 +353,7 @@ def written(table_type, **differs):
         "overlay_runs": 0,
         "added": 0,
     }
-    return writing(table_type, LIMITS, **{**few, **differs})
+    return writing(table_type, LIMITS, StepSize(**{**few, **differs}))
 
 
 @pytest.mark.parametrize(

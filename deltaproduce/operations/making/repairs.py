@@ -20,6 +20,7 @@ from deltaproduce.errors import CorruptStoreError, DefinitionError
 from deltaproduce.model.graph import Graph, Source, Stage
 from deltaproduce.model.layouts import RUNS, UPDATES
 from deltaproduce.model.window_moves import Shift
+from deltaproduce.operations.making.request import Request
 from deltaproduce.operations.making.salvage import ROW_BYTES, Damage
 from deltaproduce.operations.making.updates import Update
 from deltaproduce.operations.making.work import Means
@@ -30,7 +31,6 @@ from deltaproduce.operations.step.plan import Step
 from deltaproduce.operations.step.redefinitions import Redefinition
 from deltaproduce.operations.step.writes import Edits, StageWrite, StepResult, Write
 from deltaproduce.operations.verifying.findings import Finding, RepairAction
-from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.productions import Found
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.figures import Past, StageFigures
@@ -53,14 +53,11 @@ class Repair(Update):
     @staticmethod
     def after(
         means: Means,
-        operation: str,
         head: Version,
         started_at: datetime,
         versions: Sequence[Version],
         findings: Iterable[Finding],
-        *,
-        batches: Mapping[str, Batch],
-        update_id: str | None = None,
+        request: Request,
     ) -> Repair:
         """Return the repair of some findings; one Spark job for a source that has lost rows.
 
@@ -68,7 +65,7 @@ class Repair(Update):
             head: the newest version, with its tables as compactions have left them.
             versions: all versions of the store, oldest first.
             findings: the damage of the newest version.
-            batches: all rows of some sources.
+            request: all rows of some sources, if they are given.
 
         Raises:
             CorruptStoreError: rows of a source are lost, and not given; or a stage would have to be
@@ -79,8 +76,8 @@ class Repair(Update):
         damage, graph = Damage(versions, means.reader, means.engines), means.graph
         for source in graph.sources:
             if any(finding.stage == source.name for finding in findings):
-                _check_columns(source, head, is_given=source.name in batches)
-        actions = damage.actions(graph, findings, batches)
+                _check_columns(source, head, is_given=source.name in request.batches)
+        actions = damage.actions(graph, findings, request.batches)
         unknown = [name for name, action in actions.items() if action.before == "nothing"]
         refreshed = {name for name, action in actions.items() if action.rows == "feeders"}
         hidden = [name for name in actions if graph.stage(name).hidden is not None]
@@ -99,18 +96,16 @@ class Repair(Update):
         }
         for name in refreshed:
             _check_remembered(graph.stage(name), head)
-        update = Update.of(
-            means, operation, head, started_at, batches=batches, arrivals={}, refreshed=refreshed
-        )
+        request = replace(request, refreshed=refreshed)
+        update = Update.of(means, head, started_at, replace(request, update_id=None))
         return Repair(
             means=means,
-            operation=operation,
+            operation=request.operation,
             head=head,
             steps=_steps(graph, damage.head, update.steps, actions),
             attempt=update.attempt,
-            update_id=update_id,
-            batches=batches,
-            arrivals={},
+            update_id=request.update_id,
+            request=request,
             windows=update.windows,
             damage=damage,
             actions=actions,
@@ -137,7 +132,7 @@ class Repair(Update):
         stage, redefined = step.stage, Redefinition.of(step.stage, self.head)
         if stage.name not in self.actions:
             return Update.found(self, step, results, shift, state)
-        if stage.name in self.batches:
+        if stage.name in self.request.batches:
             given = partial(self.given, stage.name, redefined=redefined, state=state, anew=True)
             return self._righted(stage, given, is_moved=True)
         if not stage.feeders:

@@ -21,8 +21,8 @@ from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import UPDATES, Layout
 from deltaproduce.model.window_moves import Shift, WindowMove
+from deltaproduce.operations.making.request import Request
 from deltaproduce.operations.making.work import Means, Work
-from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked
 from deltaproduce.operations.step.expiry import check_not_made_again, may_forget
 from deltaproduce.operations.step.incremental import (
     difference,
@@ -43,7 +43,7 @@ from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.inputs import StageInput, inputs_of
 from deltaproduce.stages.kind import Arrival
 from deltaproduce.stages.productions import Found, Production
-from deltaproduce.stages.scheduled import Agenda, scheduled_kind
+from deltaproduce.stages.scheduled import scheduled_kind
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.resumption import Kept, Resumption
 from deltaproduce.storage.figures import NO_TABLES
@@ -60,21 +60,15 @@ class Update(Work):
     """An update, a load or a refresh.
 
     Attributes:
-        batches: the given rows, by source.
-        arrivals: the rows that have come without being given, by source.
+        request: what the version is asked to bring.
         windows: the state that windows depend on, without partitions that come with rows.
-        advances: whether limited windows move, too.
-        agenda: the tasks to make; None for no tasks.
         held: what windows have read of a feeder that several windows are over, by feeder.
         neighbours: what steps have read of stages with groups of rows, by stage.
         settled: the stages whose outcome an earlier attempt has found completely.
     """
 
-    batches: Mapping[str, Batch]
-    arrivals: Mapping[str, Arrival]
+    request: Request
     windows: WindowState
-    advances: bool = False
-    agenda: Agenda | None = None
     held: Mapping[str, Held] = field(default_factory=dict)
     neighbours: Mapping[str, Neighbours] = field(default_factory=dict)
     settled: Collection[str] = frozenset()
@@ -83,58 +77,30 @@ class Update(Work):
     def of(
         cls,
         means: Means,
-        operation: str,
         head: Version,
         started_at: datetime,
-        *,
-        batches: Mapping[str, Batch],
-        arrivals: Mapping[str, Arrival],
-        refreshed: Collection[str] = (),
-        asked: Asked = NOTHING_ASKED,
-        advances: bool = False,
-        agenda: Agenda | None = None,
-        update_id: str | None = None,
+        request: Request,
     ) -> Self:
         """Return an update; one Spark job for each batch if there is an id.
 
         Args:
             head: the newest version, with its tables as compactions have left them.
-            refreshed: the stages that the caller asks to produce in full.
-            asked: what the caller says of windows.
-            advances: whether limited windows move, too.
-            agenda: the tasks to make; None for no tasks.
 
         Raises:
             DefinitionError: see `plan.plan`.
         """
-        windows = asked.state(head.windows)
-        snapshots = [name for name, batch in batches.items() if batch.is_snapshot]
-        steps = means.plan(
-            head,
-            started_at,
-            given=batches,
-            snapshots=snapshots,
-            arrivals=arrivals,
-            refreshed=refreshed,
-            windows=windows,
-            advances=advances,
-            tasks=None if agenda is None else agenda.reason,
-        )
-        given = None
-        if update_id is not None:
-            given = _digest(means, operation, head, batches, arrivals, asked, update_id)
+        windows = request.asked.state(head.windows)
+        steps = means.plan(head, request.causes, windows, advances=request.advances)
+        given = None if request.update_id is None else _digest(means, head, request)
         return cls(
             means=means,
-            operation=operation,
+            operation=request.operation,
             head=head,
             steps=steps,
             attempt=Attempt.after(head, started_at, given),
-            update_id=update_id,
-            batches=batches,
-            arrivals=arrivals,
+            update_id=request.update_id,
+            request=request,
             windows=windows,
-            advances=advances,
-            agenda=agenda,
             held={
                 name: Held(*shared)
                 for name, shared in means.windows.shared([s.stage.name for s in steps]).items()
@@ -213,14 +179,14 @@ class Update(Work):
 
     def _made(self, stage: Stage) -> tuple[str, ...]:
         """Return the made tasks, if the stage keeps their records."""
-        if self.agenda is None or not (stage.kind.scheduled and stage.hidden is not None):
+        if self.request.agenda is None or not (stage.kind.scheduled and stage.hidden is not None):
             return ()
-        return self.agenda.outcomes[stage.owner].made
+        return self.request.agenda.outcomes[stage.owner].made
 
     def worth(self, results: Mapping[str, StepResult]) -> Mapping[str, StepResult] | None:
         """See `Work.worth`: an id, or an overdue arrival, always gives a version."""
         now = self.attempt.started_at
-        overdue = now is not None and any(a.is_overdue(now) for a in self.arrivals.values())
+        overdue = now is not None and any(a.is_overdue(now) for a in self.request.arrivals.values())
         after = self.before(self.head, results)
         moves = differ(after, self.head) or _has_moved(after.time_zone, self.head)
         return results if results or self.name(results) or overdue or moves else None
@@ -237,8 +203,8 @@ class Update(Work):
         last = head.stages.get(name, NO_TABLES)
         if name in self.kept.kept:
             return WriteKept(result, self.kept.kept[name])
-        if name in self.arrivals:
-            arrival = self.arrivals[name]
+        if name in self.request.arrivals:
+            arrival = self.request.arrivals[name]
             return WriteInPlace(result, last, arrival.place, arrival.begins, result.mode)
         overlay = self.means.reader.overlay(head, result.stage)
         return self.means.write(result, last, overlay)
@@ -247,12 +213,12 @@ class Update(Work):
         """See `Work.before`: record tables and windows that moved on with the same rows."""
         moved = {
             name: arrival.place.pinned(arrival.last)
-            for name, arrival in self.arrivals.items()
+            for name, arrival in self.request.arrivals.items()
             if name not in results and arrival.last is not None
         }
         stages = {**head.stages, **moved}
         head = replace(head, stages=stages, time_zone=self.means.time_zone)
-        state, advances = self.state(results), self.advances
+        state, advances = self.state(results), self.request.advances
         return self.means.windows.moved(head, state, results, advances=advances)
 
     def state(self, results: Mapping[str, StepResult]) -> WindowState:
@@ -275,7 +241,7 @@ class Update(Work):
                 rows += results[feeder.name].size(last)[0]
             else:
                 rows += last.rows
-        return weighed(step, changed, rows, self.means.policy, self.means.engines.limits)
+        return weighed(step, changed, rows, self.means.options.policy, self.means.engines.limits)
 
     def found(
         self,
@@ -292,8 +258,8 @@ class Update(Work):
         """
         stage, head, reader = step.stage, self.head, self.means.reader
         redefined = Redefinition.of(stage, head)
-        if stage.name in self.arrivals:
-            return self._arrived(self.arrivals[stage.name], redefined)
+        if stage.name in self.request.arrivals:
+            return self._arrived(self.request.arrivals[stage.name], redefined)
         content = _beside(reader.content(head, stage), self.neighbours.get(stage.name))
         if not stage.feeders:
             return self.given(stage.name, content, redefined, state)
@@ -317,7 +283,7 @@ class Update(Work):
         redefined: Redefinition | None,
     ) -> Found | None:
         """Return what tasks change in their stage, or in the stage that keeps their records."""
-        stage, agenda = production.stage, self.agenda
+        stage, agenda = production.stage, self.request.agenda
         if agenda is None:
             return None
         owner = agenda.outcomes.get(inputs[0].stage.name)
@@ -352,7 +318,10 @@ class Update(Work):
             state: the state that windows depend on before the step.
             anew: see `source_step`.
         """
-        batch, retained = self.batches.get(source), self.means.retentions.sources.get(source)
+        batch, retained = (
+            self.request.batches.get(source),
+            self.means.retentions.sources.get(source),
+        )
         clustering = self.means.filing(source).by_partitions
         if batch is None and redefined is not None:  # its rows stay, in other columns
             batch = Batch.nothing(redefined.new, self.means.engines)
@@ -399,14 +368,14 @@ class Update(Work):
     ) -> Callable[[], Stored | None]:
         """Return a reader of a feeder's rows; these include all rows that its step keeps."""
         del results
-        arrival = self.arrivals.get(feeder.name)
+        arrival = self.request.arrivals.get(feeder.name)
         if arrival is not None and not arrival.begins:
             return arrival.content  # the table now still has all unchanged rows
         return partial(self.means.reader.content, self.head, feeder)
 
     def are_after(self, feeder: Stage) -> bool:
         """Return whether `rows_before` finds the rows of all keys after the feeder's step."""
-        arrival = self.arrivals.get(feeder.name)
+        arrival = self.request.arrivals.get(feeder.name)
         return arrival is not None and not arrival.begins
 
     def _shift(self, step: Step, state: WindowState) -> Shift | None:
@@ -422,7 +391,7 @@ class Update(Work):
         name, redefined = step.stage.name, step.redefined
         if not has_tables(self.head, name):  # its window may be on its way already
             redefined = self.head.definitions.get(name) != self.means.definitions[name]
-        return windowed.shift(self.head, state, redefined=redefined, advances=self.advances)
+        return windowed.shift(self.head, state, redefined=redefined, advances=self.request.advances)
 
     def _present_unknown(self, stage: Stage, results: Mapping[str, StepResult]) -> Units:
         """Return the partitions under a stage's window that the store does not know yet.
@@ -486,27 +455,19 @@ def _made_anew(shift: Shift | None, step: Step) -> WindowMove | None:
     return None if shift is None else shift.move(reused=False, why=step.reason)
 
 
-def _digest(
-    means: Means,
-    operation: str,
-    head: Version,
-    batches: Mapping[str, Batch],
-    arrivals: Mapping[str, Arrival],
-    asked: Asked,
-    update_id: str,
-) -> str:
+def _digest(means: Means, head: Version, request: Request) -> str:
     """Return a digest of all inputs of the outcome; one Spark job for each given batch."""
     told = [
-        operation,
-        update_id,
+        request.operation,
+        request.update_id,
         None if head.attempt is None else head.attempt.id,
-        {name: batch.digest() for name, batch in batches.items()},
-        {name: asdict(arrival.place) for name, arrival in arrivals.items()},
+        {name: batch.digest() for name, batch in request.batches.items()},
+        {name: asdict(arrival.place) for name, arrival in request.arrivals.items()},
         {
             name: {"layout": made.layout, "function": made.function}
             for name, made in means.definitions.items()
         },
-        *asked.told,
+        *request.asked.told,
         *means.retentions.texts.items(),
         *sorted((name, text_of(found)) for name, found in means.descriptions.items()),
         *([] if means.time_zone == OF_UTC else [means.time_zone]),

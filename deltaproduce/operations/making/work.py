@@ -8,9 +8,8 @@ invariant: nothing here is written, and a work does not change.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Self
 
 from deltaproduce.described.content import text_of
@@ -20,12 +19,12 @@ from deltaproduce.engines.marks import ROWS_OF_CHANGED_PAIRS
 from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Graph
+from deltaproduce.operations.making.options import StoreOptions
 from deltaproduce.operations.step.expiry import Retentions
 from deltaproduce.operations.step.filing import Filing, check_partitions
 from deltaproduce.operations.step.plan import (
-    Policy,
+    Causes,
     Step,
-    TableType,
     is_stored_anew,
     plan,
 )
@@ -34,7 +33,6 @@ from deltaproduce.operations.step.windowing import Windows
 from deltaproduce.operations.step.writes import StageWrite, StepResult, Write
 from deltaproduce.reading.readers import Reader
 from deltaproduce.reading.store_zone import StoreZone
-from deltaproduce.stages.kind import Arrival
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.resumption import NOTHING_KEPT, Resumption
 from deltaproduce.storage.figures import StageFigures
@@ -50,6 +48,7 @@ class Means:
 
     Attributes:
         definitions: the fingerprints of the graph's stages.
+        options: how the store was opened.
         reader: reads the tables of versions.
         windows: the windows of the graph.
         clusterings: the partitions that cluster a stage under windows, by stage.
@@ -62,8 +61,7 @@ class Means:
     definitions: Mapping[str, Fingerprint]
     reader: Reader
     engines: Engines
-    table_type: TableType
-    policy: Policy
+    options: StoreOptions
     windows: Windows
     clusterings: Mapping[str, Clustering]
     descriptions: Mapping[str, Description]
@@ -84,45 +82,37 @@ class Means:
     def plan(
         self,
         head: Version,
-        now: datetime,
-        *,
-        given: Collection[str],
-        snapshots: Collection[str],
-        arrivals: Mapping[str, Arrival],
-        refreshed: Collection[str],
+        causes: Causes,
         windows: WindowState,
-        advances: bool = False,
-        tasks: str | None = None,
+        *,
+        advances: bool,
     ) -> tuple[Step, ...]:
         """Return what would be done, and why; see `plan.plan`.
+
+        Args:
+            causes: those that the caller has; the store adds its own.
+            windows: the state that windows will depend on.
+            advances: whether limited windows move, too.
 
         Raises:
             DefinitionError: also if the plan needs forgotten rows; see `Retentions`.
         """
-        steps = plan(
-            self.graph,
-            head,
-            self.definitions,
-            given=given,
-            snapshots=snapshots,
-            arrived={name: arrival.reason for name, arrival in arrivals.items()},
-            refreshed=refreshed,
+        causes = replace(
+            causes,
             due=self.windows.due(head, windows, advances=advances),
-            tasks=tasks,
             expiring=self.retentions.due(head, windows),
             stored={name: text_of(found) for name, found in self.descriptions.items()},
             rezoned=self.rezoned(head).reasons(self.graph),
-            policy=self.policy,
-            now=now,
         )
+        steps = plan(self.graph, head, self.definitions, causes, self.options.policy)
         self.retentions.check(self.graph, head, steps)
         return steps
 
     def write(self, result: StepResult, last: StageFigures, overlay: Overlay | None) -> Write:
         """Return how a step is written; see `Write.of`."""
-        name, is_plain = result.stage.name, self.table_type == "copy_on_write"
-        marks = is_plain and self.reader.marks_rows(name, last)
-        return Write.of(result, self.table_type, last, overlay, self.filing(name), marks=marks)
+        name, table_type = result.stage.name, self.options.table_type
+        marks = table_type == "copy_on_write" and self.reader.marks_rows(name, last)
+        return Write.of(result, table_type, last, overlay, self.filing(name), marks=marks)
 
     def check_partitions(self, result: StepResult, head: Version) -> None:
         """Refuse rows that fit no partition, before anything is written.

@@ -8,7 +8,7 @@ replaces by predicate, it contains all rows that the predicate may match (see `c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -55,47 +55,58 @@ Read: TypeAlias = Callable[[], Stored]
 """Returns a table's rows before the step; an edit calls it only if it needs them."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taking:
+    """How a table of content or key mappings takes a step.
+
+    Attributes:
+        exists: whether the table exists.
+        folds: whether there are runs, whose rows the table does not have.
+        marks: whether the driver replaces rows, by marking them.
+    """
+
+    how: Writing
+    exists: bool
+    folds: bool = False
+    marks: bool = False
+
+
 def content_edit(
     comparison: Comparison,
-    how: Writing,
+    taking: Taking,
     before: Read | None,
     total: int,
-    *,
-    exists: bool,
     filing: Filing = BY_KEY,
+    *,
     parted: bool = False,
-    folds: bool = False,
-    marks: bool = False,
 ) -> Edit | None:
     """Return the edit of the content.
 
     Args:
         before: returns its rows before the step; None if there are none.
         total: the number of its rows after the step.
-        exists: whether the table exists.
         filing: how files keep it.
         parted: whether, if it is rewritten, only the partitions of changed rows have to be.
-        folds: whether there are runs, whose rows the table does not have.
-        marks: whether the driver replaces rows, by marking them.
     """
     counts, layout = comparison.counts, comparison.layout
     columns, key = layout.content, layout.lookup(CONTENT)
+    how, exists = taking.how, taking.exists
     if exists and how in ("nothing", "run"):
         return None
     rewritten, predicate, within = how == "rewrite" or not exists, None, None
     replaced = None
     if rewritten:
         if parted:
-            within = _partitions_changed(comparison, before if folds else None, filing)
+            within = _partitions_changed(comparison, before if taking.folds else None, filing)
         rows = comparison.content_after(_read(before, comparison, within))
         rows, within = _only_within(rows, columns, within, filing, comparison.engines)
-    elif marks or not counts.pairs_replaced:
+    elif taking.marks or not counts.pairs_replaced:
         rows, total = comparison.pick(columns, ROWS_OF_CHANGED_PAIRS), counts.rows_of_changed_pairs
         rows, replaced = _in_place(comparison, rows, columns, REPLACED_PAIRS, counts.pairs_replaced)
     else:
         predicate = comparison.predicate(key, CHANGED_PAIRS)
         rows, total = comparison.pick(columns, ALIVE), counts.rows_of_changed_pairs
-    sought = rewritten or marks
+    sought = rewritten or taking.marks
     edit = Edit(rows, columns, rewritten, predicate, key, sought=sought, by_ends=layout.by_ends)
     edit = replace(edit, within=within, replaced=replaced)
     in_files = comparison.clustering
@@ -108,40 +119,31 @@ def content_edit(
 
 
 def mappings_edit(
-    comparison: Comparison,
-    how: Writing,
-    before: Read | None,
-    total: int,
-    *,
-    exists: bool,
-    folds: bool,
-    marks: bool = False,
+    comparison: Comparison, taking: Taking, before: Read | None, total: int
 ) -> Edit | None:
     """Return the edit of the key mappings.
 
     Args:
         before: returns their rows before the step; None if there are none.
         total: the number of content rows after the step.
-        exists: whether the table exists.
-        folds: whether there are runs, whose mappings the table does not have.
-        marks: see `content_edit`.
     """
     counts, pair = comparison.counts, comparison.layout.pair
     sources = comparison.layout.lookup(KEY_MAPPINGS)
-    moved = folds or counts.pairs_new or counts.pairs_gone
+    how, exists = taking.how, taking.exists
+    moved = taking.folds or counts.pairs_new or counts.pairs_gone
     if exists and (how in ("nothing", "run") or not moved):
         return None
     rewritten, predicate, replaced = how == "rewrite" or not exists, None, None
     if rewritten:
         rows = comparison.mappings_after(_read(before, comparison))
-    elif marks or not counts.pairs_gone:
+    elif taking.marks or not counts.pairs_gone:
         rows, total = comparison.pick(pair, NEW_PAIRS), counts.pairs_new
         rows, replaced = _in_place(comparison, rows, pair, GONE_PAIRS, counts.pairs_gone)
     else:
         predicate = comparison.predicate(sources, MOVED_PAIRS)
         rows, total = comparison.pick(pair, {**ALIVE, IS_PAIR: True}), counts.pairs_new
     rows = _filed(comparison, rows, total, sources, pair)
-    sought = rewritten or marks
+    sought = rewritten or taking.marks
     return Edit(rows, pair, rewritten, predicate, sources, sought=sought, replaced=replaced)
 
 

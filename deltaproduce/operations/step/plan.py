@@ -2,16 +2,14 @@
 
 Pure: a function of the graph, the head and the definitions' fingerprints; nothing is read. The
 invariant: a stage is produced in full only for a reason that the plan states (a new stage, a
-changed function, a requested refresh, a time that has come) or, if nearly all its input turns out
+changed function, a requested refresh) or, if nearly all its input turns out
 to have changed, that its version states; everything else is incremental.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from deltaproduce.errors import DefinitionError
@@ -50,7 +48,6 @@ marked rows; ``feed`` merges the files of updates, ``log`` those of the version 
 
 
 _STORED_ANEW: Final = "it is stored otherwise now"
-_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +82,11 @@ class Step:
         }
 
 
-def plan(
-    graph: Graph,
-    head: Version,
-    definitions: Mapping[str, Fingerprint],
-    *,
-    given: Collection[str] = (),
-    snapshots: Collection[str] = (),
-    arrived: Mapping[str, str] = _NOTHING,
-    refreshed: Collection[str] = (),
-    due: Mapping[str, str] = _NOTHING,
-    tasks: str | None = None,
-    expiring: Mapping[str, str] = _NOTHING,
-    stored: Mapping[str, str] = _NOTHING,
-    rezoned: Mapping[str, str] = _NOTHING,
-    policy: Policy = "auto",
-    now: datetime | None = None,
-) -> tuple[Step, ...]:
-    """Return the steps of an update, feeders first.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Causes:
+    """Why stages are processed, besides their definitions.
 
-    Args:
-        definitions: the fingerprints of the graph's stages.
+    Attributes:
         given: the sources that changes, or all rows, are given for.
         snapshots: the sources among these for which all rows are given.
         arrived: the sources whose own tables have news -> the reason for the step.
@@ -115,8 +96,31 @@ def plan(
         expiring: sources whose rows may leave though nothing is given for them -> why.
         stored: stage -> how files are to keep its content, as versions record it.
         rezoned: stages that were computed in another time zone -> why they are produced again.
+    """
+
+    given: Collection[str] = ()
+    snapshots: Collection[str] = ()
+    arrived: Mapping[str, str] = field(default_factory=dict)
+    refreshed: Collection[str] = ()
+    due: Mapping[str, str] = field(default_factory=dict)
+    tasks: str | None = None
+    expiring: Mapping[str, str] = field(default_factory=dict)
+    stored: Mapping[str, str] = field(default_factory=dict)
+    rezoned: Mapping[str, str] = field(default_factory=dict)
+
+
+def plan(
+    graph: Graph,
+    head: Version,
+    definitions: Mapping[str, Fingerprint],
+    causes: Causes,
+    policy: Policy = "auto",
+) -> tuple[Step, ...]:
+    """Return the steps of an update, feeders first.
+
+    Args:
+        definitions: the fingerprints of the graph's stages.
         policy: whether changed definitions are accepted.
-        now: the time, for stages that become due; they wait if None.
 
     Raises:
         DefinitionError: the rows of a source do not fit its columns (`widening`), and not all its
@@ -127,21 +131,18 @@ def plan(
     _check_pipeline(graph, head)
     steps: dict[str, Step] = {}
     for source in graph.sources:
-        definition = definitions[source.name]
-        step = _source_step(source, head, definition, given, snapshots, arrived, expiring, policy)
+        step = _source_step(source, head, definitions[source.name], causes, policy)
         if step is not None:
             steps[source.name] = step
     for stage in graph.producers:
         if stage.kind.scheduled:
-            step = _tasks_step(stage, head, tasks)
+            step = _tasks_step(stage, head, causes.tasks)
             if step is not None:
                 steps[stage.name] = step
             continue
-        definition, why = definitions[stage.name], rezoned.get(stage.name)
-        step = _producer_step(stage, head, definition, steps, refreshed, due, now, why)
+        step = _producer_step(stage, head, definitions[stage.name], steps, causes)
         for owner in _moving_with(stage, graph):
-            definition, why = definitions[owner.name], rezoned.get(owner.name)
-            other = _producer_step(owner, head, definition, steps, refreshed, due, now, why)
+            other = _producer_step(owner, head, definitions[owner.name], steps, causes)
             step = _together(stage, step, other, head)
         if step is not None and step.redefined and policy == "strict":
             name = stage.owner
@@ -152,7 +153,7 @@ def plan(
             )
         if step is not None:
             steps[stage.name] = step
-    steps |= _stored_anew(graph, head, stored, steps)
+    steps |= _stored_anew(graph, head, causes.stored, steps)
     return tuple(steps[stage.name] for stage in graph.stages if stage.name in steps)
 
 
@@ -216,24 +217,22 @@ def _source_step(
     source: Source,
     head: Version,
     definition: Fingerprint,
-    given: Collection[str],
-    snapshots: Collection[str],
-    arrived: Mapping[str, str],
-    expiring: Mapping[str, str],
+    causes: Causes,
     policy: Policy,
 ) -> Step | None:
     _check_place(source, head)
     name, redefined = source.name, _layout_changed(definition, source.name, head)
-    if name in arrived:
-        reason = f"its columns changed; {arrived[name]}" if redefined else arrived[name]
+    if name in causes.arrived:
+        news = causes.arrived[name]
+        reason = f"its columns changed; {news}" if redefined else news
         return Step(source, "changes", reason, redefined=redefined)
-    if redefined and name in snapshots:
+    if redefined and name in causes.snapshots:
         return Step(source, "changes", "its columns changed, all rows given", redefined=True)
     told = [_kept(source, head, policy)] if redefined else []
-    if name in given:
-        told.append(f"{'all rows' if name in snapshots else 'changes'} given")
-    if name in expiring:
-        told.append(expiring[name])
+    if name in causes.given:
+        told.append(f"{'all rows' if name in causes.snapshots else 'changes'} given")
+    if name in causes.expiring:
+        told.append(causes.expiring[name])
     return Step(source, "changes", "; ".join(told), redefined) if told else None
 
 
@@ -298,10 +297,7 @@ def _producer_step(
     head: Version,
     definition: Fingerprint,
     steps: Mapping[str, Step],
-    refreshed: Collection[str],
-    due: Mapping[str, str],
-    now: datetime | None,
-    rezoned: str | None,
+    causes: Causes,
 ) -> Step | None:
     through = [feeder for feeder in stage.feeders if feeder.name in steps]
     reached = [feeder.name for feeder in through]
@@ -311,15 +307,12 @@ def _producer_step(
         return Step(stage, "full", "first version of this stage") if is_made else None
     if head.definitions[stage.name].function == NOT_MADE:
         return Step(stage, "full", "first version of this stage since a rollback")
-    anew = _anew(stage, head, definition, refreshed, rezoned)
+    anew = _anew(stage, head, definition, causes)
     if anew is not None:
         return anew
     again = _again(stage, head, steps)
     if again is not None:
         return again
-    timed = None if now is None else stage.kind.due(head.committed_at, now)
-    if timed is not None:
-        return Step(stage, "full", timed)
     if reached:
         shown = [one.name for one in through if one.hidden is None] or reached
         reason = f"reached through {', '.join(shown)}"
@@ -327,8 +320,8 @@ def _producer_step(
             return Step(stage, "full", f"{reason}; {stage.kind.recomputes}", if_changed=True)
         note = stage.kind.note
         return Step(stage, "incremental", reason if note is None else f"{reason}; {note}")
-    if stage.name in due:
-        return Step(stage, "incremental", due[stage.name])
+    if stage.name in causes.due:
+        return Step(stage, "incremental", causes.due[stage.name])
     return None
 
 
@@ -336,17 +329,18 @@ def _anew(
     stage: Producer,
     head: Version,
     definition: Fingerprint,
-    refreshed: Collection[str],
-    rezoned: str | None,
+    causes: Causes,
 ) -> Step | None:
     """Return a step in full if a stage has another definition now, or a refresh is asked for."""
     if _layout_changed(definition, stage.name, head):
         return Step(stage, "full", "its columns or feeders changed", redefined=True)
-    if stage.name in refreshed:
+    if stage.name in causes.refreshed:
         return Step(stage, "full", "refresh asked for")
     if head.definitions[stage.name].function != definition.function:
         return Step(stage, "full", f"its {stage.kind.maker} changed", redefined=True)
-    return None if rezoned is None else Step(stage, "full", rezoned, redefined=True)
+    if stage.name in causes.rezoned:
+        return Step(stage, "full", causes.rezoned[stage.name], redefined=True)
+    return None
 
 
 def _again(stage: Producer, head: Version, steps: Mapping[str, Step]) -> Step | None:
@@ -391,26 +385,11 @@ def weighed(step: Step, changed: int, rows: int, policy: Policy, limits: Limits)
     return replace(step, how="full", reason=reason)
 
 
-def writing(
-    table_type: TableType,
-    limits: Limits,
-    *,
-    complete: bool,
-    rows: int,
-    row_bytes: int,
-    pairs_changed: int,
-    pairs_replaced: int,
-    run_rows: int,
-    overlay_rows: int,
-    overlay_runs: int,
-    added: int,
-    alone: bool = False,
-    marks: bool = False,
-    scattered: int = 0,
-) -> Writing:
-    """Return how a step is written to a stage's content and key mappings.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSize:
+    """How large a step is beside the tables that it is written to.
 
-    Args:
+    Attributes:
         complete: whether the step knows all rows of the content.
         rows: the number of content rows after the step.
         row_bytes: the approximate size of a row.
@@ -425,22 +404,40 @@ def writing(
         marks: whether the driver replaces rows, by marking them in the files that have them.
         scattered: the number of rows beside those that were last put in order.
     """
-    if not pairs_changed:
+
+    complete: bool
+    rows: int
+    row_bytes: int
+    pairs_changed: int
+    pairs_replaced: int
+    run_rows: int
+    overlay_rows: int
+    overlay_runs: int
+    added: int
+    alone: bool = False
+    marks: bool = False
+    scattered: int = 0
+
+
+def writing(table_type: TableType, limits: Limits, size: StepSize) -> Writing:
+    """Return how a step is written to a stage's content and key mappings."""
+    rows, row_bytes = size.rows, size.row_bytes
+    if not size.pairs_changed:
         return "nothing"
-    if complete or limits.is_small(rows, row_bytes):
+    if size.complete or limits.is_small(rows, row_bytes):
         return "rewrite"
     if table_type == "merge_on_read":
-        fits = limits.fits_overlay(run_rows, overlay_rows, overlay_runs, row_bytes)
-        return "run" if fits else "rewrite"
-    if overlay_runs:
+        beside = size.overlay_rows, size.overlay_runs
+        return "run" if limits.fits_overlay(size.run_rows, *beside, row_bytes) else "rewrite"
+    if size.overlay_runs:
         return "rewrite"
-    if marks:
-        few = limits.is_replaced(run_rows, scattered, rows, row_bytes)
+    if size.marks:
+        few = limits.is_replaced(size.run_rows, size.scattered, rows, row_bytes)
         return "replace" if few else "rewrite"
-    if added >= limits.compaction_commits:
+    if size.added >= limits.compaction_commits:
         return "rewrite"
-    rewritten = alone or pairs_changed > limits.seek_keys or limits.is_rewritten(rows, row_bytes)
-    return "rewrite" if pairs_replaced and rewritten else "replace"
+    rewritten = limits.is_rewritten(rows, row_bytes) or size.pairs_changed > limits.seek_keys
+    return "rewrite" if size.pairs_replaced and (size.alone or rewritten) else "replace"
 
 
 def compactions(

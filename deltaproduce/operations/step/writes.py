@@ -22,13 +22,14 @@ from deltaproduce.model.window_moves import WindowMove
 from deltaproduce.operations.step.edits import (
     BY_KEY,
     Read,
+    Taking,
     content_edit,
     mappings_edit,
     run_edit,
     updates_edit,
 )
 from deltaproduce.operations.step.filing import Filing
-from deltaproduce.operations.step.plan import TableType, Writing, writing
+from deltaproduce.operations.step.plan import StepSize, TableType, Writing, writing
 from deltaproduce.operations.step.windowing import Units
 from deltaproduce.storage.decisions.resumption import Kept
 from deltaproduce.storage.edits import Edit, Restore
@@ -189,26 +190,22 @@ class Write:
         comparison, counts = result.comparison, result.comparison.counts
         limits, alone = comparison.engines.limits, comparison.engines.session is None
         rows, row_bytes = result.size(last)
-        how = (
-            "rewrite"
-            if result.anew or _is_filed_otherwise(last, filing)
-            else writing(
-                table_type,
-                limits,
-                complete=comparison.complete,
-                rows=rows,
-                row_bytes=row_bytes,
-                pairs_changed=counts.pairs_changed,
-                pairs_replaced=counts.pairs_replaced,
-                run_rows=counts.rows_of_changed_pairs + counts.pairs_gone,
-                overlay_rows=overlay.added if overlay else 0,
-                overlay_runs=overlay.runs if overlay else 0,
-                added=last.base.added.get(CONTENT, 0),
-                alone=alone,
-                marks=marks,
-                scattered=last.base.scattered,
-            )
+        size = StepSize(
+            complete=comparison.complete,
+            rows=rows,
+            row_bytes=row_bytes,
+            pairs_changed=counts.pairs_changed,
+            pairs_replaced=counts.pairs_replaced,
+            run_rows=counts.rows_of_changed_pairs + counts.pairs_gone,
+            overlay_rows=overlay.added if overlay else 0,
+            overlay_runs=overlay.runs if overlay else 0,
+            added=last.base.added.get(CONTENT, 0),
+            alone=alone,
+            marks=marks,
+            scattered=last.base.scattered,
         )
+        is_rewritten = result.anew or _is_filed_otherwise(last, filing)
+        how = "rewrite" if is_rewritten else writing(table_type, limits, size)
         if how != "run":
             rewritten = alone or marks or limits.is_rewritten(rows, row_bytes)
             replaces = table_type == "copy_on_write" and not rewritten
@@ -245,30 +242,30 @@ class Write:
         comparison, how, exists = self.result.comparison, self.how, set(self.last.delta_versions)
         if self.result.anew:
             exists -= {CONTENT, KEY_MAPPINGS, *((UPDATES,) if self.result.updates_anew else ())}
+        taking = {
+            kind: Taking(
+                how=how,
+                exists=kind in exists,
+                folds=self.overlay is not None,
+                marks=self.marks,
+            )
+            for kind in (CONTENT, KEY_MAPPINGS)
+        }
         edits = {
             CONTENT: content_edit(
                 comparison,
-                how,
+                taking[CONTENT],
                 before.get(CONTENT),
                 self.rows,
-                exists=CONTENT in exists,
-                filing=self.filing,
+                self.filing,
                 parted=self._is_parted and (self.overlay is None or CONTENT in before),
-                folds=self.overlay is not None,
-                marks=self.marks,
             ),
         }
         if UPDATES in self.result.stage.kind.tables:
             edits[UPDATES] = updates_edit(comparison, number, exists=UPDATES in exists)
         if comparison.layout.sources:
             edits[KEY_MAPPINGS] = mappings_edit(
-                comparison,
-                how,
-                before.get(KEY_MAPPINGS),
-                self.rows,
-                exists=KEY_MAPPINGS in exists,
-                folds=self.overlay is not None,
-                marks=self.marks,
+                comparison, taking[KEY_MAPPINGS], before.get(KEY_MAPPINGS), self.rows
             )
         for kind in (CONTENT, KEY_MAPPINGS):
             edit = edits.get(kind)

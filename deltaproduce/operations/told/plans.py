@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from deltaproduce.described.content import description, text_of
 from deltaproduce.engines.marks import Counts
@@ -23,8 +22,6 @@ from deltaproduce.storage.versions import Version, columns_of, has_tables
 
 Counted: TypeAlias = Mapping[str, Counts | None]
 """Source -> how a snapshot of it differs from its rows; None if it does not."""
-
-_NOTHING_COMPARED: Final[Counted] = MappingProxyType({})
 
 Cause = Literal["added", "changed", "given", "reached", "refreshed"]
 """Why a stage is processed.
@@ -179,43 +176,53 @@ class Plan(Tabular, tuple[PlannedStep, ...]):
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreseen:
+    """What is known of the version that a plan is for.
+
+    Attributes:
+        given: source -> the number of given keys; None if unknown.
+        compared: how snapshots differ.
+        forgetting: sources whose rows may be dropped for good.
+        zones: stages that were computed in another time zone -> that one, and today's.
+    """
+
+    given: Mapping[str, int | None]
+    compared: Counted
+    forgetting: Collection[str]
+    zones: Mapping[str, tuple[str, str]]
+
+
 def planned(
     steps: Iterable[Step],
     graph: Graph,
     head: Version,
     definitions: Mapping[str, Fingerprint],
-    *,
-    given: Mapping[str, int | None],
-    compared: Counted = _NOTHING_COMPARED,
-    forgetting: Collection[str],
-    zones: Mapping[str, tuple[str, str]],
+    foreseen: Foreseen,
 ) -> Plan:
     """Return the plan of some steps.
 
     Args:
         steps: the steps, feeders first.
         definitions: the fingerprints of the graph's stages.
-        given: source -> the number of given keys; None if unknown.
-        compared: how snapshots differ.
-        forgetting: sources whose rows may be dropped for good.
-        zones: stages that were computed in another time zone -> that one, and today's.
     """
     known: dict[str, PlannedStep] = {}
     counted = {
         name: (0, 0, 0) if one is None else (one.keys_changed, one.rows_added, one.rows_removed)
-        for name, one in compared.items()
+        for name, one in foreseen.compared.items()
     }
-    given = {**given, **{name: keys for name, (keys, _, _) in counted.items()}}
+    given = {**foreseen.given, **{name: keys for name, (keys, _, _) in counted.items()}}
     for step in steps:
         name = step.stage.name
-        parts = altered(step.stage, head, definitions[name], zones.get(name))
+        parts = altered(step.stage, head, definitions[name], foreseen.zones.get(name))
         found = _planned(step, head, parts, known, given)
         known[name] = found
     plan = Plan(step for step in known.values() if step.stage.hidden is None)
     plan.head, plan.compared, plan.moves = head.number, counted, False
     names = [stage.name for stage in graph.shown]
     plan.skipped = tuple(name for name in names if name not in known)
-    plan.losses = (*_begun_anew(plan), *_removed(names, head), *_forgotten(plan, forgetting))
+    dropped = _forgotten(plan, foreseen.forgetting)
+    plan.losses = (*_begun_anew(plan), *_removed(names, head), *dropped)
     return plan
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
+from deltaproduce.operations.making.request import Request
 from deltaproduce.operations.verbs.selections import Selection, selection, spells_null, told_where
 from deltaproduce.operations.verbs.tasks import (
     agenda_of_marked,
@@ -80,7 +81,8 @@ def backfill(
         marked, result = looked(store, head)
         if not dry_run:
             agenda = agenda_of_marked(store, head, marked)
-            result.number = executor.update("backfill", head, agenda=agenda).number
+            request = Request(operation="backfill", agenda=agenda)
+            result.number = executor.update(request, head).number
         return result
 
     if dry_run:
@@ -106,7 +108,8 @@ def _in_waves(writer: Writer, looked: _Looked) -> Backfill:
             passed=failed,
             raises=False,
         )
-        result.number = executor.update("backfill", head, agenda=agenda).number
+        request = Request(operation="backfill", agenda=agenda)
+        result.number = executor.update(request, head).number
         known[:] = [(marked, result)]
         return agenda
 

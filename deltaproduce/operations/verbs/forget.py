@@ -7,6 +7,7 @@ import pyarrow as pa
 from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model.graph import Source
+from deltaproduce.operations.making.request import Request
 from deltaproduce.operations.step.expiry import remembered
 from deltaproduce.operations.writer import Writer
 from deltaproduce.reading.remains import Forgotten, alive_in, remains
@@ -36,9 +37,8 @@ def forget(writer: Writer, source: str | Source, key: object) -> Forgotten:
             argument="key",
         )
     batches = {found.name: Batch.deleting(keys, found)}
-    version = writer.published(
-        "forget", lambda: writer.executor.update("forget", store.log.head(), batches=batches)
-    )
+    request = Request(operation="forget", batches=batches)
+    version = writer.published("forget", lambda: writer.executor.update(request, store.log.head()))
     versions = store.log.versions()
     if unbroken(versions, found.name):
         with store.noticing():

@@ -6,6 +6,7 @@ from functools import partial
 
 from deltaproduce.errors import NotFoundError
 from deltaproduce.model.graph import Stage, with_hidden
+from deltaproduce.operations.making.request import Request
 from deltaproduce.operations.verbs.tasks import agenda_of_marked, marked_of, scheduled
 from deltaproduce.operations.writer import Writer
 from deltaproduce.stages.kind import arrivals
@@ -26,12 +27,13 @@ def _refreshed(writer: Writer, found: Stage | None) -> Version:
         return _with_tasks(writer, head, found)
     if found.kind.place is None:
         stages = [one.name for one in with_hidden(store.producer(found.name))]
-        return executor.update("refresh", head, refreshed=stages)
+        return executor.update(Request(operation="refresh", refreshed=stages), head)
     readers = [producer.name for producer in store.graph.readers_of(found.name)]
     news = arrivals(store.graph.sources, head, store.tables, anew=found.name)
     mine = {found.name: news[found.name]}
     there = presence_batches(store.graph.sources, {}, mine, {}, store.engines)
-    return executor.update("refresh", head, batches=there, arrivals=mine, refreshed=readers)
+    request = Request(operation="refresh", batches=there, arrivals=mine, refreshed=readers)
+    return executor.update(request, head)
 
 
 def _with_tasks(writer: Writer, head: Version, found: Stage | None) -> Version:
@@ -51,4 +53,4 @@ def _with_tasks(writer: Writer, head: Version, found: Stage | None) -> Version:
     producers = store.graph.producers if found is None else ()
     names = [producer.name for producer in producers if not producer.kind.scheduled]
     agenda = agenda_of_marked(store, head, marked) if marked else None
-    return executor.update("refresh", head, refreshed=names, agenda=agenda)
+    return executor.update(Request(operation="refresh", refreshed=names, agenda=agenda), head)

@@ -7,6 +7,7 @@ from functools import partial
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model import arguments
 from deltaproduce.model.layouts import CONTENT
+from deltaproduce.operations.making.request import Request
 from deltaproduce.operations.verifying.findings import Finding
 from deltaproduce.operations.verifying.verification import Verifier
 from deltaproduce.operations.writer import Writer
@@ -40,7 +41,7 @@ def repair(writer: Writer, recompute: bool | int) -> Version:
 
 def _repaired(writer: Writer, recompute: bool | int) -> Version:
     store = writer.opened
-    store.log.repair(Attempt.after(store.log.last_read, writer.clock()))
+    store.log.repair(Attempt.after(store.log.last_read, writer.options.clock()))
     found = verify(writer, recompute)
     for finding in found:
         in_place = store.graph.stage(finding.stage).kind.place if finding.stage else None
@@ -49,4 +50,6 @@ def _repaired(writer: Writer, recompute: bool | int) -> Version:
                 f"source {finding.stage!r}: {finding.wrong}; {finding.mend}", table=finding.stage
             )
     versions = store.log.versions()
-    return writer.executor.repair(versions, found) if found else store.log.last_read
+    if not found:
+        return store.log.last_read
+    return writer.executor.repair(Request(operation="repair"), versions, found)

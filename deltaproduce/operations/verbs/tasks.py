@@ -18,7 +18,9 @@ import pyarrow as pa
 from deltaproduce.errors import InvalidArgumentError, NotFoundError, TasksFailedError
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Producer
-from deltaproduce.operations.writer import OnConflict, Writer
+from deltaproduce.operations.making.options import OnConflict
+from deltaproduce.operations.making.request import Request
+from deltaproduce.operations.writer import Writer
 from deltaproduce.reading.opened import Opened
 from deltaproduce.shown.tasks import FailedTask, Partition, Run, Task
 from deltaproduce.stages.inputs import StageInput, inputs_of
@@ -187,12 +189,14 @@ def _published(
         head = store.log.last_read
         agenda = replace(agenda_of(store, head), limit=limit, passed=failed)
         if operation == "backfill":
-            executor.update(operation, head, agenda=agenda)
+            executor.update(Request(operation=operation, agenda=agenda), head)
             return agenda
         sources = store.graph.sources
         news = arrivals(sources, head, store.tables)
         batches = presence_batches(sources, {}, news, {}, store.engines)
-        executor.update(operation, head, batches=batches, arrivals=news, agenda=agenda)
+        executor.update(
+            Request(operation=operation, batches=batches, arrivals=news, agenda=agenda), head
+        )
         return agenda
 
     return writer.published(operation, attempt, on_conflict)

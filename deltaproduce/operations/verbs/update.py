@@ -5,7 +5,8 @@ The invariant: given rows are computed once, however often publishing is retried
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from types import EllipsisType
 from typing import Literal, TypeAlias
@@ -17,16 +18,18 @@ from deltaproduce.errors import CorruptStoreError, InvalidArgumentError, Invalid
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Source
 from deltaproduce.model.layouts import CONTENT
-from deltaproduce.operations.step.asked import Asked, named
+from deltaproduce.operations.making.options import OnConflict
+from deltaproduce.operations.making.request import Request
+from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked, named
 from deltaproduce.operations.told.plans import Counted, Plan
 from deltaproduce.operations.verbs.repair import verify
 from deltaproduce.operations.verbs.tasks import moment_of, present_at
-from deltaproduce.operations.writer import OnConflict, Writer
+from deltaproduce.operations.writer import Writer
 from deltaproduce.reading.opened import Opened
 from deltaproduce.shown.phases import phase
 from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.batches import Batch
-from deltaproduce.stages.kind import arrivals, source_kind, stage_kind
+from deltaproduce.stages.kind import Arrival, arrivals, source_kind, stage_kind
 from deltaproduce.stages.partitioned.presence import (
     named_partitions,
     partitions_table,
@@ -43,81 +46,139 @@ AsOf: TypeAlias = date | str | EllipsisType | None
 """A date or a time, also as ISO text; None for no date, ``...`` for the last one."""
 
 
-def update(
-    writer: Writer,
-    operation: Literal["update", "load"],
-    changes: Mapping[str, object],
-    snapshots: Mapping[str, object],
-    update_id: str | None,
-    on_conflict: OnConflict | None,
-    partitions: Mapping[str, object],
-    as_of: AsOf,
-) -> Version:
-    """See `Store.update` and `Store.load`."""
-    store = writer.opened
-    sources = [*_sources(store, changes), *_sources(store, snapshots)]
-    if twice := sorted({*changes} & {*snapshots}):
-        raise InvalidChangesError(
-            f"both changes and all rows are given for {twice[0]!r}: give one of the two",
-            source=twice[0],
-        )
-    name = None if update_id is None else arguments.text(update_id, "update_id")
-    named_of = _named_partitions(writer, partitions)
-    asked = _asked(writer, _of_windows(partitions, named_of), as_of)
-    batches: dict[str, Batch] = {}
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a user gives `Store.update` or `Store.load`; they describe it."""
 
-    def attempt() -> Version:
-        versions, known = store.log.versions(), store.log.with_ids()
-        if name is not None and name in known:
-            return known[name]
-        there, executor = writer.computing.now()
-        if not batches:
-            _expect_calls(store, sources)
-            with phase("checking"):
-                batches.update(
-                    (
-                        source.name,
-                        source_kind(source).taken(
-                            rows, source, there.engines, is_snapshot=source.name in snapshots
-                        ),
-                    )
-                    for source, rows in sources
-                )
-        head, sources_of = store.log.last_read, store.graph.sources
-        news = arrivals(sources_of, head, there.tables)
+    operation: Literal["update", "load"]
+    changes: Mapping[str, object]
+    snapshots: Mapping[str, object]
+    update_id: str | None
+    partitions: Mapping[str, object]
+    as_of: AsOf
+
+
+def update(writer: Writer, given: Given, on_conflict: OnConflict | None) -> Version:
+    """See `Store.update` and `Store.load`."""
+    taken = _Taken.of(writer, given)
+    version = writer.published(given.operation, taken.attempt, on_conflict)
+    while writer.executor.windows.behind(version):
+        version = writer.published(given.operation, taken.catch_up, on_conflict)
+    return version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Taken:
+    """What a user has given, with arguments that are checked.
+
+    Attributes:
+        sources: the sources that rows are given for, with these rows.
+        snapshots: the names of those among them for which all rows are given.
+        named: the named partitions of sources that tasks read by partition.
+        asked: what is said of windows and tasks.
+        batches: the rows, once an attempt has computed them.
+    """
+
+    writer: Writer
+    operation: Literal["update", "load"]
+    sources: Sequence[tuple[Source, object]]
+    snapshots: Collection[str]
+    named: Mapping[str, list[Values]]
+    asked: Asked
+    update_id: str | None
+    batches: dict[str, Batch] = field(default_factory=dict)
+
+    @staticmethod
+    def of(writer: Writer, given: Given) -> _Taken:
+        """Check what a user gives; no row is read.
+
+        Raises:
+            InvalidChangesError: rows are given for no source, or twice.
+            InvalidArgumentError: another argument is wrong.
+        """
+        store = writer.opened
+        sources = [*_sources(store, given.changes), *_sources(store, given.snapshots)]
+        if twice := sorted({*given.changes} & {*given.snapshots}):
+            raise InvalidChangesError(
+                f"both changes and all rows are given for {twice[0]!r}: give one of the two",
+                source=twice[0],
+            )
+        update_id = given.update_id
+        name = None if update_id is None else arguments.text(update_id, "update_id")
+        named = _named_partitions(writer, given.partitions)
+        return _Taken(
+            writer=writer,
+            operation=given.operation,
+            sources=sources,
+            snapshots=given.snapshots,
+            named=named,
+            asked=_asked(writer, _of_windows(given.partitions, named), given.as_of),
+            update_id=name,
+        )
+
+    def attempt(self) -> Version:
+        """Publish the rows, unless a version has the id already; compute them the first time."""
+        store = self.writer.opened
+        versions = store.log.versions()
+        known = self._known()
+        if known is not None:
+            return known
+        there, executor = self.writer.computing.now()
+        self._compute(there)
+        head = store.log.last_read
+        news = arrivals(store.graph.sources, head, there.tables)
         try:
             with store.noticing():
-                beside = presence_batches(sources_of, batches, news, named_of, there.engines)
-                return executor.update(
-                    operation,
-                    head,
-                    batches={**batches, **beside},
-                    arrivals=news,
-                    asked=asked,
-                    agenda=_agenda(store, asked, head, named_of),
-                    update_id=name,
-                )
+                agenda = _agenda(store, self.asked, head, self.named)
+                return executor.update(replace(self._request(there, news), agenda=agenda), head)
         except CorruptStoreError as error:
-            lost = [store.tables.location.table(source, CONTENT).name for source in batches]
-            if operation != "load" or error.table not in lost:
+            lost = [store.tables.location.table(name, CONTENT).name for name in self.batches]
+            if self.operation != "load" or error.table not in lost:
                 raise
-            found = verify(writer)
-            beside = presence_batches(sources_of, batches, {}, named_of, there.engines)
-            return executor.repair(
-                versions, found, operation, batches={**batches, **beside}, update_id=name
-            )
+            request = replace(self._request(there, {}), asked=NOTHING_ASKED)
+            return executor.repair(request, versions, verify(self.writer))
 
-    def advance() -> Version:
-        head, known = store.log.head(), store.log.with_ids()
-        if name is not None and name in known:
-            return known[name]
+    def catch_up(self) -> Version:
+        """Publish a further version, in which limited windows move on."""
+        store = self.writer.opened
+        head, known = store.log.head(), self._known()
+        if known is not None:
+            return known
+        request = Request(operation=self.operation, advances=True, update_id=self.update_id)
         with store.noticing():
-            return writer.executor.update(operation, head, advances=True, update_id=name)
+            return self.writer.executor.update(request, head)
 
-    version = writer.published(operation, attempt, on_conflict)
-    while writer.executor.windows.behind(version):
-        version = writer.published(operation, advance, on_conflict)
-    return version
+    def _known(self) -> Version | None:
+        """Return the version that has the id, as of the last read."""
+        if self.update_id is None:
+            return None
+        return self.writer.opened.log.with_ids().get(self.update_id)
+
+    def _compute(self, there: Opened) -> None:
+        """Check and compute the rows, unless an attempt before has."""
+        if self.batches:
+            return
+        _expect_calls(self.writer.opened, self.sources)
+        with phase("checking"):
+            taken = {
+                source.name: source_kind(source).taken(
+                    rows, source, there.engines, is_snapshot=source.name in self.snapshots
+                )
+                for source, rows in self.sources
+            }
+        self.batches.update(taken)
+
+    def _request(self, there: Opened, news: Mapping[str, Arrival]) -> Request:
+        """Return the request for the rows, and for the partitions that are known with them."""
+        sources = self.writer.opened.graph.sources
+        beside = presence_batches(sources, self.batches, news, self.named, there.engines)
+        return Request(
+            operation=self.operation,
+            batches={**self.batches, **beside},
+            arrivals=news,
+            asked=self.asked,
+            update_id=self.update_id,
+        )
 
 
 def plan(
@@ -150,7 +211,9 @@ def plan(
             for source, rows in _sources(store, dict(zip(full, snapshots.values(), strict=True)))
         }
         with store.noticing(), writer.computing.keeping_active():
-            compared = executor.compared(head, batches, asked)
+            compared = executor.compared(
+                Request(operation="load", batches=batches, asked=asked), head
+            )
     return executor.plan(
         head, given=keys, snapshots=full, compared=compared, arrivals=news, asked=asked
     )

@@ -22,7 +22,7 @@ def vacuum(
 
     def attempt() -> Vacuumed:
         versions = writer.opened.log.versions()
-        kept = retained(versions, keep_versions, keep_days, writer.clock())
+        kept = retained(versions, keep_versions, keep_days, writer.options.clock())
         if not kept:
             return Vacuumed((), (), 0, 0)
         return writer.executor.vacuum(versions, kept, hours, dry_run=dry_run)
