@@ -1,8 +1,12 @@
-"""Shared parts of the flights examples: the data, and the look of tables on a terminal."""
+"""Shared parts of the examples: the flights, what is installed, and the look of tables."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,9 +20,15 @@ FLIGHTS: Final = pa.schema(
 PLAIN: Final[dict[str, Any]] = {"box": SIMPLE, "padding": 0, "show_edge": False}
 
 
-def check_installed(*modules: str) -> None:
+def program(name: str) -> str | None:
+    """Return where a program is that a package brings: beside Python, or on the path."""
+    return which(name, path=str(Path(sys.executable).parent)) or which(name)
+
+
+def check_installed(*modules: str, programs: Sequence[str] = ()) -> None:
     """End the program before it does anything, if a package is missing that it needs."""
     missing = [module for module in modules if find_spec(module) is None]
+    missing += [name for name in programs if program(name) is None]
     if missing:
         raise SystemExit(
             f"This example needs {' and '.join(missing)}: run pip install '.[local,examples]' in "

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tpch import QUERIES, SCHEMAS, rows
+from tpch import QUERIES, SCHEMAS
+from tpch_rows import rows
 
 import deltaproduce as dp
 from deltaproduce.stages.sql.resolve import resolved

@@ -28,8 +28,11 @@ def joined_by_equalities(relation: Relation) -> Relation:
     if len(inputs) == 1:
         return relation
     own = _ids(base.fields)
-    moved = [one for one in layers if isinstance(one, Filter) and _moves(one.condition, own)]
-    moving = [scalar for one in reversed(moved) for scalar in _parts(one.condition, base.fields)]
+    filters = [one for one in layers if isinstance(one, Filter) and own >= {*one.condition.fields}]
+    moved = [one for one in filters if not one.condition.may_fail]
+    moving = [one.condition for one in reversed(moved)]
+    whole = [*conditions, *(one.condition for one in reversed(filters))]
+    moving += [two for one in whole for two in _implied(one, base.fields)]
     found = _joined(inputs, [*conditions, *moving])
     for layer in reversed(layers):
         if layer not in moved:
@@ -42,14 +45,18 @@ def with_ordered_joins(relation: Relation) -> Relation:
     return _ordered(relation, {})
 
 
-def _ordered(relation: Relation, done: dict[int, Relation]) -> Relation:
-    """Return a relation with other joins; one that is read twice stays one."""
+def _ordered(relation: Relation, done: dict[int, tuple[Relation, Relation]]) -> Relation:
+    """Return a relation with other joins; one that is read twice stays one.
+
+    Args:
+        done: the id of a relation -> itself, so that no other one gets its id, and what it became.
+    """
     if id(relation) not in done:
         found = joined_by_equalities(relation)
         inputs = [_ordered(one, done) for one in found.inputs]
         is_same = all(one is other for one, other in zip(inputs, found.inputs, strict=True))
-        done[id(relation)] = found if is_same else found.over(inputs)
-    return done[id(relation)]
+        done[id(relation)] = relation, found if is_same else found.over(inputs)
+    return done[id(relation)][1]
 
 
 def _flattened(relation: Relation) -> tuple[list[Relation], list[Scalar]]:
@@ -60,20 +67,20 @@ def _flattened(relation: Relation) -> tuple[list[Relation], list[Scalar]]:
     return [*left, *right], [*of_left, *of_right, *relation.scalars]
 
 
-def _moves(condition: Scalar, own: set[str]) -> bool:
-    return not condition.may_fail and set(condition.fields) <= own
+def _implied(condition: Scalar, fields: Sequence[Field]) -> Iterator[Scalar]:
+    """Yield what each branch of a condition's OR has, and what cannot fail.
 
-
-def _parts(condition: Scalar, fields: Sequence[Field]) -> Iterator[Scalar]:
-    """Yield a condition, and the equalities that each branch of its OR has."""
-    yield condition
+    So it holds wherever the condition does, which may fail itself and then stays where it is.
+    """
     branches = [
         {one.sql("spark"): one for one in _conjuncts(branch)}
         for branch in _disjuncts(condition.expression.tree)
     ]
     for text, tree in branches[0].items():
         if len(branches) > 1 and all(text in other for other in branches):
-            yield Scalar.of(tree, fields, condition.text)
+            found = Scalar.of(tree, fields, condition.text)
+            if not found.may_fail:
+                yield found
 
 
 def _disjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
