@@ -26,6 +26,7 @@ from deltaproduce import (
     NotFoundError,
     Pipeline,
     ProducerError,
+    SessionError,
     Store,
     TasksFailedError,
 )
@@ -364,6 +365,72 @@ def ran(store: Store, as_of: date, max_tasks: int | None) -> None:
     assert len(run.done) == len(set(run.done))
     for of in run.done:  # no task without a reason
         assert before[str(of)] != "present" or str(of).startswith("recent")
+
+
+def priced(query: str) -> Pipeline:
+    """Tasks of days, each over two days of sales, and prices."""
+    pipeline = Pipeline("shop")
+    pipeline.source("sales", key="day string, id int", value="item string, n int", partition="day")
+    pipeline.source("prices", key="item string", value="price int")
+    pipeline.partitioned(
+        "totals",
+        query,
+        key="item",
+        partition="day = d",
+        scopes="FOR t IN timeseries('1 day', 2), LET d = date_format(t, 'yyyy-MM-dd'), "
+        'LET note = "Ann\'s"',
+    )
+    return pipeline
+
+
+def test_a_task_joins_and_groups_the_partitions_that_it_reads(tmp_path: Path) -> None:
+    """A name of the scope is a value of its type, whatever characters are in it."""
+    text = """
+        WITH priced AS (SELECT s.day, s.item, s.n * p.price AS cost
+            FROM sales s JOIN prices p ON p.item = s.item
+            WHERE s.day BETWEEN date_sub(d, 1) AND d)
+        SELECT item, sum(cost) AS total, note AS note, max(day) = d AS is_new FROM priced
+        GROUP BY item HAVING count(*) > 1 OR EXISTS (SELECT 1 FROM prices q WHERE q.price > 6)"""
+    sales = [
+        {"day": f"2022-03-{day}", "id": n, "item": item, "n": n}
+        for day, item, n in ((29, "tea", 1), (30, "tea", 2), (31, "tea", 4), (31, "jam", 8))
+    ]
+    with Store(None, tmp_path / "shop", priced(text)) as store:
+        store.update({"sales": sales, "prices": [{"item": "tea", "price": 3}]})
+        assert len(store.run(as_of="2022-03-31").done) == 2
+        assert totals(store) == [("2022-03-30", "tea", 9, True), ("2022-03-31", "tea", 18, True)]
+        store.update({"prices": [{"item": "jam", "price": 7}]})
+        assert len(store.run(as_of="2022-03-31").done) == 2
+        assert totals(store)[1:] == [
+            ("2022-03-31", "jam", 56, True),
+            ("2022-03-31", "tea", 18, True),
+        ]
+        assert {each["note"] for each in dp_rows(store.content("totals"))} == {"Ann's"}
+
+
+def totals(store: Store) -> list[tuple[Any, ...]]:
+    found = dp_rows(store.content("totals"))
+    return sorted((each["day"], each["item"], each["total"], each["is_new"]) for each in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT item, item ILIKE 't%' AS t FROM sales WHERE day = d", "ILIKE 't%'"),
+        ("SELECT item, max(n) AS m FROM sales WHERE day = d GROUP BY item ORDER BY max(n) LIMIT 1 "
+         "OFFSET n", "needs a whole number"),
+    ],
+)  # fmt: skip
+def test_a_task_that_only_spark_computes_is_told_by_its_expression(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    with Store(None, tmp_path / "shop", priced(text)) as store:
+        sold = {"day": "2022-03-31", "id": 1, "item": "tea", "n": 1}
+        store.update({"sales": [sold], "prices": []})
+        with pytest.raises(SessionError) as caught:
+            store.run(as_of="2022-03-31")
+    assert said in str(caught.value)
+    assert caught.value.stage == "totals"
 
 
 def test_a_function_makes_the_rows_of_a_partition(tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ from deltaproduce.stages.partitioned.frames import Feeder
 from deltaproduce.stages.partitioned.links import Links
 from deltaproduce.stages.partitioned.query import TaskQuery, read_query
 from deltaproduce.stages.partitioned.scope.clauses import Scope, Scopes
+from deltaproduce.stages.sql.operators.computing import Computing
+from deltaproduce.stages.sql.operators.evaluation import rows_of
+from deltaproduce.stages.sql.resolve import resolved
 from deltaproduce.types.columns import row_schema
 
 SCOPES = Scopes.read(
@@ -346,7 +349,23 @@ def test_a_query_gives_the_same_over_its_dependencies_alone(seed: int) -> None:
         reads = [one for one in query.reads if one.feeder == name]
         some[name] = rows.take(pa.array(read_of(reads, partition)))
     text = query.sql({name: name for name in tables}, SCOPE).replace("`", '"')
-    assert answer(text, some) == answer(text, tables)
+    wanted = answer(text, tables)
+    assert answer(text, some) == wanted
+    assert on_driver(query, some) == wanted
+
+
+def on_driver(query: TaskQuery, tables: dict[str, pa.Table]) -> list[str]:
+    """The rows of a query without Spark."""
+    schemas = {
+        name: row_schema("day string", value, stage=name)
+        for name, value in (("sales", "store string, n bigint"), ("stock", "n bigint"))
+    }
+    found = resolved(query.text, schemas, SCOPE)
+    assert found.only_in_spark is None
+    assert [*found.types.items()] == [*query.outputs]
+    rows = rows_of(found.relation, tables, Computing("UTC"))
+    columns = [rows.column(one.field.id).to_pylist() for one in found.columns]
+    return sorted(map(repr, zip(*columns, strict=True)))
 
 
 def answer(text: str, tables: dict[str, pa.Table]) -> list[str]:

@@ -38,7 +38,7 @@ from deltaproduce.stages.partitioned.entries import (
 )
 from deltaproduce.stages.partitioned.in_spark import numbered, queried
 from deltaproduce.stages.partitioned.links import Links
-from deltaproduce.stages.partitioned.on_driver import called, conforming, plainly_made
+from deltaproduce.stages.partitioned.on_driver import called, conforming, made_by_query
 from deltaproduce.stages.partitioned.query import TaskQuery
 from deltaproduce.stages.partitioned.records import read_records, records_batch, records_stage
 from deltaproduce.stages.partitioned.scope.partitions import Partitions, Planned, values_at
@@ -145,7 +145,7 @@ class Tasks:
         """
         engines, stage = production.engines, self.stage
         if engines.session is None:
-            found = plainly_made(self.query, entry, feeders, engines)
+            found = made_by_query(self.query, entry, feeders, engines)
         else:
             try:
                 with queried(self.query, entry, feeders, engines) as rows:

@@ -12,12 +12,12 @@ from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.queries.keys import Keys
-from deltaproduce.stages.queries.spelling import Spelling
+from deltaproduce.stages.queries.spelling import SelectList, Spelling
 from deltaproduce.stages.sql.algebra.relations import Distinct, Project, Relation, SetOperation
 from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar
 from deltaproduce.stages.sql.resolve import Named, Reading
 from deltaproduce.stages.sql.syntax import spelled
-from deltaproduce.stages.sql.text import Edit, SelectList
+from deltaproduce.stages.sql.text import Edit
 
 
 @dataclass(frozen=True, slots=True)

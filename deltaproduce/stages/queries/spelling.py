@@ -15,8 +15,30 @@ from sqlglot import exp
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.queries.keys import Holding, Keys
 from deltaproduce.stages.sql.resolve import Named, Scope
-from deltaproduce.stages.sql.text import Edit, SelectList, end_of, start_of
+from deltaproduce.stages.sql.text import Edit, end_of, start_of
 from deltaproduce.types.ddl import identifier
+
+
+@dataclass(frozen=True, slots=True)
+class SelectList:
+    """The place where columns can be added to a SELECT, before its own.
+
+    Attributes:
+        start: the position of its first column.
+        keys: the source key columns as SQL expressions that are valid there.
+        ordinals: the positions of the numbers in its GROUP BY, which count its columns.
+    """
+
+    start: int
+    keys: tuple[str, ...]
+    ordinals: tuple[tuple[int, int], ...] = ()
+
+    def with_columns(self, text: str, columns: Mapping[str, str]) -> Iterator[Edit]:
+        """Yield the edits that put ``columns``, expressions by name, before the others."""
+        added = "".join(f"{sql} AS {identifier(name)}, " for name, sql in columns.items())
+        yield Edit(self.start, self.start, added)
+        for start, end in self.ordinals:
+            yield Edit(start, end, str(int(text[start:end]) + len(columns)))
 
 
 @dataclass

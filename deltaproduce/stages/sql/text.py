@@ -46,28 +46,6 @@ class Edit:
     feeder: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SelectList:
-    """The place where columns can be added to a SELECT, before its own.
-
-    Attributes:
-        start: the position of its first column.
-        keys: the source key columns as SQL expressions that are valid there.
-        ordinals: the positions of the numbers in its GROUP BY, which count its columns.
-    """
-
-    start: int
-    keys: tuple[str, ...]
-    ordinals: tuple[tuple[int, int], ...] = ()
-
-    def with_columns(self, text: str, columns: Mapping[str, str]) -> Iterator[Edit]:
-        """Yield the edits that put ``columns``, expressions by name, before the others."""
-        added = "".join(f"{sql} AS {identifier(name)}, " for name, sql in columns.items())
-        yield Edit(self.start, self.start, added)
-        for start, end in self.ordinals:
-            yield Edit(start, end, str(int(text[start:end]) + len(columns)))
-
-
 def edited(text: str, edits: Iterable[Edit], views: Mapping[str, str]) -> str:
     """Return the text with all edits applied, and views in place of feeders."""
     pieces, position = [], 0

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.algebra.relations import Project, Relation, SetOperation
-from deltaproduce.stages.sql.algebra.scalars import readable
+from deltaproduce.stages.sql.algebra.scalars import constant_of, readable
 from deltaproduce.stages.sql.algebra.spark_only import InSpark, ValueInSpark, Window
 from deltaproduce.stages.sql.functions import BY_PLACE, PHYSICAL, VOLATILE, is_time
 from deltaproduce.stages.sql.syntax import function_name, spelled
@@ -88,7 +88,8 @@ def _trees(relation: Relation, filled: Collection[str]) -> Iterator[tuple[exp.Ex
 
 def _fault(node: exp.Expr, advice: str, *, may_differ: bool) -> str | None:
     name = function_name(node)
-    if isinstance(node, exp.Column) and len(node.parts) == 1 and "#" not in node.name:
+    is_column = "#" in node.name or constant_of(node) is not None
+    if isinstance(node, exp.Column) and len(node.parts) == 1 and not is_column:
         name = node.name.lower()  # no column, so it calls a function without parentheses
     if name == "identifier":
         return "hides what is named; write the name itself"

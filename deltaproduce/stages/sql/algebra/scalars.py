@@ -30,6 +30,7 @@ from deltaproduce.stages.sql.expressions.terms import Constant, Term
 NESTED: Final = (ArrayType, MapType, StructType, VariantType)
 """Types whose values the driver does not order."""
 
+_CONSTANT: Final = "constant"
 _ID: Final = re.compile(r"`?([^`'#\s]+)#[0-9]+`?")
 
 
@@ -100,7 +101,7 @@ class Scalar:
         if is_outer or len(known) < len(named):  # it depends on a query around it, or on Spark
             return Scalar(expression, None, text, is_plain=False)
         try:
-            term = analysed(expression, known)
+            term = analysed(expression, known, constants=_constants_in(tree))
         except DefinitionError as error:
             raise DefinitionError(readable(str(error)), line=error.line) from None
         found = None if term is None else term.data_type
@@ -121,7 +122,7 @@ class Scalar:
         if isinstance(self.data_type, NullType):
             return Constant(NullType(), None)
         types = {f.id: f.data_type for f in fields if f.data_type is not None}
-        found = analysed(self.expression, types, zone)
+        found = analysed(self.expression, types, zone, _constants_in(self.expression.tree))
         assert found is not None  # it is plain
         return found
 
@@ -184,8 +185,27 @@ class SortKey:
 
 
 def columns_in(tree: exp.Expr) -> list[exp.Expr]:
-    """Return the columns that an expression names, in order."""
-    return [node for node in tree.walk() if isinstance(node, exp.Column)]
+    """Return the columns that an expression names, in order; a name of a constant is none."""
+    columns = (node for node in tree.walk() if isinstance(node, exp.Column))
+    return [node for node in columns if constant_of(node) is None]
+
+
+def named_constant(name: str, value: Constant) -> exp.Expr:
+    """Return an expression that names a constant, and has its value."""
+    tree = exp.column(exp.to_identifier(name, quoted=True))
+    tree.meta[_CONSTANT] = value
+    return tree
+
+
+def constant_of(node: exp.Expr) -> Constant | None:
+    """Return the constant that a node names; None if it names none."""
+    found: Constant | None = node.meta.get(_CONSTANT)
+    return found
+
+
+def _constants_in(tree: exp.Expr) -> dict[str, Constant]:
+    pairs = ((node.name, constant_of(node)) for node in tree.walk())
+    return {name: value for name, value in pairs if value is not None}
 
 
 def readable(text: str) -> str:

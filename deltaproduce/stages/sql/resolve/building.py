@@ -72,6 +72,9 @@ class Building:
         if found is None:
             if alias is not None:
                 return alias.copy()
+            constant = self.reading.constant(node)
+            if constant is not None:
+                return constant
             is_call = len(node.parts) == 1 and node.name.lower() in VOLATILE
             if is_call or _is_unit(node):
                 return node.copy()

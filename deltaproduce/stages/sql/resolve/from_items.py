@@ -25,7 +25,14 @@ from deltaproduce.stages.sql.expressions.coercion import common
 from deltaproduce.stages.sql.functions import TABLE_FUNCTIONS
 from deltaproduce.stages.sql.resolve.building import Building
 from deltaproduce.stages.sql.resolve.names import Named, Scope
-from deltaproduce.stages.sql.resolve.reading import Ctes, Origin, Reading, Selected, conjuncts
+from deltaproduce.stages.sql.resolve.reading import (
+    Ctes,
+    Origin,
+    Reading,
+    Selected,
+    conjuncts,
+    rebuilt,
+)
 from deltaproduce.stages.sql.syntax import function_name, spelled
 from deltaproduce.stages.sql.text import Edit, end_of, line_at, refused, start_of
 from deltaproduce.types.excerpts import meant
@@ -214,11 +221,11 @@ def values(node: exp.Expr, reading: Reading) -> Selected:
     rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
     if len({len(row) for row in rows}) != 1:
         raise refused(node, "has rows of different lengths")
-    nothing = Scope()
     for part in node.walk():
-        if isinstance(part, exp.Query | exp.Column) and part is not node:
+        is_other = isinstance(part, exp.Query | exp.Column) and part is not node
+        if is_other and reading.constant(part) is None:
             raise refused(part, "is no constant, and VALUES has constants")
-    typed = [[reading.scalar(one, nothing, one) for one in row] for row in rows]
+    typed = [[_constant(one, reading) for one in row] for row in rows]
     kinds = [
         None if None in (types := [one.data_type for one in column]) else common(types)
         for column in zip(*typed, strict=True)
@@ -227,6 +234,11 @@ def values(node: exp.Expr, reading: Reading) -> Selected:
     relation = Values(fields, tuple(map(tuple, typed)))
     columns = tuple(Named(None, field.name, field) for field in fields)
     return Selected(relation, columns)
+
+
+def _constant(node: exp.Expr, reading: Reading) -> Scalar:
+    """Return a value of VALUES."""
+    return reading.typed(rebuilt(node, reading.constant), (), node)
 
 
 def _kind(join: exp.Join) -> JoinKind:

@@ -51,11 +51,6 @@ class Scope:
         """The fields of its columns, each once."""
         return tuple(dict.fromkeys(one.field for one in (*self.columns, *self.merged)))
 
-    @property
-    def all_fields(self) -> tuple[Field, ...]:
-        """The same, and those of the queries around it."""
-        return self.fields if self.outer is None else (*self.fields, *self.outer.all_fields)
-
     def within(self, outer: Scope | None) -> Scope:
         """Return the same columns in a subquery of a query."""
         return replace(self, outer=outer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from pyspark.sql.types import DataType
 from sqlglot import exp
@@ -13,6 +14,7 @@ from deltaproduce.stages.sql.algebra.determinism import check_determined, check_
 from deltaproduce.stages.sql.algebra.joining import with_ordered_joins
 from deltaproduce.stages.sql.algebra.relations import Relation, Scan
 from deltaproduce.stages.sql.algebra.scalars import SortKey
+from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.stages.sql.resolve.from_items import values
 from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.resolve.ordering import break_last_ties
@@ -80,7 +82,11 @@ class Resolved:
         return edited(self.text, self.edits, views)
 
 
-def resolved(text: str, stages: Mapping[str, RowSchema]) -> Resolved:
+def resolved(
+    text: str,
+    stages: Mapping[str, RowSchema],
+    constants: Mapping[str, Constant] = MappingProxyType({}),
+) -> Resolved:
     """Resolve a query whose rows follow from the rows of its stages.
 
     Its joins are ordered by their equalities.
@@ -88,17 +94,22 @@ def resolved(text: str, stages: Mapping[str, RowSchema]) -> Resolved:
     Args:
         text: one SELECT in Spark's SQL, which names stages as its tables.
         stages: the columns of the stages that it may read; a type may be unknown.
+        constants: what names mean that name no column.
 
     Raises:
         DefinitionError: it cannot be parsed, its result is not defined, or as for `as_written`.
     """
-    found = as_written(QueryText.read(text), stages)
+    found = as_written(QueryText.read(text), stages, constants)
     check_determined(found.relation)
     check_places(found.relation)
     return replace(found, relation=with_ordered_joins(found.relation))
 
 
-def as_written(parsed: QueryText, stages: Mapping[str, RowSchema]) -> Resolved:
+def as_written(
+    parsed: QueryText,
+    stages: Mapping[str, RowSchema],
+    constants: Mapping[str, Constant] = MappingProxyType({}),
+) -> Resolved:
     """Resolve a query; its operators are in the order of its clauses.
 
     Raises:
@@ -106,7 +117,8 @@ def as_written(parsed: QueryText, stages: Mapping[str, RowSchema]) -> Resolved:
             is known.
     """
     by_name = {name.lower(): (name, schema) for name, schema in stages.items()}
-    reading = Reading(parsed, by_name, lambda *_: _unready())
+    named = {name.lower(): (name, value) for name, value in constants.items()}
+    reading = Reading(parsed, by_name, lambda *_: _unready(), constants=named)
     reading.query = lambda node, ctes, outer: _query(node, ctes, outer, reading)
     found = reading.query(parsed.tree, {}, None)
     check_columns(found.columns, parsed.tree)

@@ -18,9 +18,11 @@ from deltaproduce.stages.sql.algebra.scalars import (
     Scalar,
     SortKey,
     columns_in,
+    named_constant,
     readable,
 )
 from deltaproduce.stages.sql.algebra.spark_only import InSpark
+from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.syntax import spelled
 from deltaproduce.stages.sql.text import Edit, QueryText, line_at, refused
@@ -93,6 +95,7 @@ class Reading:
         origins: the parts of the text that operators are made of.
         names: how a SELECT names the fields of its FROM, by the fields' ids.
         with_: the queries of WITH, in order.
+        constants: what names mean that name no column, by lower-case name: the name and its value.
     """
 
     text: QueryText
@@ -102,6 +105,7 @@ class Reading:
     origins: dict[Relation, Origin] = field(default_factory=dict)
     names: dict[str, Named] = field(default_factory=dict)
     with_: list[tuple[exp.Expr, Selected]] = field(default_factory=list)
+    constants: Mapping[str, tuple[str, Constant]] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def field(self, name: str | None, data_type: DataType | None) -> Field:
@@ -109,8 +113,8 @@ class Reading:
         plain = "".join(c for c in name or "column" if c not in "`'\"# \n\t")
         return Field(f"{plain}#{next(self._numbers)}", data_type)
 
-    def scalar(self, tree: exp.Expr, scope: Scope, node: exp.Expr) -> Scalar:
-        """Return a resolved expression with its type.
+    def typed(self, tree: exp.Expr, fields: Sequence[Field], node: exp.Expr) -> Scalar:
+        """Return a resolved expression over fields with its type.
 
         Args:
             node: what the user wrote.
@@ -118,10 +122,6 @@ class Reading:
         Raises:
             DefinitionError: its types do not fit together; with `line`.
         """
-        return self.typed(tree, scope.all_fields, node)
-
-    def typed(self, tree: exp.Expr, fields: Sequence[Field], node: exp.Expr) -> Scalar:
-        """Return a resolved expression over fields with its type; see `scalar`."""
         for literal in node.find_all(exp.Literal):
             start, end = literal.meta.get("start"), literal.meta.get("end")
             if start is not None and end is not None and "\\" in self.text.text[start : end + 1]:
@@ -161,6 +161,13 @@ class Reading:
     ) -> InSpark:
         """Return what a clause makes of relations, which only Spark computes."""
         return InSpark(tuple(given), tuple(fields), spelled(node), node)
+
+    def constant(self, node: exp.Expr) -> exp.Expr | None:
+        """Return the constant that a name without a table means; None if it means none."""
+        if not isinstance(node, exp.Column) or len(node.parts) > 1:
+            return None
+        found = self.constants.get(node.name.lower())
+        return None if found is None else named_constant(*found)
 
     def named(self, columns: Iterable[Named]) -> tuple[Named, ...]:
         """Return columns of a FROM, whose names are kept."""
