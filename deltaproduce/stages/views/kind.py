@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from textwrap import dedent
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -66,6 +66,10 @@ IN_SPARK: Final = "UNSUPPORTED_FUNCTION"
 """Only Spark computes a part of the operator."""
 
 
+Known: TypeAlias = tuple[Mapping[str, RowSchema], Resolved]
+"""The columns of the stages that a query reads, and what its text says over them."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class View(DerivedKind):
     """A stage that is a query over whole stages.
@@ -77,6 +81,8 @@ class View(DerivedKind):
         is_followed: whether it follows changes if it can.
         key: the key columns that its user names -> whether they sort descending; None for those
             that follow from the query.
+        with_session: whether the store has a session, in which some rows may be computed.
+        known: what its text says in an opened store; to find it takes longer than a small step.
     """
 
     query: str
@@ -85,6 +91,7 @@ class View(DerivedKind):
     recomputed: str | None = None
     is_followed: bool = True
     with_session: bool = False
+    known: Known | None = field(default=None, compare=False)
 
     @property
     def word(self) -> str:
@@ -239,6 +246,8 @@ class View(DerivedKind):
 
     def over(self, feeders: Mapping[str, RowSchema]) -> Resolved:
         """See `StageKind.over`."""
+        if self.known is not None and self.known[0] == feeders:
+            return self.known[1]
         return resolved(self.query, feeders)
 
     def schema(self, stages: Mapping[str, RowSchema], *, stage: str) -> RowSchema:
@@ -270,7 +279,8 @@ class View(DerivedKind):
         """See `StageKind.resolved`: Spark finds the types that are not certain without it."""
         stages = {one.name: one.schema for one in stage.feeders}
         query, session = self.over(stages), tables.engines.session
-        kind = replace(self, with_session=session is not None).explained(query)
+        kind = replace(self, with_session=session is not None, known=(stages, query))
+        kind = kind.explained(query)
         if query.only_in_spark is None:
             return replace(stage, schema=kind.schema(stages, stage=stage.name), kind=kind)
         if session is None:
