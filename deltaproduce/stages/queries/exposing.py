@@ -50,11 +50,11 @@ class Exposing:
     spelling: Spelling
     of: Callable[[Relation], Keyed]
     edits: list[Edit]
-    _exposed: dict[int, tuple[Relation, tuple[str, ...]]] = field(default_factory=dict)
+    _exposed: dict[Relation, tuple[Relation, tuple[str, ...]]] = field(default_factory=dict)
 
     def has(self, relation: Relation) -> bool:
         """Return whether the source key is added to a query already."""
-        return id(relation) in self._exposed
+        return relation in self._exposed
 
     def exposed(
         self, relation: Relation, names: Sequence[str], others: Mapping[str, str] | None = None
@@ -69,8 +69,8 @@ class Exposing:
             The query's relation, and the ids of the added fields.
         """
         if not self.has(relation):
-            self._exposed[id(relation)] = self._with_keys(relation, names, others or {})
-        return self._exposed[id(relation)]
+            self._exposed[relation] = self._with_keys(relation, names, others or {})
+        return self._exposed[relation]
 
     def lists(self, relation: Relation) -> Iterator[SelectList]:
         """Yield the select lists that make a query's columns."""

@@ -56,7 +56,7 @@ class KeyLocality:
     reading: Reading
     stages: Mapping[str, RowSchema]
     edits: list[Edit] = field(default_factory=list)
-    _known: dict[int, Keyed] = field(default_factory=dict)
+    _known: dict[Relation, Keyed] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.spelling = Spelling(self.reading.names)
@@ -69,12 +69,12 @@ class KeyLocality:
             DefinitionError: a row of it can come from rows of several source keys, or no rule is
                 known for it.
         """
-        if id(relation) not in self._known:
+        if relation not in self._known:
             rule = _RULES.get(type(relation))
             if rule is None:
                 raise _unsupported(relation.told)
-            self._known[id(relation)] = rule(self, relation)
-        return self._known[id(relation)]
+            self._known[relation] = rule(self, relation)
+        return self._known[relation]
 
     def scanned(self, scan: Scan) -> Keyed:
         """Return the rows of a stage: its key comes first."""
