@@ -21,7 +21,7 @@ from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.partitioned.digests import digests_of, digests_stage
 from deltaproduce.stages.partitioned.frames import Feeder
 from deltaproduce.stages.partitioned.in_spark import query_types
-from deltaproduce.stages.partitioned.making import Tasks, tasked
+from deltaproduce.stages.partitioned.making import Before, Tasks, tasked
 from deltaproduce.stages.partitioned.query import TaskQuery, read_query
 from deltaproduce.stages.partitioned.records import records_stage
 from deltaproduce.stages.partitioned.scope.clauses import Scope, Scopes
@@ -165,7 +165,8 @@ class Partitioned(ScheduledKind):
             f"{stage.schema.key.ddl}\n{stage.schema.value.ddl}\n{told}",
         )
         kept = None if anew else records(self.records(stage))
-        return tasked(tasks, production, inputs, content, kept, agenda, version=version, anew=anew)
+        before = Before(content=content, records=kept, anew=anew)
+        return tasked(tasks, production, inputs, before, agenda, version)
 
     def schema(self, *, stage: str) -> RowSchema:
         """Return the columns of such a stage, without types if only Spark knows some.

@@ -53,6 +53,21 @@ Feeders: TypeAlias = Mapping[str, tuple[Fed, Stage, Rows | None]]
 """The input of tasks, by name: the feeder as they see it, the stage, and rows with dependencies."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """What counts of a stage's tables when its tasks are made.
+
+    Attributes:
+        content: the stage's rows; None if there are none that count.
+        records: the records of its tasks; None if there are none that count.
+        anew: whether the tasks make all rows of the stage.
+    """
+
+    content: Stored | None
+    records: Stored | None
+    anew: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Tasks:
     """How a stage's tasks are found and made.
@@ -166,25 +181,15 @@ def tasked(
     tasks: Tasks,
     production: Production,
     inputs: Sequence[StageInput],
-    content: Stored | None,
-    records: Stored | None,
+    before: Before,
     agenda: Agenda,
-    *,
     version: int,
-    anew: bool,
 ) -> Tasked:
-    """Make the due tasks of a stage.
-
-    Args:
-        content: the stage's rows; None if there are none that count.
-        records: the records of its tasks; None if there are none that count.
-        version: the version number that they are made for.
-        anew: whether the tasks make all rows of the stage.
-    """
+    """Make the due tasks of a stage, for a version of this number."""
     engines, stage = production.engines, tasks.stage
     keeper = records_stage(stage, tasks.partitions.types)
     droppable = any(_drops(feeder) for feeder in stage.merged)
-    kept = read_records(records, keeper, droppable=droppable)
+    kept = read_records(before.records, keeper, droppable=droppable)
     found = tasks.entries(inputs, kept, agenda, engines)
     chosen = agenda.chosen(found)
     if agenda.rehearses:
@@ -204,6 +209,7 @@ def tasked(
     if agenda.marked is not None:
         told += [_accepted(found, chosen), _marks(found, chosen, made)]
     cleared = pa.concat_tables([found.partitions.take(pa.array(made)), dropped])
+    content, anew = before.content, before.anew
     is_change = bool(len(cleared)) or anew
     return Tasked(
         _batch(tasks, content, cleared, rows, engines, anew=anew) if is_change else None,
