@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -194,3 +195,27 @@ def test_a_session_that_is_not_ansi_is_refused(spark: SparkSession, location: st
     session.conf.set("spark.sql.ansi.enabled", "false")
     with pytest.raises(dp.SessionError, match=r"ansi"):
         dp.Store(session, location, shop())
+
+
+def test_a_view_follows_tables_that_already_have_the_next_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What a join reads of an existing Delta table is what it had before the version."""
+    place, pipeline = str(tmp_path / "orders"), dp.Pipeline("foreign")
+
+    def write(*rows: tuple[int, str | None]) -> None:
+        frame = spark.createDataFrame(rows, "id bigint, customer string")
+        frame.write.format("delta").mode("overwrite").save(place)
+
+    write((1, "a"), (2, "a"), (3, "b"), (4, None))
+    pipeline.delta_source("orders", table=place, key="id bigint", value="customer string")
+    pipeline.source("customers", key="name string", value="city string")
+    pipeline.sql("twice", "SELECT a.id, b.id AS other FROM orders a JOIN orders b USING (customer)")
+    pipeline.sql("cities", "SELECT id, city FROM orders LEFT JOIN customers ON customer = name")
+    pipeline.sql("counts", "SELECT customer, count(*) AS n, min(id) AS m FROM orders GROUP BY 1")
+    with dp.Store(spark, str(tmp_path / "store"), pipeline, policy="incremental") as store:
+        store.update({"customers": [{"name": "a", "city": "x"}]})
+        write((1, "b"), (2, "a"), (4, None), (5, "a"), (6, None))
+        version = store.update({"customers": [{"name": "b", "city": "y"}]})
+        assert {version.stages[name].mode for name in ("twice", "cities", "counts")} == {"seek"}
+        assert not store.verify(recompute=True)

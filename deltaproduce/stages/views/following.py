@@ -18,6 +18,7 @@ from deltaproduce.engines.local.arrays import empty, isin_rows
 from deltaproduce.engines.selections import Selection
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.sql.operators.changes.signed import Signed, changed
+from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
 
 
@@ -46,8 +47,12 @@ class FollowedInput:
         wanted = self._columns(columns)
         if self.input.changed is None:
             return empty(wanted), empty(wanted)
-        gone, come = self.input.moved(wanted)
-        return _here(gone).select(list(columns)), _here(come).select(list(columns))
+        counts = self.input.changed.counts
+        gone, come = (
+            self._here(rows, wanted, counts.rows_before + counts.rows_after, counts.bytes)
+            for rows in self.input.moved(wanted)
+        )
+        return gone.select(list(columns)), come.select(list(columns))
 
     def before(self, columns: Sequence[str], keys: pa.Table | None) -> pa.Table:
         """See `Feeder.before`: rows that have been looked up before are not read again.
@@ -73,13 +78,13 @@ class FollowedInput:
         if stored is None:
             return empty(self._columns(columns))
         if keys is None:
-            return _here(stored.narrowed(self._columns(columns)).rows()).select(names)
+            return self._all(stored.narrowed(self._columns(columns))).select(names)
         sought = self._columns(keys.column_names)
         narrow = stored.narrowed(self._columns([*names, *keys.column_names]))
         own = set(self.input.stage.schema.key.names)
         if own.issuperset(keys.column_names):
             selection = Selection(sought, keys, self.engines)
-            found = _here(narrow.of(selection))
+            found = self._here(narrow.of(selection), narrow.columns)
             return found.filter(pa.array(selection.holds(found))).select(names)
         wanted = self._columns([*names, *keys.column_names])
 
@@ -88,7 +93,29 @@ class FollowedInput:
             return rows.filter(pa.array(marks)).select(names)
 
         found = narrow.reduced(wanted, sifted)
-        return sifted(_here(narrow.rows())) if found is None else found
+        return sifted(self._all(narrow)) if found is None else found
+
+    def _all(self, stored: Stored) -> pa.Table:
+        """Return all rows of a feeder."""
+        size = stored.count * stored.row_bytes
+        return self._here(stored.rows(), stored.columns, stored.count, size)
+
+    def _here(
+        self, rows: Rows, columns: Sequence[Column], count: int | None = None, size: int = 0
+    ) -> pa.Table:
+        """Return rows on the driver, also if Spark has read them and there are few.
+
+        Args:
+            count: how many there are; None if it is not known.
+
+        Raises:
+            TooManyRowsError: they stay in Spark.
+        """
+        if isinstance(rows, pa.Table):
+            return rows
+        if count is None or not self.engines.limits.is_local(count, size):
+            raise TooManyRowsError
+        return self.engines.table(rows, columns)
 
     def _columns(self, names: Sequence[str]) -> tuple[Column, ...]:
         known = {column.name: column for column in self.input.content}
@@ -98,9 +125,3 @@ class FollowedInput:
 def followed(inputs: Sequence[StageInput], engines: Engines) -> Mapping[str, FollowedInput]:
     """Return the feeders of a view, by name."""
     return {each.stage.name: FollowedInput(each, engines) for each in inputs}
-
-
-def _here(rows: Rows) -> pa.Table:
-    if not isinstance(rows, pa.Table):
-        raise TooManyRowsError
-    return rows
