@@ -84,7 +84,8 @@ class FollowedInput:
         own = set(self.input.stage.schema.key.names)
         if own.issuperset(keys.column_names):
             selection = Selection(sought, keys, self.engines)
-            found = self._here(narrow.of(selection), narrow.columns)
+            size = narrow.count * narrow.row_bytes
+            found = self._here(narrow.of(selection), narrow.columns, narrow.count, size)
             return found.filter(pa.array(selection.holds(found))).select(names)
         wanted = self._columns([*names, *keys.column_names])
 
