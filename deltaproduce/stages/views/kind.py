@@ -62,7 +62,7 @@ NEVER: Final = "NEVER"
 """The view is defined with incremental="never"."""
 FLOATS_IN_SPARK: Final = "FLOATS_IN_SPARK"
 """Sums of floats: with a session Spark may have computed some, with other last digits."""
-IN_SPARK: Final = "UNSUPPORTED_FUNCTION"
+UNSUPPORTED_FUNCTION: Final = "UNSUPPORTED_FUNCTION"
 """Only Spark computes a part of the operator."""
 
 
@@ -232,7 +232,7 @@ class View(DerivedKind):
         found = reasons(query.relation)
         for one in query.relation.walk():
             if one.only_in_spark is not None:
-                found[id(one)] = IN_SPARK
+                found[id(one)] = UNSUPPORTED_FUNCTION
             elif self.with_session and _adds_floats(one):
                 found[id(one)] = FLOATS_IN_SPARK
         return found

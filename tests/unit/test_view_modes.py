@@ -1,0 +1,43 @@
+"""The page docs/sql.md has each reason why operators recompute, and the operator of each rule."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import deltaproduce
+from deltaproduce.stages.sql.operators.following import LOOKED_UP, RULES
+from deltaproduce.stages.views import kind, modes
+
+PAGE = Path(deltaproduce.__file__).parent.parent / "docs" / "sql.md"
+
+
+def test_the_page_has_each_reason() -> None:
+    """As the first cell of a row; `LARGE_CHANGE` is a reason of a step, below the table."""
+    of_code = {
+        value for module in (kind, modes) for name, value in vars(module).items() if name == value
+    }
+    of_page = set(re.findall(r"^\| `([A-Z_]+)` \|", PAGE.read_text(), re.MULTILINE))
+    assert of_page == of_code - {kind.LARGE_CHANGE}
+    assert kind.LARGE_CHANGE in PAGE.read_text()
+
+
+OF_PAGE = {
+    "Project": "`SELECT` of expressions",
+    "Filter": "`WHERE`",
+    "Values": "`VALUES`",
+    "Join": "inner join",
+    "Matched": "`EXISTS`, `IN`, `NOT IN`",
+    "Single": "a scalar subquery",
+    "Aggregate": "`GROUP BY`",
+    "Distinct": "`DISTINCT`",
+    "SetOperation": "`INTERSECT`",
+    "Limit": "`ORDER BY … LIMIT`",
+}
+
+
+def test_each_operator_has_both_functions_and_is_on_the_page() -> None:
+    assert set(RULES) == set(LOOKED_UP)
+    assert {one.__name__ for one in RULES} == set(OF_PAGE)
+    page = PAGE.read_text()
+    assert all(words in page for words in OF_PAGE.values())
