@@ -19,8 +19,10 @@ from pyspark.sql.types import (
 )
 
 from deltaproduce.engines.choice import OPEN_IN_SESSION
+from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import DefinitionError, ProducerError, SessionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.kind import Definition
@@ -41,6 +43,7 @@ from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.stages.views import in_spark
 from deltaproduce.stages.views.following import TooManyRowsError
 from deltaproduce.stages.views.grouped import Grouped
+from deltaproduce.stages.views.kept_states import has_all_states, without_states
 from deltaproduce.stages.views.keys import key_of, naming
 from deltaproduce.stages.views.modes import ORDER_OF_OTHER_COLUMNS, reasons
 from deltaproduce.stages.views.on_driver import computed, followed_rows
@@ -357,6 +360,24 @@ class View(DerivedKind):
         made = self.produced(production, inputs)
         found = None if made is None else production.replaced(content, *made)
         return found and replace(found, recomputed=why)
+
+    def sampled(
+        self,
+        production: Production,
+        inputs: Sequence[StageInput],
+        content: Stored | None,
+        mappings: Callable[[], Stored | None],
+        keys: Callable[[], Selection],
+    ) -> Found | None:
+        """See `DerivedKind.sampled`: all rows, and their states unless Spark has made some."""
+        del mappings, keys
+        made = self.produced(production, inputs)
+        if made is None or content is None or not production.stage.schema.states:
+            return made and production.replaced(content, *made)
+        layout, sides = Layout.of(production.stage), (content.rows(), made[0])
+        if not all(has_all_states(side, layout) for side in sides):
+            sides = without_states(sides[0], layout), without_states(sides[1], layout)
+        return Found(Comparison.of_all(*sides, layout, production.engines))
 
     def _grouped(self, query: Resolved) -> Grouped | None:
         """Return the query as groups whose states the view keeps; None if it keeps none."""
