@@ -305,7 +305,7 @@ class Verifier:
         production = Production.of(stage, self._figures(stage), self._engines, shift)
         content = self._reader.content(self._head, stage)
         mappings = partial(self._reader.key_mappings, self._head, stage)
-        if self._recompute is True:
+        if self._recompute is True and stage.source_key:
             found = full_step(production, inputs, content)
         else:
             keys = partial(self._sample, stage, inputs)
