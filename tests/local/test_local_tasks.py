@@ -1,5 +1,6 @@
 """Partitioned stages without Spark: the tasks that a run makes or skips, and dirty tasks."""
 
+import atexit
 import json
 import random
 import shutil
@@ -7,8 +8,10 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import date, timedelta
+from functools import cache
 from itertools import count
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pyarrow as pa
@@ -579,11 +582,20 @@ def sold(day: date, sold: int = 4, n: int = 1) -> dict[str, Any]:
     return {"day": day, "n": n, "sold": sold}
 
 
+@cache
+def origin() -> Path:
+    """A store with ten days and their tasks, to be copied."""
+    place = Path(mkdtemp()) / "origin"
+    atexit.register(shutil.rmtree, place.parent, ignore_errors=True)
+    with Store(None, place, days_shop()) as store:
+        store.update({"sales": [sold(day) for day in TEN]})
+        store.run(as_of=TEN[-1])
+    return place
+
+
 def loaded(location: Path) -> Store:
-    store = Store(None, location, days_shop())
-    store.update({"sales": [sold(day) for day in TEN]})
-    store.run(as_of=TEN[-1])
-    return store
+    shutil.copytree(origin(), location)
+    return Store(None, location, days_shop())
 
 
 WHERE: dict[str, tuple[Any, list[int]]] = {

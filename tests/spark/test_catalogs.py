@@ -94,6 +94,7 @@ def test_a_catalog_that_lasts_has_the_store_in_the_next_process(
     assert printed == ["0 1 1\n", "1 2 2\n"]
 
 
+@long
 def test_a_relative_path_to_a_table_of_others(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ from deltaproduce import (
 )
 from deltaproduce.engines.choice import Engines
 from deltaproduce.model.limits import Limits
-from deltaproduce.operations.publisher import Publisher
+from deltaproduce.operations.publisher import Publisher, Unpublished
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.locations import Location
@@ -191,10 +191,10 @@ def test_a_rollback_that_dies_or_is_overtaken_leaves_no_trace(
     other, publish = Store(spark, location, swap), Publisher.publish
     batch: dict[str, list[Change]] = {"pairs": [Upsert((2,), (6,))]}
 
-    def overtaken(self: Publisher, operation: str, *rest: Any, **named: Any) -> Any:
-        if operation == "rollback":
+    def overtaken(self: Publisher, new: Unpublished, writes: Any) -> Any:
+        if new.operation == "rollback":
             other.update(as_frames(spark, swap, batch))
-        return publish(self, operation, *rest, **named)
+        return publish(self, new, writes)
 
     with monkeypatch.context() as patched:
         patched.setattr(Publisher, "publish", overtaken)

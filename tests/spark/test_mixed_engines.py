@@ -364,6 +364,7 @@ def test_rows_that_are_marked_as_deleted_are_left_out_without_spark(
             assert store.verify() == ()
 
 
+@long
 def test_damage_is_found_by_both_alike_and_mended_by_either(
     spark: SparkSession, location: str, long_run: bool
 ) -> None:

@@ -107,6 +107,7 @@ def test_a_query_that_spark_refuses_is_refused_when_a_store_opens(
     assert caught.value.stage == "wrong"
 
 
+@long
 def test_a_table_of_others_is_read_by_its_partitions(
     spark: SparkSession, location: str, long_run: bool
 ) -> None:

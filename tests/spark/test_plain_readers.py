@@ -141,6 +141,7 @@ def accounts() -> Pipeline:
     return pipeline
 
 
+@long
 @pytest.mark.parametrize("table_type", chosen(("merge_on_read", "copy_on_write"), "copy_on_write"))
 def test_sql_reads_a_stage_above_the_small_ones_or_is_told_that_it_cannot(
     spark: SparkSession, location: str, table_type: TableType

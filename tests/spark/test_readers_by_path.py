@@ -55,6 +55,7 @@ def test_each_reader_opens_what_both_engines_have_written_in_turn(
     assert rows.count() == len(life.oracle.content("visits"))
 
 
+@long
 @pytest.mark.parametrize(
     "limits",
     [pytest.param(IN_SPARK, id="in Spark"), pytest.param(Limits(), id="small", marks=long)],

@@ -308,6 +308,7 @@ def widened(value: str) -> dp.Pipeline:
     return pipeline
 
 
+@long
 @pytest.mark.parametrize("way", chosen(WAYS[4:8], WAYS[5].name), ids=lambda way: way.name)
 def test_rows_stay_in_columns_that_hold_them(
     spark: SparkSession, location: str, way: Way, long_run: bool

@@ -7,7 +7,7 @@ import pytest
 from comparing import read_by_delta_rs
 from forcing import Way, forced
 from pyspark.sql import DataFrame, SparkSession
-from selecting import chosen
+from selecting import chosen, long
 
 import deltaproduce as dp
 from deltaproduce.testing import plain_rows
@@ -46,6 +46,7 @@ def people() -> dp.Pipeline:
     return pipeline
 
 
+@long
 @ways(JOINED)
 def test_numbers_follow_the_key_order_stay_and_never_come_back(
     spark: SparkSession, location: str, way: Way, long_run: bool

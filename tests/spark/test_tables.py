@@ -14,7 +14,7 @@ from deltalake import DeltaTable, QueryBuilder
 from forcing import WAYS, Way, forced
 from limiting import limited
 from pyspark.sql import Row, SparkSession
-from selecting import chosen
+from selecting import chosen, long
 
 from deltaproduce import DefinitionError, Limits, NotFoundError, Pipeline, Store, Version
 from deltaproduce.storage.parquet.seeks import ParquetFiles
@@ -280,6 +280,7 @@ def test_only_known_table_types(spark: SparkSession, location: str) -> None:
         Store(spark, location, shop, table_type="copy_on_read")  # type: ignore[arg-type]
 
 
+@long
 def test_delta_may_compact_files_behind_a_commit(spark: SparkSession) -> None:
     """In a catalog, where Spark commits."""
     lone = Pipeline("lone")

@@ -15,6 +15,7 @@ import pytest
 from forcing import setting
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from selecting import long
 
 import deltaproduce as dp
 from deltaproduce.times.zones import zone_of
@@ -134,6 +135,7 @@ def assert_right(store: dp.Store, orders: Orders, ever: list[datetime]) -> None:
         assert rows_of(store, name, *COLUMNS[name]) == wanted[name], name
 
 
+@long
 @pytest.mark.parametrize(
     "limits",
     [

@@ -142,6 +142,7 @@ def test_windows_over_one_feeder_read_each_partition_once(
     ]
 
 
+@long
 @pytest.mark.parametrize("key", chosen(KEYS, KEYS[0]))
 @pytest.mark.parametrize("local_rows", chosen((0, 1_000), 0))
 def test_files_are_of_one_partition_each(
