@@ -86,11 +86,13 @@ def test_a_store_that_cannot_be_written(spark: SparkSession, tmp_path: Path) -> 
 
 
 def do_nothing_for_long(store: Store, changes: dict[str, object]) -> None:
-    while True:
+    until = time.monotonic() + 60  # an interrupt that meets a finalizer is lost
+    while time.monotonic() < until:
         store.update(changes)
         time.sleep(0.01)
 
 
+@long
 def test_an_interrupted_update(spark: SparkSession, location: str) -> None:
     """Ctrl-C: in a fail point, and somewhere in Spark."""
     oracle = built(None, location)
