@@ -18,7 +18,7 @@ help:
 	@echo 'make check   lint and unit tests: about a minute, no Java'
 	@echo 'make lint    format, lint, types and layers only'
 	@echo 'make unit    unit tests only'
-	@echo 'make test    unit tests, and some cases of each law with Spark: some fifteen minutes; needs Java'
+	@echo 'make test    unit tests, and some cases of each law with Spark: some twenty minutes; needs Java'
 	@echo 'make test-all  all cases of each law: over an hour; needs Java'
 	@echo 'make connect all tests with a server of Spark Connect; needs Java'
 	@echo 'make services  PostgreSQL and a browser, which tests need: installs them, as root on Debian'

@@ -381,7 +381,7 @@ class View(DerivedKind):
 
     def _grouped(self, query: Resolved) -> Grouped | None:
         """Return the query as groups whose states the view keeps; None if it keeps none."""
-        return None if self._reasons(query) else self._groups(query)
+        return self._groups(query) if self.recomputed is None else None
 
     def _key(self, query: Resolved, stages: Mapping[str, RowSchema]) -> dict[str, bool]:
         if self.key is not None:
