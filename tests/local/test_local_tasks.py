@@ -33,7 +33,9 @@ from deltaproduce import (
     Store,
     TasksFailedError,
 )
+from deltaproduce.stages.partitioned import on_driver
 from deltaproduce.stages.partitioned.digests import digests
+from deltaproduce.stages.sql.resolve import resolved
 from deltaproduce.storage import failpoints
 
 FIRST = date(2022, 3, 29)
@@ -83,6 +85,43 @@ def test_a_run_with_nothing_to_do_reads_digests_and_records_once(tmp_path: Path)
         before = readings.total
         assert store.run(as_of="2022-03-31") == dp.Run()
         assert readings.total.after(before).rows == sum(hidden) > 0
+
+
+def test_a_query_is_resolved_once_in_a_run_for_all_tasks_of_its_stage(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = list[str]()
+
+    def counted(text: str, *given: Any) -> Any:
+        texts.append(text)
+        return resolved(text, *given)
+
+    monkeypatch.setattr(on_driver, "resolved", counted)
+    store.update({"sales": [row("31"), row("30", "Detroit"), row("29")]})
+    assert len(store.run(as_of="2022-03-31").done) == 9
+    assert len(texts) == len(set(texts)) == 2
+
+
+def test_a_query_is_resolved_again_for_a_value_that_changes_more_than_its_rows(
+    tmp_path: Path,
+) -> None:
+    """A text that is no number makes one task fail, as if it were the only one."""
+    pipeline = Pipeline("sums")
+    pipeline.source("amounts", key="k int", value="amount int", partition="k")
+    pipeline.partitioned(
+        "sums",
+        "SELECT k, amount + CAST(word AS INT) AS amount FROM amounts",
+        key="k",
+        partition="word = word",
+        scopes="FOR word IN array('1', 'x', '2')",
+    )
+    with Store(None, tmp_path / "sums", pipeline) as store:
+        store.update({"amounts": [{"k": 1, "amount": 5}]})
+        with pytest.raises(TasksFailedError) as caught:
+            store.run(as_of="2022-03-31")
+        assert list(map(str, caught.value.run.failed)) == ["sums/word=x"]
+        rows = dp_rows(store.content("sums"))
+    assert {each["word"]: each["amount"] for each in rows} == {"1": 6, "2": 7}
 
 
 def test_rows_that_are_made_again_equal_dirty_nobody(store: Store) -> None:

@@ -38,12 +38,18 @@ from deltaproduce.stages.partitioned.entries import (
 )
 from deltaproduce.stages.partitioned.in_spark import numbered, queried
 from deltaproduce.stages.partitioned.links import Links
-from deltaproduce.stages.partitioned.on_driver import called, conforming, made_by_query
+from deltaproduce.stages.partitioned.on_driver import (
+    called,
+    conforming,
+    made_by_query,
+    resolved_for,
+)
 from deltaproduce.stages.partitioned.query import TaskQuery
 from deltaproduce.stages.partitioned.records import read_records, records_batch, records_stage
 from deltaproduce.stages.partitioned.scope.partitions import Partitions, Planned, values_at
 from deltaproduce.stages.productions import Production
 from deltaproduce.stages.scheduled import Agenda, Chosen, ForeignFunction, ScheduledKind, Tasked
+from deltaproduce.stages.sql.resolve import Resolved
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import escaped
@@ -125,6 +131,14 @@ class Tasks:
         links: Links = found
         return links
 
+    def _resolved(self, entry: Entry, feeders: Feeders, agenda: Agenda) -> Resolved:
+        """Return the query for the driver; resolved once a run if the scopes' values are alike."""
+        name = f"{self.stage.name}: query"
+        if name not in agenda.known or not agenda.known[name].fits(entry.scope):
+            agenda.known[name] = resolved_for(self.query, entry, feeders)
+        found: Resolved = agenda.known[name]
+        return found
+
     def planned(self, kept: Kept, agenda: Agenda) -> tuple[Planned, int]:
         """Return the expected partitions, and how many of them are of the scheduled date.
 
@@ -151,7 +165,7 @@ class Tasks:
             for values in values_at(partitions, range(len(partitions)))
         ]
 
-    def rows(self, entry: Entry, feeders: Feeders, production: Production) -> Rows:
+    def rows(self, entry: Entry, feeders: Feeders, production: Production, agenda: Agenda) -> Rows:
         """Compute the rows that one task makes.
 
         Raises:
@@ -160,7 +174,8 @@ class Tasks:
         """
         engines, stage = production.engines, self.stage
         if engines.session is None:
-            found = made_by_query(self.query, entry, feeders, engines)
+            known = self._resolved(entry, feeders, agenda)
+            found = made_by_query(self.query, known, entry, feeders, engines)
         else:
             try:
                 with queried(self.query, entry, feeders, engines) as rows:
@@ -239,7 +254,7 @@ def _made(
     made, parts = list[int](), list[Rows]()
     for entry in entries:
         try:
-            parts.append(tasks.rows(entry, feeders, production))
+            parts.append(tasks.rows(entry, feeders, production, agenda))
         except SessionError:
             raise
         except DeltaProduceError as error:

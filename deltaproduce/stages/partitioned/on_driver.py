@@ -1,7 +1,7 @@
 """Tasks on the driver, without Spark: queries, and user functions.
 
-A query is resolved with the names of the scope as constants, and computed over the task's
-dependencies. The invariant: it returns what Spark returns, or is left to Spark.
+A query is resolved with the names of the scope as constants, and computed over the dependencies of
+each task with its values. The invariant: it returns what Spark returns, or is left to Spark.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from deltaproduce.stages.partitioned.scope.tables import table_of
 from deltaproduce.stages.scheduled import ForeignFunction
 from deltaproduce.stages.sql.operators.computing import Computing, QueryError
 from deltaproduce.stages.sql.operators.evaluation import rows_of
-from deltaproduce.stages.sql.resolve import resolved
+from deltaproduce.stages.sql.resolve import Resolved, resolved
 from deltaproduce.times.zones import zone_of
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import ORDINAL
@@ -53,17 +53,13 @@ def dependencies_of(
     return found.filter(pa.array(isin_rows(found.select(names), keys)))
 
 
-def made_by_query(
-    query: TaskQuery,
-    entry: Entry,
-    feeders: Mapping[str, tuple[Fed, Stage, Rows | None]],
-    engines: Engines,
-) -> pa.Table:
-    """Run a task's query over its dependencies.
+def resolved_for(
+    query: TaskQuery, entry: Entry, feeders: Mapping[str, tuple[Fed, Stage, Rows | None]]
+) -> Resolved:
+    """Resolve a query with the values of a task's scope.
 
     Raises:
         SessionError: only Spark computes a part of it.
-        ProducerError: it fails for a row.
     """
     schemas = {name: stage.schema for name, (_, stage, _) in feeders.items()}
     try:
@@ -72,12 +68,30 @@ def made_by_query(
         raise _needs_spark(f"its query is computed by Spark only: {error}", entry) from None
     if found.only_in_spark is not None:
         raise _needs_spark(f"{found.only_in_spark!r} is computed by Spark only", entry)
+    return found
+
+
+def made_by_query(
+    query: TaskQuery,
+    found: Resolved,
+    entry: Entry,
+    feeders: Mapping[str, tuple[Fed, Stage, Rows | None]],
+    engines: Engines,
+) -> pa.Table:
+    """Run a task's query over its dependencies.
+
+    Args:
+        found: the query, resolved for a scope that is like the task's (`Resolved.fits`).
+
+    Raises:
+        ProducerError: it fails for a row.
+    """
     contents = {
         name: dependencies_of(stage, fed, rows, entry, engines)
         for name, (fed, stage, rows) in feeders.items()
     }
     try:
-        made = rows_of(found.relation, contents, Computing(engines.time_zone))
+        made = rows_of(found.relation, contents, Computing(engines.time_zone, entry.scope))
     except QueryError as error:
         name = entry.of.stage
         raise ProducerError(f"task {entry.of}: {error}", stage=name, key=entry.values) from error

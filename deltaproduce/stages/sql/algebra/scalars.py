@@ -7,7 +7,7 @@ driver computes it. The type of another one may be unknown until Spark says it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,7 +25,7 @@ from sqlglot import exp
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.expression import Expression
-from deltaproduce.stages.sql.expressions.terms import Constant, Term
+from deltaproduce.stages.sql.expressions.terms import NO_CONSTANTS, Constant, Constants, Term
 
 NESTED: Final = (ArrayType, MapType, StructType, VariantType)
 """Types whose values the driver does not order."""
@@ -113,16 +113,36 @@ class Scalar:
         """The ids of the fields that it reads."""
         return self.expression.columns
 
-    def term(self, fields: Iterable[Field], zone: str) -> Term:
+    def fits(self, types: Mapping[str, DataType], constants: Constants) -> bool:
+        """Return whether other values of the constants that it names change nothing but its value.
+
+        Args:
+            types: the types of at least the fields that it reads.
+        """
+        tree = self.expression.tree
+        if not _constants_in(tree):
+            return True
+        if not self.is_plain:
+            return False
+        try:
+            found = analysed(self.expression, types, constants=_constants_in(tree, constants))
+        except DefinitionError:
+            return False
+        same = (self.data_type, self.may_fail)
+        return found is not None and (found.data_type, found.may_fail) == same
+
+    def term(self, fields: Iterable[Field], zone: str, constants: Constants = NO_CONSTANTS) -> Term:
         """Return it as the driver computes it; it is plain.
 
         Args:
             zone: the time zone that it is computed in.
+            constants: other values of constants that it names; it `fits` them.
         """
         if isinstance(self.data_type, NullType):
             return Constant(NullType(), None)
         types = {f.id: f.data_type for f in fields if f.data_type is not None}
-        found = analysed(self.expression, types, zone, _constants_in(self.expression.tree))
+        named = _constants_in(self.expression.tree, constants)
+        found = analysed(self.expression, types, zone, named)
         assert found is not None  # it is plain
         return found
 
@@ -203,9 +223,10 @@ def constant_of(node: exp.Expr) -> Constant | None:
     return found
 
 
-def _constants_in(tree: exp.Expr) -> dict[str, Constant]:
+def _constants_in(tree: exp.Expr, others: Constants = NO_CONSTANTS) -> dict[str, Constant]:
+    """Return the constants that an expression names, with other values if there are."""
     pairs = ((node.name, constant_of(node)) for node in tree.walk())
-    return {name: value for name, value in pairs if value is not None}
+    return {name: others.get(name, value) for name, value in pairs if value is not None}
 
 
 def readable(text: str) -> str:

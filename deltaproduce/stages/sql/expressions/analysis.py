@@ -31,9 +31,11 @@ from deltaproduce.stages.sql.expressions.kernels import comparing
 from deltaproduce.stages.sql.expressions.literals import number
 from deltaproduce.stages.sql.expressions.precedence import is_ambiguous, is_reordered
 from deltaproduce.stages.sql.expressions.terms import (
+    NO_CONSTANTS,
     Call,
     Case,
     Constant,
+    Constants,
     Junction,
     Reference,
     Term,
@@ -52,14 +54,11 @@ class _ForSparkError(Exception):
     """Left to Spark."""
 
 
-_NO_CONSTANTS: Final[Mapping[str, Constant]] = MappingProxyType({})
-
-
 def analysed(
     expression: Expression,
     types: Mapping[str, DataType],
     zone: str = "UTC",
-    constants: Mapping[str, Constant] = _NO_CONSTANTS,
+    constants: Constants = NO_CONSTANTS,
 ) -> Term | None:
     """Return an expression with its types.
 
@@ -86,9 +85,7 @@ def analysed(
 class _Analysis:
     """The term of each kind of node, by the types of its children."""
 
-    def __init__(
-        self, types: Mapping[str, DataType], zone: str, constants: Mapping[str, Constant]
-    ) -> None:
+    def __init__(self, types: Mapping[str, DataType], zone: str, constants: Constants) -> None:
         self._types = types
         self._zone = zone
         self._constants = constants

@@ -6,9 +6,10 @@ invariant: the value of a term for a row depends on the row alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.types import DataType
@@ -50,6 +51,12 @@ class Constant(Term):
     """A single value, as Arrow takes it from Python; None is null."""
 
     value: Any
+
+
+Constants: TypeAlias = Mapping[str, Constant]
+"""The values of names that name no column."""
+
+NO_CONSTANTS: Final[Constants] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,7 @@ from deltaproduce.errors import ProducerError
 from deltaproduce.stages.sql.algebra.scalars import Equality, Field, Scalar
 from deltaproduce.stages.sql.expressions.evaluation import evaluated
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
-from deltaproduce.stages.sql.expressions.terms import Call
+from deltaproduce.stages.sql.expressions.terms import Call, Constants
 from deltaproduce.types.excerpts import escaped
 from deltaproduce.types.pandas_on_demand import in_numpy
 
@@ -38,9 +38,11 @@ class Computing:
 
     Attributes:
         zone: the time zone that they are computed in.
+        constants: values of constants that they name, in place of those they were resolved with.
     """
 
     zone: str
+    constants: Constants = field(default_factory=dict)
 
     def value(self, scalar: Scalar, rows: pa.Table, fields: Sequence[Field]) -> pa.Array:
         """Return the values of an expression, one per row.
@@ -55,7 +57,7 @@ class Computing:
         if isinstance(scalar.data_type, NullType):
             return pa.nulls(len(rows), pa.bool_())
         try:
-            return evaluated(scalar.term(fields, self.zone), rows)
+            return evaluated(scalar.term(fields, self.zone, self.constants), rows)
         except EvaluationError as error:
             raise QueryError(scalar.text, str(error)) from error
 
@@ -72,7 +74,7 @@ class Computing:
         right: tuple[pa.Table, Sequence[Field]],
     ) -> tuple[pa.Array, pa.Array]:
         """Return the values of both sides of an equality, in one type."""
-        call = equal.scalar.term((*left[1], *right[1]), self.zone)
+        call = equal.scalar.term((*left[1], *right[1]), self.zone, self.constants)
         assert isinstance(call, Call)
         one, other = call.arguments
         try:

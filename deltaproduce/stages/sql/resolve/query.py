@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from pyspark.sql.types import DataType
 from sqlglot import exp
@@ -14,7 +13,7 @@ from deltaproduce.stages.sql.algebra.determinism import check_determined, check_
 from deltaproduce.stages.sql.algebra.joining import with_ordered_joins
 from deltaproduce.stages.sql.algebra.relations import Relation, Scan
 from deltaproduce.stages.sql.algebra.scalars import SortKey
-from deltaproduce.stages.sql.expressions.terms import Constant
+from deltaproduce.stages.sql.expressions.terms import NO_CONSTANTS, Constants
 from deltaproduce.stages.sql.resolve.from_items import values
 from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.resolve.ordering import break_last_ties
@@ -77,6 +76,16 @@ class Resolved:
         """The places where it reads stages."""
         return tuple(one for one in self.relation.walk() if isinstance(one, Scan))
 
+    def fits(self, constants: Constants) -> bool:
+        """Return whether it is the same with other values of its constants, of the same types.
+
+        A value may decide about a type, as in ``round(price, digits)``, or be one for Spark only.
+        """
+        every = tuple(self.relation.walk())
+        known = ((field.id, field.data_type) for one in every for field in one.fields)
+        types = {name: kind for name, kind in known if kind is not None}
+        return all(scalar.fits(types, constants) for one in every for scalar in one.scalars)
+
     def sql(self, views: Mapping[str, str]) -> str:
         """Return the text for Spark, with views in place of stages."""
         return edited(self.text, self.edits, views)
@@ -85,7 +94,7 @@ class Resolved:
 def resolved(
     text: str,
     stages: Mapping[str, RowSchema],
-    constants: Mapping[str, Constant] = MappingProxyType({}),
+    constants: Constants = NO_CONSTANTS,
 ) -> Resolved:
     """Resolve a query whose rows follow from the rows of its stages.
 
@@ -108,7 +117,7 @@ def resolved(
 def as_written(
     parsed: QueryText,
     stages: Mapping[str, RowSchema],
-    constants: Mapping[str, Constant] = MappingProxyType({}),
+    constants: Constants = NO_CONSTANTS,
 ) -> Resolved:
     """Resolve a query; its operators are in the order of its clauses.
 
