@@ -55,7 +55,7 @@ def typed_schema(stage: Stage, types: Mapping[str, DataType]) -> RowSchema:
         for c in stage.schema.key
     ]
     value = [StructField(c.name, types[c.name]) for c in stage.schema.value]
-    return row_schema(StructType(key), StructType(value), stage=stage.name)
+    return row_schema(StructType(key), StructType(value), stage=stage.name, may_lack_values=True)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from pyspark.sql.types import ArrayType, DoubleType, FloatType, MapType, StructType, VariantType
@@ -19,18 +19,21 @@ def key_of(query: Resolved, stages: Mapping[str, RowSchema]) -> tuple[str, ...]:
     """Return the columns that a query's rows are kept by; none for one row over all.
 
     These are the columns of its outermost grouping if it has all of them; else, of one stage that
-    is read once, this stage's key if it has all of it; else all columns whose type may be a key's.
+    is read once, this stage's key if it has all of it; else all columns. Columns whose type cannot
+    be a key's are left out.
     """
-    if query.grouped is not None:
-        return query.grouped
-    own = _key_of_feeder(query, stages)
-    if own is not None:
-        return own
-    return tuple(
-        column.name or ""
-        for column in query.columns
-        if not isinstance(column.field.data_type, _NO_KEYS)
-    )
+    own = key_of_groups(query)
+    if own is None:
+        own = _key_of_feeder(query, stages)
+    return _with_keys(query, query.names) if own is None else own
+
+
+def key_of_groups(query: Resolved) -> tuple[str, ...] | None:
+    """Return the columns of a query's outermost grouping that may be key columns.
+
+    None if it does not have all of them.
+    """
+    return None if query.grouped is None else _with_keys(query, query.grouped)
 
 
 def key_of_text(text: str, stages: Mapping[str, RowSchema], *, stage: str) -> tuple[str, ...]:
@@ -45,6 +48,12 @@ def key_of_text(text: str, stages: Mapping[str, RowSchema], *, stage: str) -> tu
         message = f"stage {stage!r}: its key does not follow from its query: {error}; give key="
         raise DefinitionError(message, stage=stage, line=error.line) from None
     return key_of(found, stages)
+
+
+def _with_keys(query: Resolved, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the columns whose types may be a key's."""
+    kinds = {column.name: column.field.data_type for column in query.columns}
+    return tuple(name for name in names if not isinstance(kinds[name], _NO_KEYS))
 
 
 def _key_of_feeder(query: Resolved, stages: Mapping[str, RowSchema]) -> tuple[str, ...] | None:

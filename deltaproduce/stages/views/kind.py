@@ -44,7 +44,7 @@ from deltaproduce.stages.views import in_spark
 from deltaproduce.stages.views.following import TooManyRowsError
 from deltaproduce.stages.views.grouped import Grouped
 from deltaproduce.stages.views.kept_states import has_all_states, without_states
-from deltaproduce.stages.views.keys import key_of, naming
+from deltaproduce.stages.views.keys import key_of, key_of_groups, naming
 from deltaproduce.stages.views.modes import ORDER_OF_OTHER_COLUMNS, reasons
 from deltaproduce.stages.views.on_driver import computed, followed_rows
 from deltaproduce.storage.stored import Stored
@@ -242,7 +242,7 @@ class View(DerivedKind):
 
     def _groups(self, query: Resolved) -> Grouped | None:
         """Return the query as groups with states; None if it is another."""
-        key = query.grouped if self.key is None else [name for name, _ in self.key]
+        key = key_of_groups(query) if self.key is None else [name for name, _ in self.key]
         found = None if key is None or query.only_in_spark is not None else Grouped.of(query, key)
         is_by_spark = self.with_session and found is not None and _adds_floats(found.aggregate)
         return None if is_by_spark else found

@@ -44,9 +44,12 @@ ROWS_WITHOUT_COLUMNS: Final = "ROWS_WITHOUT_COLUMNS"
 """The rows that an operator asks for are not told apart by columns of stages."""
 NESTED_VALUES: Final = "NESTED_VALUES"
 """A column has maps, or floats in arrays or structs, whose equal values may differ."""
+NESTED_KEY: Final = "NESTED_KEY"
+"""The same of a column by which rows are grouped, or compared as a whole."""
 ORDER_OF_OTHER_COLUMNS: Final = "ORDER_OF_OTHER_COLUMNS"
 """The final ORDER BY names what is no column of the result, so it is not stored."""
 
+_BY_VALUE: Final = Aggregate, Distinct, SetOperation
 _Fields: TypeAlias = frozenset[str] | None
 """The fields by which rows are looked up; None for all rows."""
 
@@ -59,7 +62,7 @@ def reasons(relation: Relation) -> dict[int, str]:
 
 def _reason(relation: Relation) -> str | None:
     if any(_is_vague(field.data_type) for field in relation.fields):
-        return NESTED_VALUES
+        return NESTED_KEY if isinstance(relation, _BY_VALUE) else NESTED_VALUES
     rule = _REASONS.get(type(relation))
     return NO_DELTA_RULE if rule is None else rule(relation)
 

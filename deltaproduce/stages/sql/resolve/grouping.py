@@ -81,9 +81,11 @@ class Grouped(Building):
             return None
         if isinstance(node, exp.Column):
             found = self.scope.find(node)
-            if found is None or found[1] != len(node.parts):
+            if found is None:
                 return None
-            output = self.keys.get(_text(found[0].tree))
+            is_whole = found[1] == len(node.parts)  # else it is a part of a struct
+            tree = found[0].tree if is_whole else self.rows.expression(node)
+            output = self.keys.get(_text(tree))
             return None if output is None else output.field
         if not any(isinstance(part, exp.Column) for part in own(node)):
             return None

@@ -11,6 +11,7 @@ from sqlglot import exp
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.algebra.determinism import check_determined, check_places
 from deltaproduce.stages.sql.algebra.joining import with_ordered_joins
+from deltaproduce.stages.sql.algebra.pruning import pruned
 from deltaproduce.stages.sql.algebra.relations import Relation, Scan
 from deltaproduce.stages.sql.algebra.scalars import SortKey
 from deltaproduce.stages.sql.expressions.terms import NO_CONSTANTS, Constants
@@ -98,7 +99,7 @@ def resolved(
 ) -> Resolved:
     """Resolve a query whose rows follow from the rows of its stages.
 
-    Its joins are ordered by their equalities.
+    Its joins are ordered by their equalities, and it reads the columns that count only.
 
     Args:
         text: one SELECT in Spark's SQL, which names stages as its tables.
@@ -111,7 +112,8 @@ def resolved(
     found = as_written(QueryText.read(text), stages, constants)
     check_determined(found.relation)
     check_places(found.relation)
-    return replace(found, relation=with_ordered_joins(found.relation))
+    wanted = (*found.fields.values(), *(key.field.id for key in found.order))
+    return replace(found, relation=pruned(with_ordered_joins(found.relation), wanted))
 
 
 def as_written(
