@@ -17,7 +17,7 @@ from deltaproduce.projects.statements import SqlFile
 from deltaproduce.stages.kind import stage_kind
 from deltaproduce.stages.partitioned.frames import UNKNOWN, Feeder
 from deltaproduce.stages.partitioned.query import columns_used
-from deltaproduce.stages.partitioned.scope.clauses import Scope, Scopes
+from deltaproduce.stages.sql.scopes.clauses import Scope, Scopes
 from deltaproduce.types.columns import Column, RowSchema
 
 

@@ -19,10 +19,10 @@ from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.headers import Statement, parsed, place_of, words
 from deltaproduce.projects.sections import ProjectFileError
 from deltaproduce.projects.variables import let
-from deltaproduce.stages.partitioned.kind import are_kept, feeder_of
+from deltaproduce.stages.partitioned.kind import feeder_of
 from deltaproduce.stages.partitioned.query import with_values
-from deltaproduce.stages.partitioned.scope.clauses import Scopes
-from deltaproduce.stages.partitioned.scope.partitions import Partitions
+from deltaproduce.stages.sql.scopes.clauses import Scopes
+from deltaproduce.stages.sql.scopes.partitions import Partitions, are_kept
 from deltaproduce.stages.sql.text import QueryText
 from deltaproduce.storage.locations import is_relative
 

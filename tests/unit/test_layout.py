@@ -25,10 +25,10 @@ TAKES_VALUES_OF_ARROW = {
         *("cli/answers/values.py", "cli/inputs/reading/reader.py", "cli/inputs/remote.py"),
         "cli/inputs/reading/texts.py",
         *("cli/inputs/reading/times.py", "stages/sql/expressions/kernels/rows.py"),
-        *("stages/partitioned/scope/scalars.py", "stages/sql/expressions/kernels/comparing.py"),
+        *("stages/sql/scopes/scalars.py", "stages/sql/expressions/kernels/comparing.py"),
         *(f"stages/sql/expressions/functions/{name}.py" for name in _OF_SQL),
         "stages/sql/expressions/kernels/clocks.py",
-        "stages/partitioned/scope/coded.py",
+        "stages/sql/scopes/coded.py",
     },
     "of types without dates, and whether all or any is true": {
         *("stages/sql/expressions/kernels/arithmetic.py", "stages/sources/given/formats.py"),

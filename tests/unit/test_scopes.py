@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from deltaproduce import DefinitionError, InvalidArgumentError
 from deltaproduce.operations.verbs.tasks import moment_of
 from deltaproduce.shown.tasks import told
-from deltaproduce.stages.partitioned.scope.clauses import Scopes
-from deltaproduce.stages.partitioned.scope.coded import numbered
-from deltaproduce.stages.partitioned.scope.partitions import Partitions
-from deltaproduce.stages.partitioned.scope.scalars import literal
-from deltaproduce.stages.partitioned.scope.series import timeseries
+from deltaproduce.stages.sql.expressions.literals import literal
+from deltaproduce.stages.sql.scopes.clauses import Scopes
+from deltaproduce.stages.sql.scopes.coded import numbered
+from deltaproduce.stages.sql.scopes.partitions import Partitions
+from deltaproduce.stages.sql.scopes.series import timeseries
 
 DAY = datetime(2022, 3, 31, 17, 5, tzinfo=UTC)
 MOMENTS = st.datetimes(datetime(1600, 1, 1), datetime(2600, 1, 1), timezones=st.just(UTC))

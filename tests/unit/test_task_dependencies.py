@@ -14,10 +14,10 @@ from deltaproduce.stages.partitioned.conditions import Read
 from deltaproduce.stages.partitioned.frames import Feeder
 from deltaproduce.stages.partitioned.links import Links
 from deltaproduce.stages.partitioned.query import TaskQuery, read_query
-from deltaproduce.stages.partitioned.scope.clauses import Scope, Scopes
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.stages.sql.operators.evaluation import rows_of
 from deltaproduce.stages.sql.resolve import resolved
+from deltaproduce.stages.sql.scopes.clauses import Scope, Scopes
 from deltaproduce.types.columns import row_schema
 
 SCOPES = Scopes.read(

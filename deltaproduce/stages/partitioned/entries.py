@@ -24,10 +24,11 @@ from deltaproduce.engines.local.arrays import Marks, Numbers, matched
 from deltaproduce.engines.local.kernels.row_hashes import Hashes, mixed, row_hashes
 from deltaproduce.shown.tasks import Partition, State, Task, Values
 from deltaproduce.stages.partitioned.links import Links
-from deltaproduce.stages.partitioned.scope.clauses import Scope
-from deltaproduce.stages.partitioned.scope.coded import Coded
-from deltaproduce.stages.partitioned.scope.partitions import Planned, values_at
-from deltaproduce.stages.partitioned.scope.scalars import literal, type_name
+from deltaproduce.stages.sql.expressions.literals import literal
+from deltaproduce.stages.sql.scopes.clauses import Scope
+from deltaproduce.stages.sql.scopes.coded import Coded
+from deltaproduce.stages.sql.scopes.partitions import Planned, values_at
+from deltaproduce.stages.sql.scopes.scalars import type_name
 from deltaproduce.types.json.fields import parsed
 
 STATES: Final[tuple[State, ...]] = ("present", "missing", "dirty")

@@ -25,10 +25,10 @@ from deltaproduce.model.layouts import Layout
 from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.partitioned.entries import Entry, Fed
 from deltaproduce.stages.partitioned.query import TaskQuery
-from deltaproduce.stages.partitioned.scope.clauses import Scope
-from deltaproduce.stages.partitioned.scope.tables import table_of
 from deltaproduce.stages.sql.in_spark import numbered as in_order
 from deltaproduce.stages.sql.in_spark import temporary_views
+from deltaproduce.stages.sql.scopes.clauses import Scope
+from deltaproduce.stages.sql.scopes.tables import table_of
 from deltaproduce.types.columns import Column
 
 _LINE: Final = re.compile(r"\bline ([0-9]+),? pos [0-9]+")

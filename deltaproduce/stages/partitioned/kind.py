@@ -24,10 +24,10 @@ from deltaproduce.stages.partitioned.in_spark import query_types
 from deltaproduce.stages.partitioned.making import Before, Tasks, tasked
 from deltaproduce.stages.partitioned.query import TaskQuery, read_query
 from deltaproduce.stages.partitioned.records import records_stage
-from deltaproduce.stages.partitioned.scope.clauses import Scope, Scopes
-from deltaproduce.stages.partitioned.scope.partitions import Partitions
 from deltaproduce.stages.productions import Production
 from deltaproduce.stages.scheduled import Agenda, ForeignFunction, ScheduledKind, Tasked
+from deltaproduce.stages.sql.scopes.clauses import Scope, Scopes
+from deltaproduce.stages.sql.scopes.partitions import Partitions, are_kept
 from deltaproduce.stages.sql.text import QueryText
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.storage.stored import Stored
@@ -256,17 +256,6 @@ def partitioned(
             f"stage {stage!r}: {said}", stage=stage, column=error.column, line=error.line
         ) from None
     return Partitioned(found, partitions, tuple(keys.items()), keeps, function)
-
-
-def are_kept(retention: str) -> bool:
-    """Return whether partitions that are no longer expected are kept.
-
-    Raises:
-        DefinitionError: the word is unknown.
-    """
-    if retention not in {"keep", "tasks"}:
-        raise DefinitionError(f"retention is {retention!r}; use 'keep' or 'tasks'")
-    return retention == "keep"
 
 
 def digests_for(stages: Iterable[Stage]) -> tuple[HiddenInput, ...]:

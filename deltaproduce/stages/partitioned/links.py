@@ -23,13 +23,13 @@ from deltaproduce.engines.local.arrays import Marks, Numbers, factorize, sorting
 from deltaproduce.engines.local.kernels.row_hashes import Hashes
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.partitioned.conditions import Part, Read, column_name, merged_name
-from deltaproduce.stages.partitioned.scope.clauses import Scoped
-from deltaproduce.stages.partitioned.scope.coded import Coded, combined, numbered
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import evaluated
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Constant, Term
+from deltaproduce.stages.sql.scopes.clauses import Scoped
+from deltaproduce.stages.sql.scopes.coded import Coded, combined, numbered
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 Pairs: TypeAlias = tuple[Numbers, Numbers]

@@ -46,10 +46,10 @@ from deltaproduce.stages.partitioned.on_driver import (
 )
 from deltaproduce.stages.partitioned.query import TaskQuery
 from deltaproduce.stages.partitioned.records import read_records, records_batch, records_stage
-from deltaproduce.stages.partitioned.scope.partitions import Partitions, Planned, values_at
 from deltaproduce.stages.productions import Production
 from deltaproduce.stages.scheduled import Agenda, Chosen, ForeignFunction, ScheduledKind, Tasked
 from deltaproduce.stages.sql.resolve import Resolved
+from deltaproduce.stages.sql.scopes.partitions import Partitions, Planned, values_at
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import escaped

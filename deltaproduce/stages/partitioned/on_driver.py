@@ -27,11 +27,11 @@ from deltaproduce.model.layouts import Layout
 from deltaproduce.shown.tasks import Task, Values
 from deltaproduce.stages.partitioned.entries import Entry, Fed
 from deltaproduce.stages.partitioned.query import TaskQuery
-from deltaproduce.stages.partitioned.scope.tables import table_of
 from deltaproduce.stages.scheduled import ForeignFunction
 from deltaproduce.stages.sql.operators.computing import Computing, QueryError
 from deltaproduce.stages.sql.operators.evaluation import rows_of
 from deltaproduce.stages.sql.resolve import Resolved, resolved
+from deltaproduce.stages.sql.scopes.tables import table_of
 from deltaproduce.times.zones import zone_of
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import ORDINAL

@@ -26,10 +26,10 @@ from deltaproduce.stages.partitioned.frames import (
     place_of,
     scope_name,
 )
-from deltaproduce.stages.partitioned.scope.clauses import Scope
-from deltaproduce.stages.partitioned.scope.scalars import literal
 from deltaproduce.stages.partitioned.typing import check_fit, type_of
+from deltaproduce.stages.sql.expressions.literals import literal
 from deltaproduce.stages.sql.functions import PHYSICAL, VOLATILE, is_time
+from deltaproduce.stages.sql.scopes.clauses import Scope
 from deltaproduce.stages.sql.syntax import function_name, spelled
 from deltaproduce.stages.sql.text import Edit, QueryText, edited, end_of, line_at, start_of
 from deltaproduce.types.ddl import identifier

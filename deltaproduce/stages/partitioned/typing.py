@@ -25,9 +25,9 @@ from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.partitioned.frames import UNKNOWN, Frame
-from deltaproduce.stages.partitioned.scope.clauses import Scope
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.scopes.clauses import Scope
 from deltaproduce.stages.sql.syntax import function_name, spelled
 from deltaproduce.stages.sql.text import line_at
 

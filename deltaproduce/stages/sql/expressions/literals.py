@@ -1,4 +1,4 @@
-"""Literals: the values of numbers and dates written in an expression."""
+"""Literals: the values of numbers and dates written in an expression, and constants as SQL."""
 
 from __future__ import annotations
 
@@ -7,8 +7,19 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
-from pyspark.sql.types import DecimalType, DoubleType, IntegerType, LongType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+)
 
+from deltaproduce.shown.tasks import told
 from deltaproduce.stages.sql.expressions.coercion import MOST_DIGITS
 from deltaproduce.stages.sql.expressions.terms import Constant
 
@@ -66,3 +77,28 @@ def moment(text: str) -> int | None:
         return None
     micros = int((match[3] or "").ljust(6, "0"))
     return (found - _EPOCH) // timedelta(seconds=1) * 1_000_000 + micros
+
+
+def literal(value: Constant) -> str:
+    """Return a value as a literal of its type in Spark's SQL."""
+    found, data_type = value.value, value.data_type
+    if found is None:
+        return f"CAST(NULL AS {data_type.simpleString()})"
+    match data_type:
+        case ArrayType():
+            items = ", ".join(literal(Constant(data_type.elementType, item)) for item in found)
+            return f"CAST(array({items}) AS {data_type.simpleString()})"
+        case StringType():
+            return _quoted(found)
+        case BooleanType():
+            return "TRUE" if found else "FALSE"
+        case DateType():
+            return f"DATE {_quoted(told(found))}"
+        case TimestampType():
+            return f"TIMESTAMP {_quoted(told(found))}"
+    return f"CAST({_quoted(str(found))} AS {data_type.simpleString()})"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

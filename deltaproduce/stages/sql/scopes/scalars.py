@@ -10,17 +10,9 @@ from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DataType,
-    DateType,
-    StringType,
-    TimestampType,
-)
+from pyspark.sql.types import DataType
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.shown.tasks import told
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import evaluated
 from deltaproduce.stages.sql.expressions.expression import Expression
@@ -60,31 +52,6 @@ def value_of(term: Term, text: str) -> Constant:
     return Constant(term.data_type, found)
 
 
-def literal(value: Constant) -> str:
-    """Return a value as a literal of its type in Spark's SQL."""
-    found, data_type = value.value, value.data_type
-    if found is None:
-        return f"CAST(NULL AS {data_type.simpleString()})"
-    match data_type:
-        case ArrayType():
-            items = ", ".join(literal(Constant(data_type.elementType, item)) for item in found)
-            return f"CAST(array({items}) AS {data_type.simpleString()})"
-        case StringType():
-            return _quoted(found)
-        case BooleanType():
-            return "TRUE" if found else "FALSE"
-        case DateType():
-            return f"DATE {_quoted(told(found))}"
-        case TimestampType():
-            return f"TIMESTAMP {_quoted(told(found))}"
-    return f"CAST({_quoted(str(found))} AS {data_type.simpleString()})"
-
-
 def type_name(data_type: DataType) -> str:
     """Return a type's name for messages."""
     return data_type.simpleString().upper()
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

@@ -17,11 +17,11 @@ from pyspark.sql.types import DataType
 from deltaproduce.engines.local.arrays import Numbers, codes, numbered
 from deltaproduce.errors import DefinitionError
 from deltaproduce.shown.tasks import Partition, Values
-from deltaproduce.stages.partitioned.scope.clauses import Scoped, Scopes
-from deltaproduce.stages.partitioned.scope.coded import computed
-from deltaproduce.stages.partitioned.scope.scalars import scalar
-from deltaproduce.stages.partitioned.scope.tables import table_of
 from deltaproduce.stages.sql.expressions.expression import Expression, items
+from deltaproduce.stages.sql.scopes.clauses import Scoped, Scopes
+from deltaproduce.stages.sql.scopes.coded import computed
+from deltaproduce.stages.sql.scopes.scalars import scalar
+from deltaproduce.stages.sql.scopes.tables import table_of
 from deltaproduce.times.zones import OF_UTC
 from deltaproduce.types.columns import check_column_name
 from deltaproduce.types.ddl import name_from, quoted
@@ -160,6 +160,17 @@ class Planned:
     def taken(self, rows: Numbers) -> Planned:
         """Return partitions, by position."""
         return Planned(self.table.take(pa.array(rows)), self.scopes.taken(rows))
+
+
+def are_kept(retention: str) -> bool:
+    """Return whether partitions that are no longer expected are kept.
+
+    Raises:
+        DefinitionError: the word is unknown.
+    """
+    if retention not in {"keep", "tasks"}:
+        raise DefinitionError(f"retention is {retention!r}; use 'keep' or 'tasks'")
+    return retention == "keep"
 
 
 def values_at(partitions: pa.Table, rows: Sequence[int] | Numbers) -> list[Values]:

@@ -17,12 +17,12 @@ from pyspark.sql.types import DataType
 
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.partitioned.scope.scalars import scalar
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import evaluated
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Constant
+from deltaproduce.stages.sql.scopes.scalars import scalar
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.pandas_on_demand import in_numpy
 from deltaproduce.types.python_values import python_value

@@ -19,13 +19,13 @@ from pyspark.sql.types import ArrayType, DataType, NullType, StringType, Timesta
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.partitioned.scope.scalars import scalar, value_of
-from deltaproduce.stages.partitioned.scope.series import count_of, sequence, timeseries
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.casts import alike, widened
 from deltaproduce.stages.sql.expressions.coercion import common
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.terms import Constant, Term
+from deltaproduce.stages.sql.scopes.scalars import scalar, value_of
+from deltaproduce.stages.sql.scopes.series import count_of, sequence, timeseries
 from deltaproduce.stages.sql.syntax import function_name
 from deltaproduce.times.zones import name_of
 

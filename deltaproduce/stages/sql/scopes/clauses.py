@@ -19,10 +19,10 @@ from sqlglot.errors import SqlglotError
 
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.partitioned.scope.coded import Coded, combined, computed
-from deltaproduce.stages.partitioned.scope.lists import as_list, is_dated, listed
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.terms import Constant
+from deltaproduce.stages.sql.scopes.coded import Coded, combined, computed
+from deltaproduce.stages.sql.scopes.lists import as_list, is_dated, listed
 from deltaproduce.stages.sql.syntax import DEPTHS, reason, shortened, spark_dialect
 from deltaproduce.times.zones import name_of
 from deltaproduce.types.atoms import arrow_type

@@ -1,0 +1,1 @@
+"""Scopes: what names in the queries of tasks mean at a date, and the expected partitions."""
