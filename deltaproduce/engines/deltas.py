@@ -342,8 +342,7 @@ class Deltas(DeltaTables):
     def tables_below(self, root: Place) -> tuple[str, ...]:
         """Return the directories of Delta tables two levels below a root.
 
-        One Spark job, or none if they are accessible without Spark. Without a session, directories
-        that only Spark handles are left out.
+        One Spark job, or none if they are accessible without Spark.
 
         Returns:
             Their last two names.
@@ -352,9 +351,7 @@ class Deltas(DeltaTables):
         if here is None:
             found = self.spark.tables_below(root.address, "*/*")
             return tuple("/".join(path.split("/")[-2:]) for path in found)
-        inside = files.tables_below(here)
-        is_alone = self._alone(root) is not None
-        return tuple(path for path in inside if not is_alone or here.at(path).is_taken)
+        return files.tables_below(here)
 
     def has_others(self, place: Place) -> bool:
         """Return whether another Delta table, and so perhaps a store, is below a table's."""

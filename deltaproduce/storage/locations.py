@@ -44,7 +44,10 @@ As of the newest version, without Spark and without the code of the pipeline:
 """
 _SQL_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 _PASSWORD: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/@]*:[^/]*@")
-_SAFE_IN_PATHS: Final = " '!$&()+,;=@~-._"
+_SAFE_IN_PATHS: Final = "'!$&()+,;=@-._"
+_FOLDER: Final = re.compile(rf"(?:[A-Za-z0-9{re.escape(_SAFE_IN_PATHS)}]|~[0-9A-F]{{2}})+")
+_LONGEST_FOLDER: Final = 255
+"""The most bytes of a folder's name, on the file systems of Linux, macOS and Windows."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _ENDINGS: Final = tuple(f"__{kind}" for kind in (KEY_MAPPINGS, UPDATES, RUNS))
 _SESSION_CATALOG: Final = "spark_catalog"
@@ -148,7 +151,7 @@ class Location:
             raise _outside(f"{stage}/{kind}", self.address)
         if self.in_catalog:
             return self.named(stage if kind == CONTENT else f"{stage}__{kind}")
-        return self.named(f"{quote(stage, safe=_SAFE_IN_PATHS)}/{kind}")
+        return self.named(f"{_folder(stage)}/{kind}")
 
     def log(self) -> Table:
         """Return the version log's table."""
@@ -172,14 +175,15 @@ class Location:
     def among(self, paths: Iterable[str]) -> tuple[Table, ...]:
         """Return the Delta tables that may be this store's, given their paths relative to it.
 
-        A folder with its own version log is another store's, with everything in it.
+        A folder with its own version log is another store's, with everything in it; and no stage
+        has a folder whose name is written otherwise than here.
         """
         found = [tuple(path.split("/")) for path in paths]
         nested = {folder for folder, kind in found if kind == _LOG}
         return tuple(
             self.named(f"{folder}/{kind}")
             for folder, kind in found
-            if kind in KINDS and folder not in nested
+            if kind in KINDS and folder not in nested and _FOLDER.fullmatch(folder)
         )
 
     def _address(self, name: str) -> str:
@@ -187,15 +191,34 @@ class Location:
 
     def check(self, stages: Sequence[str]) -> None:
         """Refuse stage names that cannot be table names here."""
-        if not self.in_catalog:
-            return
         for stage in stages:
-            if not _SQL_NAME.fullmatch(stage) or stage.lower().endswith(_ENDINGS):
+            if self.in_catalog:
+                self._check_name(stage)
+            elif len(folder := _folder(stage)) > _LONGEST_FOLDER:
                 raise DefinitionError(
-                    f"stage {stage!r} cannot be a table in {self.address}: use letters, digits "
-                    f"and _, and no ending {', '.join(_ENDINGS)}, or keep the store at a path",
+                    f"stage {stage!r} cannot have a folder: its name would be {folder!r}, of "
+                    f"{len(folder)} characters, and {_LONGEST_FOLDER} are possible; use a shorter "
+                    "name",
                     stage=stage,
                 )
+
+    def _check_name(self, stage: str) -> None:
+        if not _SQL_NAME.fullmatch(stage) or stage.lower().endswith(_ENDINGS):
+            raise DefinitionError(
+                f"stage {stage!r} cannot be a table in {self.address}: use letters, digits "
+                f"and _, and no ending {', '.join(_ENDINGS)}, or keep the store at a path",
+                stage=stage,
+            )
+
+
+def _folder(stage: str) -> str:
+    """Return the name of a stage's folder: the stage's, in letters that every reader takes alike.
+
+    Of any other character each byte is ``~`` and two hexadecimal digits. Engines disagree about
+    paths with ``%``, spaces and letters beyond ASCII: delta-rs and DuckDB decode the first, and
+    Polars encodes the others.
+    """
+    return quote(stage, safe=_SAFE_IN_PATHS).replace("~", "~7E").replace("%", "~")
 
 
 def _whole_path(what: str, text: str) -> str:

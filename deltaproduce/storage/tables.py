@@ -331,8 +331,8 @@ class Tables:
         root = self._root.directory
         if root is None:
             return place
-        found = root.at(place.address.removeprefix(f"{self.location.address}/"))
-        return replace(place, directory=found) if found.is_taken else place
+        inside = place.address.removeprefix(f"{self.location.address}/")
+        return replace(place, directory=root.at(inside))
 
     def table_id(self, table: Table) -> str | None:
         """Return Delta's id of one of the store's tables, which never changes; None if no table."""

@@ -24,7 +24,7 @@ from other_readers import Read, assert_read
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType
 
-from deltaproduce import Limits, Pipeline, Store, agg
+from deltaproduce import Limits, Pipeline, Store, agg, window
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
 from deltaproduce.storage import failpoints
@@ -35,31 +35,48 @@ MARKING: Final = Limits(small_table_rows=0, group_rows=3, replaced_percent=900, 
 """Rows are marked however few there are, and small files are often merged."""
 KEYS: Final = 40
 LOG_COLUMNS: Final = (Column("number", LongType()), Column("operation", StringType()))
+MEMBERS: Final = "Mitglieder, größe"
+RANKED: Final = f"""
+SELECT v.member, count(*) AS visits, max(m.rank) AS best
+FROM visits v JOIN `{MEMBERS}` m ON v.member = m.member GROUP BY v.member
+"""
+IN_TURN: Final = """
+SELECT v.id, count(b.id) AS earlier
+FROM visits v LEFT JOIN visits b ON v.member = b.member AND b.day < v.day GROUP BY v.id
+"""
 TABLES: Final = ("content", "key_mappings", "updates", "_versions")
 
 
-def visits(*, with_query: bool) -> Pipeline:
-    """Visits, by member and by day: a stage of each kind.
+def visits(*, as_model: bool = False) -> Pipeline:
+    """Visits, by member and by day: a stage of each kind, some of odd names.
 
     Args:
-        with_query: one stage is a query, which needs a session; the oracle knows no queries, so
-            without it that stage is a function with the same rows.
+        as_model: a key-local query is a function with the same rows, which the oracle knows.
     """
-    pipeline = Pipeline("visits")
+    pipeline = Pipeline("Besuche, größe & 100 %41")
     value = "day date, member string, pages int, tags map<string,int>"
     source = pipeline.source("visits", key="id bigint", value=value)
     by_day = {"partition": "day", "order": "member desc"}
-    pipeline.source("members", key="member string", value="day date, rank int", stored=by_day)
+    pipeline.source(MEMBERS, key="member string", value="day date, rank int", stored=by_day)
 
     @pipeline.producer(source, key="member string", value="id bigint, pages int")
     def by_member(key: int, values: Iterator[Any]) -> Iterator[Any]:
         for visit in values:
             yield visit.member, (key, visit.pages)
 
+    @pipeline.producer(source, key="day date, id bigint", value="pages int", name="days: 2%")
+    def days(key: int, values: Iterator[Any]) -> Iterator[Any]:
+        for visit in values:
+            yield (visit.day, key), visit.pages
+
     values = {"visits": agg.count(), "pages": agg.sum("pages"), "most": agg.max("pages")}
-    pipeline.aggregate("pages_by_member", by_member, key="member", values=values)
+    pipeline.aggregate("pages by ~member", by_member, key="member", values=values)
+    last = {"window": window("day", last=2), "values": {"pages": agg.sum("pages")}}
+    pipeline.aggregate("last_days", days, key="day", **last)
     pipeline.index("by_day", source, key="day", include="pages")
-    if with_query:
+    pipeline.sql("ranked", RANKED, key="member")
+    pipeline.sql("in_turn", IN_TURN, key="id")
+    if not as_model:
         pipeline.sql("doubled", "SELECT id, 2 * pages AS pages FROM visits", key="id")
         return pipeline
 
@@ -75,7 +92,7 @@ def drawn(draw: random.Random, count: int) -> dict[str, list[Change]]:
     """Changes of so many visits, and of fewer members."""
     changes: list[Change] = []
     for key in draw.sample(range(KEYS), count):
-        day, member = date(2026, 1, draw.randint(1, 4)), draw.choice(["ann", "bob", "é", None])
+        day, member = date(2026, 1, draw.randint(1, 4)), draw.choice(["m1", "m2", "é", None])
         pages = draw.choice([None, *range(9)])
         value = (day, member, pages, {"a": draw.randint(0, 3)})
         changes.append(Upsert((key,), value) if draw.random() < 0.8 else Delete((key,)))
@@ -83,7 +100,7 @@ def drawn(draw: random.Random, count: int) -> dict[str, list[Change]]:
         Upsert((f"m{n}",), (date(2026, 1, draw.randint(1, 3)), draw.randint(0, 9)))
         for n in draw.sample(range(KEYS), max(1, count // 2))
     ]
-    return {"visits": changes, "members": members[: draw.randint(0, len(members))]}
+    return {"visits": changes, MEMBERS: members[: draw.randint(0, len(members))]}
 
 
 @dataclass
@@ -173,10 +190,10 @@ class Life:
 
     def tables(self) -> Iterator[tuple[Stage, str, str]]:
         """The tables that are to be read by path: stage, kind and path."""
-        for stage in self.model.stages:
+        for stage in self.store._opened.graph.shown:
             for kind in ("content", "key_mappings", "updates"):
                 if kind != "key_mappings" or stage.source_key:
-                    yield stage, kind, f"{self.location}/{stage.name}/{kind}"
+                    yield stage, kind, f"{self.location}/{folder(stage.name)}/{kind}"
 
     def assert_no_others(self) -> None:
         """There are no other tables that one could take for those."""
@@ -194,7 +211,7 @@ class Life:
         return self.batches(self.draw, self.draw.randint(most // 2, most))
 
     def _update(self, batch: Mapping[str, list[Change]], update_id: str | None = None) -> None:
-        given = as_frames(self.session, self.model, batch)
+        given = as_frames(self.session, self.pipeline, batch)
         assert self.store.update(given, update_id).number == self.oracle.update(batch, update_id)
 
     def _crash(self, *, resumes: bool) -> None:
@@ -202,7 +219,7 @@ class Life:
         batch, update_id = self._drawn(), f"crash {self.oracle.head}"
         point = CrashAt(self.draw.randint(0, 20), fail)
         with suppress(CrashError), failpoints.armed(point):
-            self.store.update(as_frames(self.session, self.model, batch), update_id)
+            self.store.update(as_frames(self.session, self.pipeline, batch), update_id)
         self._open()  # the process has ended
         if resumes or self.store.head.number > self.oracle.head:
             self._update(batch, update_id)
@@ -234,6 +251,16 @@ class Life:
             for (name, read), at in product(readers.items(), ats):
                 told = name, "_versions", "older" if number == older else "head"
                 self.seen[told].add(assert_read(read, path, at, LOG_COLUMNS, rows))
+
+
+def folder(stage: str) -> str:
+    """The name of a stage's folder, as docs/reading.md says."""
+    return "".join(
+        character
+        if character.isascii() and (character.isalnum() or character in "'!$&()+,;=@-._")
+        else "".join(f"~{byte:02X}" for byte in character.encode())
+        for character in stage
+    )
 
 
 def shown(stage: Stage, kind: str) -> list[Column]:

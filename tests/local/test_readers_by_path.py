@@ -26,14 +26,16 @@ from deltaproduce.testing import Change, strategies
 def test_each_reader_opens_each_table_by_its_path_after_each_version(
     location: str, long_run: bool
 ) -> None:
-    """Stages of each kind, over updates, crashes, rollbacks and compactions; as docs say."""
-    pipeline = visits(with_query=False)
-    life = Life(location, [None], pipeline, pipeline, random.Random(7))
+    """Stages of each kind, over updates, crashes, rollbacks and compactions; as docs say.
+
+    A short run reads a few tables of four versions.
+    """
+    life = Life(location, [None], visits(), visits(as_model=True), random.Random(7))
     for _ in range(30 if long_run else 4):
         life.step()
-        life.read(READERS)
+        life.read(READERS, None if long_run else 6)
     life.assert_no_others()
-    assert_documented(life.seen, whole=[*READERS])
+    assert_documented(life.seen, whole=[*READERS] if long_run else [])
 
 
 @pytest.mark.parametrize("number", chosen(range(12), 3))

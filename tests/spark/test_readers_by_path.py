@@ -20,7 +20,7 @@ from deltaproduce import Limits, Store
 from deltaproduce.testing import Oracle
 
 IN_SPARK = Limits(local_rows=0, small_table_rows=0)
-KINDS = {"marked": MARKING, "in Spark": IN_SPARK, "with a query": MARKING}
+KINDS = {"marked": MARKING, "in Spark": IN_SPARK}
 
 
 @pytest.mark.parametrize("kind", chosen(KINDS, "marked"))
@@ -33,13 +33,11 @@ def test_each_reader_opens_what_both_engines_have_written_in_turn(
         version = "" if at is None else f" VERSION AS OF {at}"
         return spark.sql(f"SELECT * FROM delta.`{path}`{version}").toArrow()
 
-    with_query = kind == "with a query"
-    sessions = [spark] if with_query else [None, spark]
     life = Life(
         location,
-        sessions,
-        visits(with_query=with_query),
-        visits(with_query=False),
+        [None, spark],
+        visits(),
+        visits(as_model=True),
         random.Random(kind),
         limits=KINDS[kind],
     )

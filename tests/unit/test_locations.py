@@ -1,6 +1,7 @@
 """Names and addresses: their meaning, refusals, and the bounds of a store."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,16 @@ def test_every_table_of_a_stage_is_two_steps_below_the_store(stage: str, kind: s
     assert table.address.startswith("/lake/")
     assert (folder, last) == ("/", kind)
     assert top not in {"", ".", ".."}
-    assert not set(top) & set("/\\:*?[]{}\"'`#<>|%") - set("'`%")
+    assert re.fullmatch(r"[A-Za-z0-9'!$&()+,;=@._~-]+", top)
+
+
+ODD = st.text(st.sampled_from("aé~7E%2 '"), min_size=1, max_size=4)
+
+
+@given(ODD, ODD)
+def test_two_stages_have_two_folders(one: str, other: str) -> None:
+    names = {AT_A_PATH.table(stage, CONTENT).name for stage in (one, other)}
+    assert len(names) == len({one, other})
 
 
 @given(st.text(min_size=1))
@@ -108,6 +118,7 @@ def test_a_stage_in_a_catalog_does_not_end_as_tables_of_others_do(stage: str) ->
 
 def test_a_folder_with_a_version_log_is_another_store() -> None:
     paths = ["a/content", "a/runs", "b/content", "b/_versions", "c/other", "a.b/updates"]
+    paths += ["a b/content", "%C3%A9/content", "é/content", "a~/content", "a~7e/content"]
     found = AT_A_PATH.among(paths)
     assert [table.name for table in found] == ["a/content", "a/runs", "a.b/updates"]
     assert found[0] == AT_A_PATH.table("a", CONTENT)

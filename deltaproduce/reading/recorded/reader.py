@@ -25,7 +25,6 @@ from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.readers import Reader as StoredReader
 from deltaproduce.reading.recorded.stages import (
     RecordedStage,
-    check_readable,
     newest_with,
     opened_recorded,
     recorded,
@@ -107,32 +106,29 @@ class Reader(Tabular):
             CorruptStoreError: as for `Store.content`.
             SessionError: only Spark can read it, and there is no session.
         """
-        return stage_tables.content(self._of(stage), stage, version, ordered, internal=internal)
+        return stage_tables.content(self._opened, stage, version, ordered, internal=internal)
 
     def key_mappings(
         self, stage: str, version: int | None = None, *, ordered: bool = False
     ) -> DataFrame | pa.Table:
         """Read which source key produced which target keys; see `Store.key_mappings`."""
-        return stage_tables.key_mappings(self._of(stage), stage, version, ordered)
+        return stage_tables.key_mappings(self._opened, stage, version, ordered)
 
     def updates(
         self, stage: str, version: int | None = None, *, ordered: bool = False
     ) -> DataFrame | pa.Table:
         """Read what one version changed; see `Store.updates`."""
-        return stage_tables.updates(self._of(stage), stage, version, ordered)
+        return stage_tables.updates(self._opened, stage, version, ordered)
 
     def changes(
         self, stage: str, since: int, until: int | None = None, mode: FeedMode = "net"
     ) -> DataFrame | pa.Table:
         """Read the rows that differ between two versions; see `Store.changes`."""
-        return changes_between.changes(self._of(stage), stage, since, until, mode)
+        return changes_between.changes(self._opened, stage, since, until, mode)
 
     def diff(self, before: int, after: int | None = None, *, sample: int = 5) -> Diff:
         """Compare two versions; see `Store.diff`. It has all stages of the kept versions."""
-        store = self._opened
-        for stage in store.graph.stages:
-            check_readable(store, stage)
-        return diff(store, before, after, sample)
+        return diff(self._opened, before, after, sample)
 
     def lookup(
         self,
@@ -154,7 +150,7 @@ class Reader(Tabular):
             ordered: sort the rows by the table's order.
         """
         return lookups.lookup(
-            self._of(stage),
+            self._opened,
             stage,
             keys,
             version,
@@ -173,18 +169,12 @@ class Reader(Tabular):
         table: Literal["content", "key_mappings", "updates"] = "content",
     ) -> str:
         """Return a query that selects the rows of a table, for other engines; see `Store.sql`."""
-        return selects.sql(self._of(stage), stage, version, dialect, table)
+        return selects.sql(self._opened, stage, version, dialect, table)
 
     @property
     def _opened(self) -> Opened:
         """The store with the stages of its versions of now."""
         return opened_recorded(self._store.tables, self._store.log, self._store.reader)
-
-    def _of(self, stage: str) -> Opened:
-        """Return the same, if a stage can be read here."""
-        store = self._opened
-        check_readable(store, store.stage(stage))
-        return store
 
 
 _LIMITS: Final = Limits()

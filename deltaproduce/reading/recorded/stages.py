@@ -19,7 +19,6 @@ from deltaproduce.reading.readers import Reader
 from deltaproduce.reading.store_zone import StoreZone
 from deltaproduce.shown.tabular import one_line
 from deltaproduce.storage.figures import StageFigures
-from deltaproduce.storage.opening.places import check_stage_seen
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.storage.versions import Version
@@ -119,16 +118,6 @@ def opened_recorded(tables: Tables, log: VersionLog, reader: Reader) -> Opened:
     zone = StoreZone(log, None, tables.engines.zone_of_session)
     engines = replace(tables.engines, zone=zone)
     return Opened(engines, Graph(stages), stages, tables, log, reader, zone)
-
-
-def check_readable(store: Opened, stage: Stage) -> None:
-    """Refuse a stage whose tables only Spark reads, if there is no session.
-
-    Raises:
-        SessionError: as for `check_stage_seen`.
-    """
-    if store.engines.session is None:
-        check_stage_seen(store.tables.location, stage.name)
 
 
 def _stage(name: str, figures: StageFigures, made: Fingerprint | None) -> Stage:

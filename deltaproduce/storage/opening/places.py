@@ -14,7 +14,6 @@ from deltaproduce.engines.file_systems.choice import directory
 from deltaproduce.engines.spark.file_systems import check_relative
 from deltaproduce.errors import SessionError
 from deltaproduce.model import arguments
-from deltaproduce.model.layouts import CONTENT
 from deltaproduce.storage.locations import Location, is_relative
 from deltaproduce.storage.opening.catalogs import check_schema
 from deltaproduce.storage.tables import Tables
@@ -48,9 +47,7 @@ def tables_at(
     if place.in_catalog:  # pin the catalog: threads of the session may use another
         place = place.within(engines.spark.catalog.currentCatalog())
     elif session is None:
-        _check_seen(place.address, f"location {text!r} is in a file system that")
-        for name in stages:
-            check_stage_seen(place, name)
+        _check_seen(place.address, text)
     place.check(stages)
     tables = Tables(engines, place)
     if place.in_catalog:
@@ -60,26 +57,11 @@ def tables_at(
     return tables
 
 
-def check_stage_seen(place: Location, stage: str) -> None:
-    """Refuse a stage whose folder is read and written by Spark alone.
-
-    Raises:
-        SessionError: its name has characters that delta-rs spells otherwise.
-    """
-    instead = "name it by the letters A to Z, digits, spaces and - _ . = @ + ~, or "
-    address = place.table(stage, CONTENT).address
-    _check_seen(address, f"stage {stage!r} has a name whose folder", instead)
-
-
-def _check_seen(address: str, what: str, instead: str = "") -> None:
-    """Check that a path is read and written without Spark.
-
-    Args:
-        instead: what else to do than to open the store with a session.
-    """
+def _check_seen(address: str, text: str) -> None:
+    """Refuse a location that only Spark reads and writes."""
     found = directory(address)
     if found is None or not found.is_taken:
         raise SessionError(
-            f"{what} only Spark reads and writes: {instead}open the store with a session, "
-            "Store(deltaproduce.local_session(), …)"
+            f"location {text!r} is in a file system that only Spark reads and writes: open the "
+            "store with a session, Store(deltaproduce.local_session(), …)"
         )
