@@ -15,10 +15,10 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.projects.statements import SqlFile
 from deltaproduce.stages.kind import stage_kind
-from deltaproduce.stages.partitioned.frames import UNKNOWN, Feeder
-from deltaproduce.stages.partitioned.query import columns_used
+from deltaproduce.stages.sql.algebra.usage import columns_used
+from deltaproduce.stages.sql.resolve import for_spark
 from deltaproduce.stages.sql.scopes.clauses import Scope, Scopes
-from deltaproduce.types.columns import Column, RowSchema
+from deltaproduce.types.columns import Column, RowSchema, unknown_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class _Users:
         errors: Iterable[DefinitionError],
     ) -> _Users:
         """Find the users in a project."""
-        feeders = [*_feeders([*before.items(), *((s.name, s.schema) for s in stages)])]
+        feeders = dict(_feeders([*before.items(), *((s.name, s.schema) for s in stages)]))
         named = {file.name: name for name, file in files.items()}
         found = ((named.get(one.file or "", one.stage), one.column) for one in errors)
         return _Users(
@@ -153,14 +153,14 @@ class _Users:
         return not {user for user, _ in self.errors}.isdisjoint(users)
 
 
-def _feeders(schemas: Iterable[tuple[str, RowSchema]]) -> Iterator[Feeder]:
+def _feeders(schemas: Iterable[tuple[str, RowSchema]]) -> Iterator[tuple[str, RowSchema]]:
     """Yield stages with all columns that they had or have, whatever the type."""
     names = dict[str, dict[str, str]]()
     for stage, schema in schemas:
         for column in (*schema.key, *schema.value):
             names.setdefault(stage, {}).setdefault(column.name.lower(), column.name)
     for stage, columns in names.items():
-        yield Feeder(stage, tuple(Column(name, UNKNOWN) for name in columns.values()))
+        yield stage, unknown_schema({}, columns.values())
 
 
 def _queries(
@@ -213,8 +213,9 @@ def _type(column: Column) -> str:
 
 
 def _used(
-    query: str, sample: Scope, feeders: Sequence[Feeder]
+    query: str, sample: Scope, feeders: Mapping[str, RowSchema]
 ) -> Iterator[tuple[str, frozenset[str]]]:
     """Yield the columns of stages, old or new, that a query uses; ``*`` uses all."""
     with suppress(DefinitionError):  # a problem that is reported separately
-        yield from columns_used(query, feeders, sample).items()
+        found = for_spark(query, feeders, sample)
+        yield from columns_used(found.relations).items()

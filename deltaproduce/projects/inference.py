@@ -14,9 +14,7 @@ from pyspark.sql.types import DataType
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.stages.kind import stage_kind
-from deltaproduce.stages.partitioned.frames import UNKNOWN
-from deltaproduce.stages.partitioned.kind import feeder_of
-from deltaproduce.stages.partitioned.query import columns_used, read_query
+from deltaproduce.stages.sql.resolve import for_spark
 from deltaproduce.types.columns import Columns, RowSchema
 
 
@@ -49,23 +47,15 @@ def _types(stage: Stage, known: Mapping[str, RowSchema]) -> dict[str, DataType]:
     Raises:
         DefinitionError: the query names no column, or does not fit the types of columns.
     """
-    resolved = stage_kind(stage).over({one.name: known[one.name] for one in stage.merged})
-    if resolved is not None:
-        return {name.lower(): kind for name, kind in resolved.types.items()}
-    query = stage_kind(stage).select
-    if query is None or not all(one.kind.lists_columns for one in stage.merged):
-        return {}
-    text, sample = query
-    feeders = [
-        replace(feeder_of(one), columns=(*known[one.name].key, *known[one.name].value))
-        for one in stage.merged
-    ]
-    columns_used(text, feeders, sample)  # refuses names that are none, and types that do not fit
-    try:
-        found = read_query(text, feeders, sample)
-    except DefinitionError:  # a query of tasks may not have it, and another one may
-        return {}
-    return {name.lower(): kind for name, kind in found.outputs}
+    feeders = {one.name: known[one.name] for one in stage.merged}
+    found = stage_kind(stage).over(feeders)
+    if found is None:
+        query = stage_kind(stage).select
+        if query is None or not all(one.kind.lists_columns for one in stage.merged):
+            return {}
+        text, sample = query
+        found = for_spark(text, feeders, sample)
+    return {name.lower(): kind for name, kind in found.types.items()}
 
 
 def _with_types(schema: RowSchema, types: Mapping[str, DataType]) -> RowSchema:
@@ -75,7 +65,7 @@ def _with_types(schema: RowSchema, types: Mapping[str, DataType]) -> RowSchema:
             tuple(
                 column
                 if column.is_known
-                else replace(column, data_type=types.get(column.name.lower(), UNKNOWN))
+                else replace(column, data_type=types.get(column.name.lower(), column.data_type))
                 for column in columns
             )
         )

@@ -19,8 +19,7 @@ from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.headers import Statement, parsed, place_of, words
 from deltaproduce.projects.sections import ProjectFileError
 from deltaproduce.projects.variables import let
-from deltaproduce.stages.partitioned.kind import feeder_of
-from deltaproduce.stages.partitioned.query import with_values
+from deltaproduce.stages.sql.resolve import for_spark
 from deltaproduce.stages.sql.scopes.clauses import Scopes
 from deltaproduce.stages.sql.scopes.partitions import Partitions, are_kept
 from deltaproduce.stages.sql.text import QueryText
@@ -146,9 +145,9 @@ class SqlFile:
         with shifted(said.select_line):
             query = said.select
             if self.vars:
-                known = (stage for stage in pipeline.stages if stage.kind.lists_columns)
+                known = {s.name: s.schema for s in pipeline.stages if s.kind.lists_columns}
                 values = Scopes.read(let(self.vars, self.vars)).sample
-                query = with_values(query, map(feeder_of, known), values)
+                query = for_spark(query, known, values).with_literals(values)
             pipeline.sql(name, query, key=said.text("key"))
 
     def _check_scopes(self) -> None:

@@ -11,12 +11,12 @@ import pytest
 
 from deltaproduce import DefinitionError
 from deltaproduce.stages.partitioned.conditions import Read
-from deltaproduce.stages.partitioned.frames import Feeder
 from deltaproduce.stages.partitioned.links import Links
 from deltaproduce.stages.partitioned.query import TaskQuery, read_query
+from deltaproduce.stages.sql.algebra.usage import columns_used
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.stages.sql.operators.evaluation import rows_of
-from deltaproduce.stages.sql.resolve import resolved
+from deltaproduce.stages.sql.resolve import for_spark, resolved
 from deltaproduce.stages.sql.scopes.clauses import Scope, Scopes
 from deltaproduce.types.columns import row_schema
 
@@ -30,13 +30,11 @@ STORES = ["Detroit", "Paris"]
 NAMES = ("n", "day")
 
 
-def feeder(name: str, key: str, value: str, *partition: str) -> Feeder:
-    schema = row_schema(key, value, stage=name)
-    return Feeder(name, (*schema.key, *schema.value), partition)
-
-
-SALES = feeder("sales", "day string, store string, n bigint", "v bigint", "day", "store")
-STOCK = feeder("stock", "day string, m bigint", "n bigint, w bigint", "day")
+STAGES = {
+    "sales": row_schema("day string, store string, n bigint", "v bigint", stage="sales"),
+    "stock": row_schema("day string, m bigint", "n bigint, w bigint", stage="stock"),
+}
+PARTITIONED = {"sales": ("day", "store"), "stock": ("day",)}
 PARTITIONS = {
     "sales": pa.table({"day": [day for day in DAYS for _ in STORES], "store": STORES * len(DAYS)}),
     "stock": pa.table({"day": DAYS}),
@@ -44,7 +42,7 @@ PARTITIONS = {
 
 
 def read(text: str) -> TaskQuery:
-    return read_query(text, [SALES, STOCK], SCOPE)
+    return read_query(text, STAGES, PARTITIONED, SCOPE)
 
 
 def held(query: TaskQuery, name: str) -> set[tuple[str, ...]]:
@@ -145,7 +143,6 @@ ON = "s.n = a.n AND s.day = '2022-03-30'"
         ("sales a FULL JOIN stock s USING (day, n) WHERE day = partition_day", ["31"]),
         ("sales NATURAL LEFT JOIN stock WHERE day = partition_day", ["31"]),
         ("sales a LEFT ANTI JOIN stock s ON a.n = s.n WHERE day = '1'", ["28", "29", "30", "31"]),
-        ("sales, stock WHERE day = partition_day", ["28", "29", "30", "31"]),
         ("stock AS s(m, day, n, w) WHERE day = partition_day", ["28", "29", "30", "31"]),
         ("stock AS s(x, y, n, w) WHERE x = partition_day", ["31"]),
         ("stock PIVOT (max(n) FOR day IN ('a' AS b)) WHERE m = 1", ["28", "29", "30", "31"]),
@@ -159,7 +156,8 @@ def test_a_column_goes_before_a_name_of_the_scope() -> None:
     found = read("SELECT m FROM stock WHERE n = k AND m = 1")
     assert "CAST('2' AS int)" in found.sql({"stock": "v"}, SCOPE)
     named = Scopes.read("LET n = 7").sample
-    assert read_query("SELECT m FROM stock WHERE n = 7", [STOCK], named).slots == ()
+    found = read_query("SELECT m FROM stock WHERE n = 7", STAGES, PARTITIONED, named).found
+    assert found.constants == ()
 
 
 @pytest.mark.parametrize(
@@ -170,7 +168,7 @@ def test_a_column_goes_before_a_name_of_the_scope() -> None:
             "(`v` s JOIN `w` a ON a.day = '2022-03-31')",
         ),
         (
-            "SELECT m FROM sales a JOIN (stock s JOIN stock x ON x.n = k) ON a.n = k",
+            "SELECT s.m FROM sales a JOIN (stock s JOIN stock x ON x.n = k) ON a.n = k",
             "(`v` s JOIN `v` x ON x.n = CAST('2' AS int)) ON a.n = CAST('2' AS int)",
         ),
         ("SELECT id FROM range(k), stock", "FROM range(CAST('2' AS int)), `v`"),
@@ -200,6 +198,60 @@ def test_names_of_the_scope_are_found_wherever_they_stand(text: str, wanted: str
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
+        ("SELECT transform(array(m), x -> x + k) AS y FROM stock", "x -> x + CAST('2' AS int)"),
+        ("SELECT f(x => k) AS y FROM stock", "f(x => CAST('2' AS int))"),
+        (
+            "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY w + k) AS y FROM stock",
+            "ORDER BY w + CAST('2' AS int))",
+        ),
+        ("SELECT sum(w + k) AS y FROM stock GROUP BY ROLLUP (m)", "sum(w + CAST('2' AS int))"),
+        ("SELECT m FROM stock LIMIT k", "LIMIT CAST('2' AS int)"),
+        ("SELECT m FROM stock SORT BY m + k", "SORT BY m + CAST('2' AS int)"),
+        ("(SELECT m FROM stock) ORDER BY k LIMIT 2", "ORDER BY CAST('2' AS int) LIMIT 2"),
+        ("SELECT col FROM stock LATERAL VIEW explode(array(k)) e", "explode(array(CAST('2' AS"),
+        ("SELECT x FROM stock, LATERAL explode(array(k)) AS e(x)", "explode(array(CAST('2' AS"),
+        ("SELECT x FROM own_function(k), stock", "own_function(CAST('2' AS int))"),
+        (
+            "SELECT y FROM (SELECT * FROM stock PIVOT (max(n) FOR day IN ('a' AS y))) WHERE y = k",
+            "WHERE y = CAST('2' AS int)",
+        ),
+        ("SELECT m FROM stock ORDER BY w LIMIT 2", "ORDER BY w , 1 ASC NULLS FIRST LIMIT 2"),
+        ("SELECT collect_list(m + k) AS y FROM stock", "collect_list(m + CAST('2' AS int))"),
+    ],
+)
+def test_what_only_spark_computes_is_read(text: str, wanted: str) -> None:
+    assert wanted in read(text).sql({"stock": "v", "sales": "w"}, SCOPE)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("SELECT m AS a FROM stock WHERE w = 1", {"stock": "m w"}),
+        ("SELECT * EXCEPT (w) FROM stock", {"stock": "day m n"}),
+        ("SELECT s.* FROM stock s JOIN sales a ON a.n = s.n", {"stock": "day m n w", "sales": "n"}),
+        ("SELECT v FROM sales FULL JOIN stock USING (day)", {"sales": "day v", "stock": "day"}),
+        ("SELECT transform(array(1), x -> x + m) AS y FROM stock", {"stock": "m"}),
+        ("SELECT sum(w) AS y FROM stock GROUP BY CUBE (m)", {"stock": "m w"}),
+        ("WITH c AS (SELECT v FROM sales) SELECT m FROM stock", {"sales": "v", "stock": "m"}),
+        (
+            "SELECT m FROM stock s WHERE EXISTS (SELECT 1 FROM sales WHERE v = s.w)",
+            {"stock": "m w", "sales": "v"},
+        ),
+        (
+            "SELECT m, x FROM stock s, LATERAL (SELECT v AS x FROM sales WHERE n = s.w)",
+            {"stock": "m w", "sales": "n v"},
+        ),
+        ("SELECT b FROM stock PIVOT (max(n) FOR day IN ('a' AS b))", {"stock": "day m n w"}),
+    ],
+)
+def test_the_columns_that_a_query_names(text: str, wanted: dict[str, str]) -> None:
+    found = columns_used(for_spark(text, STAGES).relations)
+    assert {name: " ".join(sorted(used)) for name, used in found.items()} == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
         ("SELECT * FROM sales a LEFT SEMI JOIN stock s ON a.n = s.n", "day store n v"),
         ("SELECT * FROM sales JOIN stock USING (n, day)", "n day store v m w"),
         ("SELECT * FROM sales NATURAL RIGHT JOIN stock", "day n store v m w"),
@@ -215,6 +267,7 @@ def test_a_star_stands_for_the_columns_that_spark_finds(text: str, wanted: str) 
 @pytest.mark.parametrize(
     "text",
     [
+        "SELECT v FROM sales, stock WHERE day = partition_day",
         "SELECT m FROM stock WHERE m",
         "SELECT m FROM stock WHERE m = DATE '2022-03-31'",
         "SELECT m FROM stock WHERE t IN (1, 2)",
@@ -419,7 +472,9 @@ def test_all_tasks_at_once_are_linked_as_each_by_itself(seed: int) -> None:
     if chance.random() < 0.3:
         text = f"{text} UNION ALL SELECT n FROM sales WHERE {condition(1)}"
     reads = [
-        read for read in read_query(text, [SALES, STOCK], scoped[0]).reads if read.feeder == "sales"
+        read
+        for read in read_query(text, STAGES, PARTITIONED, scoped[0]).reads
+        if read.feeder == "sales"
     ]
     some = [*PARTITIONS["sales"].to_pylist(), {"day": None, "store": "Paris"}]
     chosen = chance.sample(some, chance.randrange(1, 10))

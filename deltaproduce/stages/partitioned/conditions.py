@@ -1,23 +1,35 @@
-"""Conditions: the partitions of a feeder whose rows a query can read, found from its text.
+"""Conditions: the partitions of a feeder whose rows a query can read, found from its relation.
 
-For each place where a query names a feeder in a FROM, this collects the conditions that a row must
-meet: the WHERE of that SELECT, the ON of inner joins, and the ON of outer joins on the side that
-they do not keep. The invariant: a row of a partition that does not meet them cannot change the
-query's rows. `links` finds the partitions that meet them.
+For each place where a query reads a feeder, this collects the conditions that a row must meet: the
+WHERE of that SELECT, the ON of inner joins, and the ON of outer joins on the side that they do not
+keep. The invariant: a row of a partition that does not meet them cannot change the query's rows.
+`links` finds the partitions that meet them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from pyspark.sql.types import DataType
 from sqlglot import exp
 
-from deltaproduce.stages.partitioned.frames import ONE_SIDED, Frame, Item, Side
+from deltaproduce.stages.sql.algebra.relations import (
+    Filter,
+    Join,
+    JoinKind,
+    Matched,
+    Project,
+    Relation,
+    Scan,
+    Single,
+)
+from deltaproduce.stages.sql.algebra.scalars import Scalar, constant_of, with_escapes
+from deltaproduce.stages.sql.algebra.spark_only import Generate, ValueInSpark
 from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.resolve import Resolved
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,106 +98,207 @@ class Read:
     conditions: tuple[Condition, ...]
 
 
-def conditions_of(
-    item: Item, select: exp.Select, frame: Frame, names: Mapping[str, str]
-) -> tuple[Condition, ...]:
-    """Return the conditions for rows of one item of a SELECT's FROM.
+def reads_of(
+    found: Resolved, partitioned: Mapping[str, Mapping[str, DataType]]
+) -> tuple[Read, ...]:
+    """Return the places where a query reads stages.
 
     Args:
-        frame: the columns that the SELECT's expressions can name.
-        names: the names of the scope, by lower-case name.
+        found: the query, with its operators in the order of its clauses.
+        partitioned: the partition columns of each stage, with their types.
     """
-    return tuple(
-        Condition(_part(tree, item, frame, names), unless_null)
-        for tree, unless_null in _above(item, select)
-    )
+    reading = _Reads(found, partitioned)
+    for relation in found.relations:
+        reading.query(relation)
+    return tuple(reading.reads)
 
 
-_BOTH: Final[tuple[Side, ...]] = ("left", "right")
-_LIMITED: Final[Mapping[str, tuple[Side, ...]]] = MappingProxyType(
+_Side: TypeAlias = Literal["left", "right"]
+_BOTH: Final[tuple[_Side, ...]] = ("left", "right")
+_LIMITED: Final[Mapping[JoinKind, tuple[_Side, ...]]] = MappingProxyType(
     {
-        **dict.fromkeys(("", "SEMI"), _BOTH),
-        **dict.fromkeys(("LEFT", "ANTI"), ("right",)),
-        "RIGHT": ("left",),
-        "FULL": (),
+        "inner": _BOTH,
+        "semi": _BOTH,
+        "left": ("right",),
+        "anti": ("right",),
+        "right": ("left",),
+        "full": (),
     }
 )
 """The sides of a join whose rows do not matter if they do not meet its ON."""
 
-_NULLABLE: Final[Mapping[str, tuple[Side, ...]]] = MappingProxyType(
+_NULLABLE: Final[Mapping[JoinKind, tuple[_Side, ...]]] = MappingProxyType(
     {
-        **dict.fromkeys(("", "SEMI", "ANTI"), ()),
-        "LEFT": ("right",),
-        "RIGHT": ("left",),
-        "FULL": _BOTH,
+        "inner": (),
+        "semi": (),
+        "anti": (),
+        "left": ("right",),
+        "right": ("left",),
+        "full": _BOTH,
     }
 )
 """The sides of a join that it fills with nulls where no row matches."""
 
 
-def _above(item: Item, select: exp.Select) -> Iterator[tuple[exp.Expr, bool]]:
-    """Yield the conditions above an item, and whether nulls may have replaced its rows there."""
-    nullable = False
-    for join, side in item.joins:
-        kind, on = join.kind if join.kind in ONE_SIDED else join.side, join.args.get("on")
-        if on is not None and side in _LIMITED[kind]:
-            yield on, nullable
-        nullable = nullable or side in _NULLABLE[kind]
-    where = select.args.get("where")
-    if where is not None:
-        yield where.this, nullable
+@dataclass(frozen=True, slots=True)
+class _Above:
+    """Conditions above a relation.
+
+    Attributes:
+        trees: all must be true.
+        is_nullable: whether nulls may have replaced the relation's rows there.
+    """
+
+    trees: tuple[exp.Expr, ...]
+    is_nullable: bool = False
 
 
-def _part(node: exp.Expr, item: Item, frame: Frame, names: Mapping[str, str]) -> Part:
+@dataclass
+class _Reads:
+    """The pass over one query.
+
+    Attributes:
+        merged: fields that ``USING`` makes one -> all of them.
+    """
+
+    found: Resolved
+    partitioned: Mapping[str, Mapping[str, DataType]]
+    reads: list[Read] = field(default_factory=list)
+    merged: dict[str, set[str]] = field(default_factory=dict)
+    _linked: dict[Relation, tuple[Scalar, ...]] = field(default_factory=dict)
+    _seen: set[Relation] = field(default_factory=set)
+
+    def query(self, relation: Relation) -> None:
+        """Find the reads of a relation whose rows count whatever the operator over it."""
+        if relation not in self._seen:
+            self._seen.add(relation)
+            self.below(relation, [])
+
+    def below(self, relation: Relation, above: Sequence[_Above]) -> None:
+        """Find the reads of a relation under conditions."""
+        match relation:
+            case Scan():
+                self.reads.append(self._read(relation, above))
+            case Filter() | Matched() | Single() | ValueInSpark() | Generate():
+                self._chosen(relation, above)
+            case Join():
+                self._joined(relation, above)
+            case Project() if relation not in self.found.reading.origins:
+                self._merge_full(relation)
+                self.below(relation.input, above)
+            case _ if relation in self._linked:
+                self._chosen(relation, above)
+            case _:
+                for one in relation.inputs:
+                    self.query(one)
+
+    def _chosen(self, relation: Relation, above: Sequence[_Above]) -> None:
+        """Add the conditions of one WHERE."""
+        trees = list[exp.Expr]()
+        while True:
+            trees += [one.expression.tree for one in self._linked.pop(relation, ())]
+            match relation:
+                case Filter():
+                    trees.append(relation.condition.expression.tree)
+                case Matched() | Single() | ValueInSpark():
+                    self._asked(relation)
+                case Generate():
+                    pass
+                case _:
+                    break
+            relation = relation.input
+        self.below(relation, [*above, _Above(tuple(trees))] if trees else above)
+
+    def _asked(self, relation: Matched | Single | ValueInSpark) -> None:
+        """Find the reads of a subquery, whose rows meet the conditions on the row around it."""
+        linked, query = relation.linked, relation.subquery
+        if linked is not None and linked.conditions:
+            self._linked[linked.rows] = linked.conditions
+        if query is not None:
+            self.query(query)
+
+    def _joined(self, join: Join, above: Sequence[_Above]) -> None:
+        node = self.found.reading.origins[join].node
+        is_merging = bool(node.args.get("using")) or node.args.get("method") == "NATURAL"
+        on = () if is_merging else tuple(one.expression.tree for one in join.scalars)
+        for one in join.equal if is_merging else ():
+            self._merge((*one.left, *one.right), join)
+        for side in _BOTH:
+            is_null = side in _NULLABLE[join.kind]
+            own = [replace(one, is_nullable=one.is_nullable or is_null) for one in above]
+            limits = [_Above(on)] if on and side in _LIMITED[join.kind] else []
+            self.below(join.left if side == "left" else join.right, [*limits, *own])
+
+    def _merge(self, names: Sequence[str], relation: Relation) -> None:
+        """Make fields one if they have one type."""
+        of = (one for side in relation.inputs for one in (*side.fields, *relation.fields))
+        types = {one.id: one.data_type for one in of}
+        if len({str(types[name]) for name in names}) == 1:
+            every = {*names}.union(*(self.merged.get(name, ()) for name in names))
+            self.merged.update(dict.fromkeys(every, every))
+
+    def _merge_full(self, relation: Project) -> None:
+        """Make the columns that a full join merges one with those of its sides."""
+        for output in relation.outputs:
+            if len(output.scalar.fields) > 1:
+                self._merge((output.field.id, *output.scalar.fields), relation)
+
+    def _read(self, scan: Scan, above: Iterable[_Above]) -> Read:
+        types = self.partitioned.get(scan.feeder, {})
+        ids = {c: one.id for c, one in zip(scan.columns, scan.own, strict=True) if c in types}
+        names = {
+            other: merged_name(column)
+            for column, own in ids.items()
+            for other in self.merged.get(own, ())
+        } | {own: column_name(column) for column, own in ids.items()}
+        conditions = (
+            Condition(_joint([_part(tree, names) for tree in one.trees]), one.is_nullable)
+            for one in above
+        )
+        return Read(scan.feeder, tuple(types.items()), tuple(conditions))
+
+
+def _joint(parts: Sequence[Part]) -> Part:
+    return parts[0] if len(parts) == 1 else Part("and", tuple(parts))
+
+
+def _part(node: exp.Expr, names: Mapping[str, str]) -> Part:
+    """Return a resolved condition as one on partitions.
+
+    Args:
+        names: the names of fields in leaves, by their ids.
+    """
     match node:
         case exp.Paren():
-            return _part(node.this, item, frame, names)
+            return _part(node.this, names)
         case exp.And() | exp.Or():
-            sides = (_part(side, item, frame, names) for side in (node.this, node.expression))
+            sides = (_part(side, names) for side in (node.this, node.expression))
             return Part("and" if isinstance(node, exp.And) else "or", tuple(sides))
         case exp.Not():
-            return Part("not", (_part(node.this, item, frame, names),))
+            return Part("not", (_part(node.this, names),))
         case exp.Between() if not node.args.get("symmetric"):
             low = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
             high = exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
-            sides = (_part(side, item, frame, names) for side in (low, high))
+            sides = (_part(side, names) for side in (low, high))
             return Part("and", tuple(sides))
-    return Part("is", leaf=_leaf(node, item, frame, names))
+    return Part("is", leaf=_leaf(node, names))
 
 
-def _leaf(node: exp.Expr, item: Item, frame: Frame, names: Mapping[str, str]) -> Expression | None:
-    """Return a condition on the item's partition columns and the scope; None if it reads others."""
-    if node.find(exp.Query, exp.Window, exp.Lambda):
-        return None
+def _leaf(node: exp.Expr, names: Mapping[str, str]) -> Expression | None:
+    """Return a condition on partition columns and the scope; None if it reads others."""
     tree, read = node.copy(), list[str]()
-    for column in [*tree.find_all(exp.Column)]:
-        name = column.name.lower()
-        of = _partition_column(column, item, frame)
-        if of is not None:
-            is_merged = len(column.parts) == 1 and frame.merges(item, name)
-            read.append(merged_name(of) if is_merged else column_name(of))
-        elif frame.found(column) is None and len(column.parts) == 1 and name in names:
-            read.append(names[name])
-        else:
+    for column in [*_columns(tree)]:
+        if constant_of(column) is None and column.name not in names:
             return None
+        read.append(column.name if constant_of(column) else names[column.name])
         named = exp.column(exp.to_identifier(read[-1], quoted=True))
         tree = named if column is tree else tree
         column.replace(named)
-    return Expression(tree.sql("spark"), tuple(dict.fromkeys(read)), tree)
+    return Expression(with_escapes(tree.sql("spark"), tree), tuple(dict.fromkeys(read)), tree)
 
 
-def _partition_column(column: exp.Column, item: Item, frame: Frame) -> str | None:
-    """Return the partition column of an item that a column refers to; None if it is another."""
-    found = frame.found(column)
-    if found is None or item.feeder is None:
-        return None
-    first, *others = (part.name.lower() for part in column.parts)
-    if others:
-        is_own = found[0] is item and item.alias == first and len(others) == 1
-    else:
-        is_own = found[0] in frame.items and frame.among(item, first)
-    own = item.column(found[1]) if is_own else None
-    return own if own in item.feeder.partition else None
+def _columns(tree: exp.Expr) -> Iterator[exp.Expr]:
+    return (node for node in tree.walk() if isinstance(node, exp.Column))
 
 
 def column_name(name: str) -> str:

@@ -19,7 +19,6 @@ from deltaproduce.model.kind import Definition
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.partitioned.digests import digests_of, digests_stage
-from deltaproduce.stages.partitioned.frames import Feeder
 from deltaproduce.stages.partitioned.in_spark import query_types
 from deltaproduce.stages.partitioned.making import Before, Tasks, tasked
 from deltaproduce.stages.partitioned.query import TaskQuery, read_query
@@ -245,7 +244,13 @@ def partitioned(
     try:
         keeps = are_kept(retention)
         partitions = Partitions.read(partition, Scopes.read(scopes))
-        found = read_query(query, map(feeder_of, feeders), partitions.scopes.sample)
+        known = {feeder.name: feeder for feeder in feeders}
+        found = read_query(
+            query,
+            {name: feeder.schema for name, feeder in known.items()},
+            {name: feeder.kind.partitioned_by for name, feeder in known.items()},
+            partitions.scopes.sample,
+        )
         names = [name for name, _ in found.outputs]
         if schema is not None:
             names = struct_from_ddl(schema).names
@@ -322,12 +327,6 @@ def _check_partition(name: str, columns: Mapping[str, Column]) -> None:
             f"its partition column {name!r} has no type; declare it, as {name + ' string'!r}",
             column=name,
         )
-
-
-def feeder_of(stage: Stage) -> Feeder:
-    """Return a stage as queries see it."""
-    columns = (*stage.schema.key, *stage.schema.value)
-    return Feeder(stage.name, columns, stage.kind.partitioned_by)
 
 
 def _is_unknown(kind: DataType) -> bool:

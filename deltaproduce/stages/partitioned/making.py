@@ -114,7 +114,7 @@ class Tasks:
         name = self.stage.name
         if name not in agenda.known or agenda.marked is not None:
             planned, current = self.planned(kept, agenda)
-            used = list(dict.fromkeys(slot.name for slot in self.query.slots))
+            used = list(self.query.found.constants)
             text = f"{self.query.text}\n{self.definition}"
             agenda.known[name] = planned, current, definitions_of(planned, text, used)
         found: tuple[Planned, int, Hashes] = agenda.known[name]

@@ -6,12 +6,12 @@ doubles is the double nearest to the exact sum.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from pyspark.sql.types import DataType, LongType, NullType
+from pyspark.sql.types import ArrayType, BooleanType, DataType, DatetimeType, LongType, NullType
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.algebra.scalars import NESTED, Scalar
@@ -35,6 +35,17 @@ _NAMES: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Spark's names of the functions that the driver computes -> the names in `agg`."""
 
+_OF_SPARK: Final[Mapping[str, Callable[[DataType], DataType]]] = MappingProxyType(
+    {
+        **dict.fromkeys(("first", "last", "any_value", "mode", "min", "max"), lambda kind: kind),
+        "approx_count_distinct": lambda _: LongType(),
+        "collect_list": lambda kind: ArrayType(kind, containsNull=False),
+    }
+)
+"""The types of functions of one argument that only Spark computes."""
+
+_SUMS: Final = frozenset({"sum", "avg"})
+_NO_SUMMANDS: Final = (DatetimeType, BooleanType)
 _ENDS: Final = frozenset({"min", "max"})
 COUNTS: Final = frozenset({"count", "count_if"})
 """Functions that are 0 over no rows; others are null."""
@@ -76,10 +87,19 @@ class Call:
         Args:
             name: Spark's name of the function, in lower case.
         """
-        function = _NAMES.get(name, name)
-        found = _type(function, [one.data_type for one in arguments], is_known=name in _NAMES)
+        function, types = _NAMES.get(name, name), [one.data_type for one in arguments]
+        found = _type(function, types, is_known=name in _NAMES)
         plain = found is not None
+        found = found or _type_in_spark(function, types)
         return Call(function, tuple(arguments), is_distinct, where, text, found, plain)
+
+    @property
+    def fault(self) -> str | None:
+        """Why Spark refuses it, whatever its settings; None if it may take it."""
+        kinds = [one.data_type for one in self.arguments]
+        if self.function in _SUMS and any(isinstance(kind, _NO_SUMMANDS) for kind in kinds):
+            return f"adds up values of type {_told(kinds)}; cast them"
+        return None
 
     @property
     def scalars(self) -> tuple[Scalar, ...]:
@@ -115,3 +135,16 @@ def _type(function: str, types: Sequence[DataType | None], *, is_known: bool) ->
         return _planned(function, types).data_type
     except DefinitionError:  # text, which Spark casts, or what it refuses
         return None
+
+
+def _type_in_spark(function: str, types: Sequence[DataType | None]) -> DataType | None:
+    """Return the type of a function that only Spark computes; None if it is not certain."""
+    if function == "count":
+        return LongType()
+    rule = _OF_SPARK.get(function)
+    known = [kind for kind in types if kind is not None and not isinstance(kind, NullType)]
+    return rule(known[0]) if rule is not None and len(known) == len(types) == 1 else None
+
+
+def _told(kinds: Sequence[DataType | None]) -> str:
+    return ", ".join(kind.simpleString() for kind in kinds if kind is not None)

@@ -30,6 +30,8 @@ from deltaproduce.stages.sql.expressions.terms import NO_CONSTANTS, Constant, Co
 NESTED: Final = (ArrayType, MapType, StructType, VariantType)
 """Types whose values the driver does not order."""
 
+_TESTS: Final = (exp.ILike, exp.RegexpLike)
+"""Tests that only Spark computes; their type is certain."""
 _CONSTANT: Final = "constant"
 _ID: Final = re.compile(r"`?([^`'#\s]+)#[0-9]+`?")
 
@@ -90,7 +92,7 @@ class Scalar:
         types = {field.id: field.data_type for field in fields}
         named = dict.fromkeys(name for column in columns_in(tree) if (name := column.name) in types)
         sql, text = tree.sql("spark"), text or readable(tree.sql("spark"))
-        expression = Expression(_with_escapes(sql, tree), tuple(named), tree)
+        expression = Expression(with_escapes(sql, tree), tuple(named), tree)
         bare = tree.unnest()
         if isinstance(bare, exp.Null) or (bare.name in types and isinstance(bare, exp.Column)):
             found = NullType() if isinstance(bare, exp.Null) else types[bare.name]
@@ -104,7 +106,7 @@ class Scalar:
             term = analysed(expression, known, constants=_constants_in(tree))
         except DefinitionError as error:
             raise DefinitionError(readable(str(error)), line=error.line) from None
-        found = None if term is None else term.data_type
+        found = _type_in_spark(expression, known) if term is None else term.data_type
         fails = term is None or term.may_fail
         return Scalar(expression, found, text, is_plain=term is not None, may_fail=fails)
 
@@ -234,7 +236,22 @@ def readable(text: str) -> str:
     return _ID.sub(r"\1", text)
 
 
-def _with_escapes(sql: str, tree: exp.Expr) -> str:
+def _type_in_spark(expression: Expression, types: Mapping[str, DataType]) -> DataType | None:
+    """Return the type of an expression with tests that only Spark computes; None if unknown."""
+    tree, place, known = expression.tree.copy(), 0, dict(types)
+    for test in [*tree.find_all(*_TESTS)]:
+        name, place = f"_test_{place}", place + 1
+        known[name] = BooleanType()
+        column = exp.column(exp.to_identifier(name, quoted=True))
+        tree = column if test is tree else tree
+        test.replace(column)
+    if not place:
+        return None
+    found = analysed(Expression(tree.sql("spark"), tuple(known), tree), known)
+    return None if found is None else found.data_type
+
+
+def with_escapes(sql: str, tree: exp.Expr) -> str:
     """Mark an expression with a literal that was written with a backslash: Spark handles its own.
 
     sqlglot does not always keep them.

@@ -93,11 +93,18 @@ class ValueInSpark(_Added):
         tree: what the user wrote; its names are not resolved.
         subquery: the subquery that it reads; None if it reads none.
         linked: how that depends on the row; None if it is no plain SELECT.
+        named: the columns that it names, outside of the subquery.
     """
 
     tree: exp.Expr
     subquery: Relation | None = None
     linked: Linked | None = None
+    named: tuple[Scalar, ...] = ()
+
+    @property
+    def scalars(self) -> tuple[Scalar, ...]:
+        """See `Relation.scalars`."""
+        return self.named
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
@@ -115,12 +122,19 @@ class InSpark(Relation):
 
     Attributes:
         text: the clause, as the user wrote it, on one line; `tree` its names are not resolved.
+        named: the columns that it names.
     """
 
     given: tuple[Relation, ...]
     own: tuple[Field, ...]
     text: str
     tree: exp.Expr
+    named: tuple[Scalar, ...] = ()
+
+    @property
+    def scalars(self) -> tuple[Scalar, ...]:
+        """See `Relation.scalars`."""
+        return self.named
 
     @property
     def fields(self) -> tuple[Field, ...]:

@@ -1,12 +1,28 @@
 """Resolution: a query's text and the columns of stages become a relation of the algebra.
 
-`query.resolved` and `query.as_written` are the entries. The invariant: names mean what Spark takes
+The functions of `query` are the entries. The invariant: names mean what Spark takes
 them for; what is refused here, Spark refuses, or SQL leaves its result undefined.
 """
 
 from deltaproduce.stages.sql.resolve.grouping import is_aggregate
 from deltaproduce.stages.sql.resolve.names import Named, Scope
-from deltaproduce.stages.sql.resolve.query import Resolved, as_written, resolved
+from deltaproduce.stages.sql.resolve.query import (
+    Resolved,
+    as_written,
+    for_spark,
+    in_tasks,
+    resolved,
+)
 from deltaproduce.stages.sql.resolve.reading import Reading
 
-__all__ = ["Named", "Reading", "Resolved", "Scope", "as_written", "is_aggregate", "resolved"]
+__all__ = [
+    "Named",
+    "Reading",
+    "Resolved",
+    "Scope",
+    "as_written",
+    "for_spark",
+    "in_tasks",
+    "is_aggregate",
+    "resolved",
+]

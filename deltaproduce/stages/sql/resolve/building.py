@@ -14,7 +14,7 @@ from pyspark.sql.types import BooleanType, DataType
 from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.relations import Relation
-from deltaproduce.stages.sql.algebra.scalars import Field, columns_in
+from deltaproduce.stages.sql.algebra.scalars import Field, Scalar, columns_in
 from deltaproduce.stages.sql.algebra.spark_only import Generate, ValueInSpark, Window
 from deltaproduce.stages.sql.functions import GENERATORS, VOLATILE, names_in
 from deltaproduce.stages.sql.resolve import subqueries
@@ -76,9 +76,10 @@ class Building:
             if constant is not None:
                 return constant
             is_call = len(node.parts) == 1 and node.name.lower() in VOLATILE
-            if is_call or _is_unit(node):
+            if is_call or _is_unit(node) or self.scope.may_have_more:
                 return node.copy()
-            raise unknown(node, [*self.scope.known, *self.aliases])
+            constants = (name for name, _ in self.reading.constants.values())
+            raise unknown(node, [*self.scope.known, *self.aliases, *constants])
         known, used = found
         tree = known.tree
         for part in node.parts[used:]:
@@ -100,11 +101,30 @@ class Building:
         if query is not None:
             links = subqueries.links_of(query, self.relation, self.reading)
         subquery = None if query is None else query.relation
-        text = spelled(node)
-        made = ValueInSpark(self.relation, (found,), text, node, subquery, links)
+        text, named = spelled(node), self.named_in(node)
+        made = ValueInSpark(self.relation, (found,), text, node, subquery, links, named)
         self.relation = made
         self.reading.origins[made] = Origin(node)
         return found
+
+    def named_in(self, node: exp.Expr) -> tuple[Scalar, ...]:
+        """Return the columns that a part names which only Spark computes, outside of queries.
+
+        Raises:
+            DefinitionError: a name means nothing.
+        """
+        found, fields = list[Scalar](), self.relation.fields
+        for one in node.walk(prune=lambda part: isinstance(part, exp.Query) or self.is_call(part)):
+            if not isinstance(one, exp.Column) or isinstance(one.this, exp.Star):
+                continue
+            if one.parts[0].name.lower() not in _parameters(one):
+                found.append(self.reading.typed(self.column(one), fields, one))
+        return tuple(found)
+
+    def is_call(self, node: exp.Expr) -> bool:
+        """Return whether a part is computed from other rows than those of the relation."""
+        del node
+        return False
 
     def generated(
         self, node: exp.Expr, names: Sequence[str], clause: exp.Expr | None = None
@@ -179,7 +199,7 @@ class Building:
         spec = self.windows.get(node.alias.lower(), node)
         call, where = node.this, list[exp.Expr]()
         while isinstance(call, exp.IgnoreNulls | exp.RespectNulls | exp.Filter | exp.WithinGroup):
-            where += [call.expression.this] if isinstance(call, exp.Filter) else []
+            where += [call.expression.this] if isinstance(call, exp.Filter) else _sorted_in(call)
             call = call.this
         order = spec.args.get("order")
         frame = spec.args.get("spec")
@@ -232,6 +252,22 @@ class Building:
         self.relation = added.relation
         self.reading.origins[added.relation] = Origin(node)
         return added.tree
+
+
+def _sorted_in(call: exp.Expr) -> list[exp.Expr]:
+    """Return what WITHIN GROUP sorts by."""
+    is_sorted = isinstance(call, exp.WithinGroup)
+    return [one.this for one in call.expression.expressions] if is_sorted else []
+
+
+def _parameters(node: exp.Expr) -> set[str]:
+    """Return the parameters of the lambda functions around a node, in lower case."""
+    found, parent = set[str](), node.parent
+    while parent is not None and not isinstance(parent, exp.Query):
+        if isinstance(parent, exp.Lambda):
+            found |= {one.name.lower() for one in parent.expressions}
+        parent = parent.parent
+    return found
 
 
 def _asks(node: exp.Expr) -> bool:

@@ -19,8 +19,9 @@ from deltaproduce.stages.sql.algebra.relations import (
     Relation,
     Scan,
     Values,
+    one_row,
 )
-from deltaproduce.stages.sql.algebra.scalars import Equality, Output, Scalar, columns_in
+from deltaproduce.stages.sql.algebra.scalars import Equality, Field, Output, Scalar, columns_in
 from deltaproduce.stages.sql.expressions.coercion import common
 from deltaproduce.stages.sql.functions import TABLE_FUNCTIONS
 from deltaproduce.stages.sql.resolve.building import Building
@@ -31,12 +32,15 @@ from deltaproduce.stages.sql.resolve.reading import (
     Reading,
     Selected,
     conjuncts,
+    own,
     rebuilt,
 )
 from deltaproduce.stages.sql.syntax import function_name, spelled
 from deltaproduce.stages.sql.text import Edit, end_of, line_at, refused, start_of
 from deltaproduce.types.excerpts import meant
 
+_MAY_READ: Final = "may read tables, whose changes would go unnoticed; use VALUES"
+_NO_CONSTANT: Final = "is no constant, and a table function in FROM has constants"
 _KINDS: Final[dict[str, JoinKind]] = {
     "": "inner",
     "INNER": "inner",
@@ -78,12 +82,15 @@ def joined(
         assert isinstance(join, exp.Join)
         kind = _kind(join)
         if isinstance(join.this, exp.Lateral):
-            left = _lateral(join.this, left, reading)
+            left = _lateral(join.this, left, reading, ctes)
             continue
         right = from_(join.this, reading, ctes, outer)
         if crossed and kind in {"right", "full"}:  # a comma binds less than JOIN, and is not told
             both = left[1].beside(right[1])
-            left = reading.in_spark(join, [left[0], right[0]], both.fields), both
+            rows = reading.in_spark(join, [left[0], right[0]], both.fields)
+            on = join.args.get("on")
+            named = () if on is None else Building(reading, rows, both, ctes).named_in(on)
+            left = replace(rows, named=named), both
             continue
         crossed = crossed or join.kind == "CROSS"
         left = _join(join, kind, left, right, reading, ctes)
@@ -96,45 +103,66 @@ def with_laterals(
     """Return a relation with LATERAL VIEWs, which only Spark computes."""
     for lateral in laterals:
         relation, scope = found
-        alias = _alias_of(lateral)
+        names = _names_of(lateral, reading)
         rows = Building(reading, relation, scope, ctes)
-        fields = rows.generated(lateral.this, [one.name for one in alias.columns], lateral)
-        pairs = zip(alias.columns, fields, strict=True)
-        own = reading.named(Named(alias.name or None, name.name, field) for name, field in pairs)
-        found = rows.relation, replace(scope, columns=(*scope.columns, *own))
+        fields = rows.generated(lateral.this, names or ["in_spark"], lateral)
+        pairs = zip(names, fields, strict=bool(names))
+        own = reading.named(Named(lateral.alias or None, name, field) for name, field in pairs)
+        found = rows.relation, _wider(scope, own, is_open=not names)
     return found
 
 
-def _alias_of(lateral: exp.Expr) -> exp.TableAlias:
+def _names_of(lateral: exp.Expr, reading: Reading) -> list[str]:
+    """Return the names of a generator's columns; none if only Spark knows them."""
     alias = lateral.args.get("alias")
     if not isinstance(alias, exp.TableAlias) or not alias.columns:
-        raise refused(lateral, "needs names of columns; write AS name, …")
-    return alias
+        reading.leave_to_spark(lateral, "needs names of columns; write AS name, …")
+        return []
+    return [one.name for one in alias.columns]
+
+
+def _wider(scope: Scope, own: Sequence[Named], *, is_open: bool) -> Scope:
+    return replace(scope, columns=(*scope.columns, *own), is_open=scope.is_open or is_open)
 
 
 def _lateral(
-    node: exp.Expr, found: tuple[Relation, Scope], reading: Reading
+    node: exp.Expr, found: tuple[Relation, Scope], reading: Reading, ctes: Ctes
 ) -> tuple[Relation, Scope]:
-    alias = _alias_of(node)
     relation, scope = found
-    own = [(alias.name or None, one.name, reading.field(one.name, None)) for one in alias.columns]
-    fields = (*relation.fields, *(field for _, _, field in own))
-    named = reading.named(Named(*one) for one in own)
-    wide = replace(scope, columns=(*scope.columns, *named))
-    return reading.in_spark(node, [relation], fields), wide
+    given, named, fields = [relation], tuple[Scalar, ...](), list[Field]()
+    if isinstance(node.this, exp.Query):
+        inner = reading.query(node.this, ctes, scope)
+        given.append(inner.relation)
+        names = [one.name or "" for one in inner.columns]
+        if node.args.get("alias") and node.args["alias"].columns:
+            names = _names_of(node, reading)
+        is_open, every = inner.is_open, (*relation.fields, *inner.relation.fields)
+        named = tuple(reading.typed(link.tree, every, link.node) for link in inner.links)
+    else:
+        names, named = _names_of(node, reading), Building(reading, *found, ctes).named_in(node.this)
+        is_open = not names
+    fields = [reading.field(name, None) for name in names]
+    own = reading.named(Named(node.alias or None, *one) for one in zip(names, fields, strict=True))
+    wide = _wider(scope, own, is_open=is_open)
+    return reading.in_spark(node, given, (*relation.fields, *fields), named), wide
 
 
 def _item(
     node: exp.Expr, reading: Reading, ctes: Ctes, outer: Scope | None
 ) -> tuple[Relation, Scope]:
-    _check_item(node)
+    _check_item(node, reading)
+    if node.args.get("pivots"):
+        plain = node.copy()
+        plain.set("pivots", None)
+        return _pivoted(node, _item(plain, reading, ctes, outer)[0], reading)
     match node:
         case exp.Table() if isinstance(node.this, exp.Identifier):
             return _table(node, reading, ctes)
-        case exp.Table() if function_name(node.this) in TABLE_FUNCTIONS:
-            return _renamed(_table_function(node, reading), node, node.alias or None, reading)
-        case exp.Table() | exp.Lateral():
-            raise refused(node, "may read tables, whose changes would go unnoticed; use VALUES")
+        case exp.Table():
+            return _renamed(_table_function(node, reading, ctes), node, node.alias or None, reading)
+        case exp.Lateral():
+            reading.leave_to_spark(node, _MAY_READ)
+            return _lateral(node, (one_row(), Scope()), reading, ctes)
         case exp.Values():
             return _renamed(values(node, reading), node, node.alias or None, reading)
         case exp.Subquery():
@@ -145,13 +173,20 @@ def _item(
     raise refused(node, "is not supported in FROM; write a join")
 
 
-def _check_item(node: exp.Expr) -> None:
+def _pivoted(node: exp.Expr, relation: Relation, reading: Reading) -> tuple[Relation, Scope]:
+    """Return what PIVOT makes of all columns of a relation, in columns that only Spark knows."""
+    named = [Scalar.of(one.tree, [one]) for one in relation.fields]
+    own = reading.field("in_spark", None)
+    return reading.in_spark(node, [relation], [own], named), Scope(is_open=True)
+
+
+def _check_item(node: exp.Expr, reading: Reading) -> None:
     if node.args.get("sample") is not None:
         raise refused(node, "takes rows at random; filter by a column")
     if node.args.get("version") is not None or node.args.get("when") is not None:
         raise refused(node, "reads another version than the stage's; drop it")
     if node.args.get("pivots"):
-        raise refused(node, "has a PIVOT; use sum(CASE WHEN … END) with GROUP BY")
+        reading.leave_to_spark(node, "has a PIVOT; use sum(CASE WHEN … END) with GROUP BY")
 
 
 def _table(node: exp.Table, reading: Reading, ctes: Ctes) -> tuple[Relation, Scope]:
@@ -183,6 +218,8 @@ def _renamed(
 ) -> tuple[Relation, Scope]:
     """Return a query's columns as fields of their own, under the names of an alias."""
     outputs, named = list[Output](), list[Named]()
+    if found.is_open:
+        return _renamed_open(found, node, alias, reading)
     for one in found.columns:
         field = reading.field(one.name, one.field.data_type)
         outputs.append(Output(field, Scalar.of(one.field.tree, [one.field])))
@@ -190,6 +227,20 @@ def _renamed(
     relation = Project(found.relation, tuple(outputs))
     reading.origins[relation] = Origin(node)
     return relation, Scope(reading.named(_with_names(node, tuple(named))))
+
+
+def _renamed_open(
+    found: Selected, node: exp.Expr, alias: str | None, reading: Reading
+) -> tuple[Relation, Scope]:
+    """Return the columns that an alias names; else those that are known, and others."""
+    listed = node.args.get("alias")
+    names = [one.name for one in listed.columns] if listed is not None else []
+    known = names or [one.name for one in found.columns]
+    own = [Named(alias, name, reading.field(name, None)) for name in known]
+    beside = reading.field("in_spark", None)
+    fields = [*(one.field for one in own), beside]
+    scope = Scope(reading.named(own), is_open=not names)
+    return reading.in_spark(node, [found.relation], fields), scope
 
 
 def _with_names(node: exp.Expr, named: tuple[Named, ...]) -> tuple[Named, ...]:
@@ -202,18 +253,25 @@ def _with_names(node: exp.Expr, named: tuple[Named, ...]) -> tuple[Named, ...]:
     return tuple(replace(one, name=name) for one, name in zip(named, names, strict=True))
 
 
-def _table_function(node: exp.Table, reading: Reading) -> Selected:
+def _table_function(node: exp.Table, reading: Reading, ctes: Ctes) -> Selected:
     """Return the rows of a table function of constants, which only Spark computes."""
-    for part in node.this.walk():
-        if isinstance(part, exp.Query | exp.Column | exp.Table):
-            raise refused(part, "is no constant, and a table function in FROM has constants")
+    name, given = function_name(node.this), list[Relation]()
+    if name not in TABLE_FUNCTIONS:
+        reading.leave_to_spark(node, _MAY_READ)
+    for part in own(node.this):
+        if isinstance(part, exp.Query):
+            reading.leave_to_spark(part, _NO_CONSTANT)
+            given.append(reading.query(part, ctes, None).relation)
+        elif isinstance(part, exp.Column | exp.Table) and reading.constant(part) is None:
+            raise refused(part, _NO_CONSTANT)
     alias = node.args.get("alias")
-    names: list[str | None] = ["id"] if function_name(node.this) == "range" else [None]
+    names: list[str | None] = ["id"] if name == "range" else [None]
     if alias is not None and alias.columns:
         names = [column.name for column in alias.columns]
     columns = tuple(Named(None, name, reading.field(name, None)) for name in names)
     fields = [one.field for one in columns]
-    return Selected(reading.in_spark(node, [], fields), columns)
+    is_open = reading.is_lenient and names == [None]
+    return Selected(reading.in_spark(node, given, fields), columns, is_open=is_open)
 
 
 def values(node: exp.Expr, reading: Reading) -> Selected:

@@ -66,6 +66,10 @@ class Grouped(Building):
                 return key.tree
         return super().replaced(node)
 
+    def is_call(self, node: exp.Expr) -> bool:
+        """See `Building.is_call`."""
+        return is_aggregate(node)
+
     def column(self, node: exp.Column) -> exp.Expr:
         """See `Building.column`."""
         tree = super().column(node)
@@ -171,7 +175,7 @@ def grouped(
     for node in (part for one in nodes for part in _calls_in(one)):
         text = node.sql("spark")
         if text not in fields:
-            call = _read_call(node, rows)
+            call = read_call(node, rows)
             fields[text] = rows.reading.field(call.function, call.data_type)
             calls.append((fields[text], call))
     if not outputs and not calls:
@@ -225,11 +229,16 @@ def _own_side(link: Link, rows: Building) -> tuple[exp.Expr, exp.Expr] | None:
     return None
 
 
-def _read_call(node: exp.Expr, rows: Building) -> Call:
+def read_call(node: exp.Expr, rows: Building) -> Call:
+    """Return a call of an aggregate function over rows.
+
+    Raises:
+        DefinitionError: it depends on the order of rows, or does not take these arguments.
+    """
     call, where = _called(node), None
     name = function_name(call) or ""
     if name in ORDER_DEPENDENT and not _is_ordered(node, call):
-        raise refused(node, BY_ORDER)
+        rows.reading.leave_to_spark(node, BY_ORDER)
     if isinstance(node, exp.Filter):
         condition = node.expression.this
         where = rows.reading.condition(rows.expression(condition), rows.relation.fields, condition)
@@ -253,7 +262,15 @@ def _read_call(node: exp.Expr, rows: Building) -> Call:
     ]
     text = node.sql("spark", normalize_functions=False)
     found = Call.of(name, arguments, is_distinct=is_distinct, where=where, text=text)
-    return found if is_plain else replace(found, data_type=None, is_plain=False)
+    if found.fault is not None:
+        raise refused(node, found.fault)
+    if is_plain:
+        return found
+    sorted_by = [one.this for part in node.find_all(exp.Order) for one in part.expressions]
+    others = (
+        rows.reading.typed(rows.expression(one), rows.relation.fields, one) for one in sorted_by
+    )
+    return replace(found, arguments=(*arguments, *others), data_type=None, is_plain=False)
 
 
 def _is_ordered(node: exp.Expr, call: exp.Expr) -> bool:

@@ -40,11 +40,13 @@ class Scope:
         columns: those that can be named without a table, in the order of ``*``.
         merged: those that must be qualified, because USING or NATURAL merged them.
         outer: the scope of the query around a subquery.
+        is_open: whether there are columns that only Spark knows.
     """
 
     columns: tuple[Named, ...] = ()
     merged: tuple[Named, ...] = ()
     outer: Scope | None = None
+    is_open: bool = False
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -58,7 +60,10 @@ class Scope:
     def beside(self, other: Scope) -> Scope:
         """Return the columns of two sides of a join."""
         return Scope(
-            self.columns + other.columns, self.merged + other.merged, self.outer or other.outer
+            self.columns + other.columns,
+            self.merged + other.merged,
+            self.outer or other.outer,
+            self.is_open or other.is_open,
         )
 
     def of_table(self, table: str) -> list[Named]:
@@ -93,6 +98,11 @@ class Scope:
         first = one.name if one.table is None else one.table
         found = found or [other for other in self.columns if _same(other.name, first or "")]
         return [other.field for other in found] == [one.field]
+
+    @property
+    def may_have_more(self) -> bool:
+        """Whether a name that means nothing may be a column that only Spark knows."""
+        return self.is_open or (self.outer is not None and self.outer.may_have_more)
 
     @property
     def known(self) -> list[str]:

@@ -15,7 +15,7 @@ from sqlglot import TokenType, exp
 
 from deltaproduce.stages.sql.algebra.relations import Limit, Project, Relation
 from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar, SortKey
-from deltaproduce.stages.sql.resolve.reading import Reading, Selected
+from deltaproduce.stages.sql.resolve.reading import Reading, Selected, rebuilt
 from deltaproduce.stages.sql.text import Edit, refused, start_of
 
 
@@ -54,11 +54,23 @@ def limited(node: exp.Expr, found: Selected, reading: Reading) -> Selected:
     limit, offset = node.args.get("limit"), node.args.get("offset")
     if limit is None and offset is None:
         return found
+    clauses = [one for one in (limit, offset) if one is not None]
     if not found.order:
-        clause = offset if limit is None else limit
-        assert clause is not None
-        raise refused(clause, "without ORDER BY takes rows at random; write ORDER BY … before it")
-    count, skipped = _number(limit), _number(offset) or 0
+        advice = "without ORDER BY takes rows at random; write ORDER BY … before it"
+        reading.leave_to_spark(clauses[0], advice)
+    if any(_number(one) is None for one in clauses):
+        reading.leave_to_spark(clauses[0], "needs a whole number")
+        for one in clauses:
+            rebuilt(one.expression, reading.constant)
+    elif found.order:
+        return _first(node, found, _number(limit), _number(offset) or 0, reading)
+    return replace(found, relation=reading.in_spark(node, [found.relation], found.relation.fields))
+
+
+def _first(
+    node: exp.Expr, found: Selected, count: int | None, skipped: int, reading: Reading
+) -> Selected:
+    """Return the first rows in an order that is broken nowhere."""
     _break_ties(node, found, reading)
     if found.links:
         relation = reading.in_spark(node, [found.relation], found.relation.fields)
@@ -69,7 +81,9 @@ def limited(node: exp.Expr, found: Selected, reading: Reading) -> Selected:
 def break_last_ties(node: exp.Expr, found: Selected, reading: Reading) -> None:
     """Order the rows that a final ORDER BY leaves equal, for Spark."""
     if found.order and node.args.get("limit") is None and node.args.get("offset") is None:
-        reading.edits.append(Edit(reading.text.end, reading.text.end, _ties(found)))
+        reading.edits.append(
+            Edit(reading.text.end, reading.text.end, _ties(found, is_lenient=False))
+        )
 
 
 def _break_ties(node: exp.Expr, found: Selected, reading: Reading) -> None:
@@ -85,14 +99,17 @@ def _break_ties(node: exp.Expr, found: Selected, reading: Reading) -> None:
         for token in reading.text.tokens
         if token.token_type in {TokenType.LIMIT, TokenType.OFFSET} and token.start < first
     ]
-    reading.edits.append(Edit(words[-1], words[-1], f"{_ties(found)} "))
+    reading.edits.append(
+        Edit(words[-1], words[-1], f"{_ties(found, is_lenient=reading.is_lenient)} ")
+    )
 
 
-def _ties(found: Selected) -> str:
+def _ties(found: Selected, *, is_lenient: bool) -> str:
     places = (
         place
         for place, column in enumerate(found.columns, start=1)
         if not isinstance(column.field.data_type, MapType)
+        and not (is_lenient and column.field.data_type is None)
     )
     return "".join(f", {place} ASC NULLS FIRST" for place in places)
 
@@ -101,6 +118,5 @@ def _number(clause: exp.Expr | None) -> int | None:
     if clause is None:
         return None
     number = clause.expression
-    if not isinstance(number, exp.Literal) or not number.is_int:
-        raise refused(clause, "needs a whole number")
-    return int(number.name)
+    is_plain = isinstance(number, exp.Literal) and number.is_int
+    return int(number.name) if is_plain else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql.types import DataType
@@ -10,20 +10,23 @@ from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.algebra.determinism import check_determined, check_places
+from deltaproduce.stages.sql.algebra.fitting import check_fit
 from deltaproduce.stages.sql.algebra.joining import with_ordered_joins
 from deltaproduce.stages.sql.algebra.pruning import pruned
 from deltaproduce.stages.sql.algebra.relations import Relation, Scan
 from deltaproduce.stages.sql.algebra.scalars import SortKey
+from deltaproduce.stages.sql.expressions.literals import literal
 from deltaproduce.stages.sql.expressions.terms import NO_CONSTANTS, Constants
+from deltaproduce.stages.sql.resolve.building import Building
 from deltaproduce.stages.sql.resolve.from_items import values
 from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.resolve.ordering import break_last_ties
 from deltaproduce.stages.sql.resolve.reading import Ctes, Reading, Selected
 from deltaproduce.stages.sql.resolve.selects import check_columns, select
 from deltaproduce.stages.sql.resolve.set_operations import set_operation
-from deltaproduce.stages.sql.syntax import spelled
 from deltaproduce.stages.sql.text import Edit, QueryText, edited, refused
 from deltaproduce.types.columns import RowSchema
+from deltaproduce.types.ddl import identifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class Resolved:
         grouped: the columns that have the keys of its outermost grouping; see `Selected`.
         edits: the edits of the text for Spark.
         reading: where its operators and fields come from.
+        is_open: whether it has columns that only Spark knows.
     """
 
     text: str
@@ -49,6 +53,18 @@ class Resolved:
     grouped: tuple[str, ...] | None
     edits: tuple[Edit, ...]
     reading: Reading
+    is_open: bool = False
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """Its own relation, and those of its WITH, which it may not read."""
+        return self.relation, *(one.relation for _, one in self.reading.with_)
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """The names of constants that it uses, each once, in the order of their first mention."""
+        slots = sorted(self.reading.slots.values(), key=lambda slot: slot.start)
+        return tuple(dict.fromkeys(slot.name for slot in slots))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -87,9 +103,17 @@ class Resolved:
         types = {name: kind for name, kind in known if kind is not None}
         return all(scalar.fits(types, constants) for one in every for scalar in one.scalars)
 
-    def sql(self, views: Mapping[str, str]) -> str:
-        """Return the text for Spark, with views in place of stages."""
-        return edited(self.text, self.edits, views)
+    def sql(self, views: Mapping[str, str], constants: Constants = NO_CONSTANTS) -> str:
+        """Return the text for Spark, with views in place of stages.
+
+        Args:
+            constants: what names mean that name no column; they become literals.
+        """
+        return edited(self.text, (*self.edits, *_literals(self.reading, constants)), views)
+
+    def with_literals(self, constants: Constants) -> str:
+        """Return the user's text with literals in place of the names of constants."""
+        return edited(self.text, _literals(self.reading, constants), {})
 
 
 def resolved(
@@ -127,18 +151,73 @@ def as_written(
         DefinitionError: it names something unknown, or its columns have no names; with `line` if it
             is known.
     """
+    reading = _reading(parsed, stages, constants)
+    found = reading.query(parsed.tree, {}, None)
+    break_last_ties(parsed.tree, found, reading)
+    return _checked(_resolved(found, reading))
+
+
+def for_spark(
+    text: str, stages: Mapping[str, RowSchema], constants: Constants = NO_CONSTANTS
+) -> Resolved:
+    """Resolve a query that Spark runs as it stands, whatever it is and returns.
+
+    Raises:
+        DefinitionError: it cannot be parsed, or names something unknown; with `line` if it is
+            known.
+    """
+    reading = _reading(QueryText.read(text), stages, constants)
+    reading.is_lenient = True
+    found = _resolved(reading.query(reading.text.tree, {}, None), reading)
+    for relation in found.relations:
+        check_fit(relation)
+    return found
+
+
+def in_tasks(
+    text: str, stages: Mapping[str, RowSchema], constants: Constants = NO_CONSTANTS
+) -> Resolved:
+    """Resolve a query of tasks, whose names mean other constants for each task.
+
+    Raises:
+        DefinitionError: as for `for_spark`, its result differs from run to run, it reads no stage,
+            or its columns have no names.
+    """
+    found = for_spark(text, stages, constants)
+    for relation in found.relations:
+        check_determined(relation, advice="differs from run to run; use a name of the scope")
+    for column in found.names:
+        if column.startswith("_"):
+            message = f"column {column!r}: names that begin with '_' are reserved; rename it"
+            raise DefinitionError(message, column=column)
+    return _checked(found)
+
+
+def _checked(found: Resolved) -> Resolved:
+    """Return a query that reads stages, in columns that all have names."""
+    tree = found.reading.text.tree
+    check_columns(found.columns, tree)
+    if found.is_open:
+        raise refused(tree, "has columns that only Spark knows; name them")
+    if not found.feeders:
+        raise refused(tree, "reads no stage; name one in its FROM")
+    return found
+
+
+def _reading(
+    parsed: QueryText, stages: Mapping[str, RowSchema], constants: Constants = NO_CONSTANTS
+) -> Reading:
     by_name = {name.lower(): (name, schema) for name, schema in stages.items()}
     named = {name.lower(): (name, value) for name, value in constants.items()}
     reading = Reading(parsed, by_name, lambda *_: _unready(), constants=named)
     reading.query = lambda node, ctes, outer: _query(node, ctes, outer, reading)
-    found = reading.query(parsed.tree, {}, None)
-    check_columns(found.columns, parsed.tree)
-    break_last_ties(parsed.tree, found, reading)
+    return reading
+
+
+def _resolved(found: Selected, reading: Reading) -> Resolved:
+    parsed = reading.text
     reads = sorted((e for e in reading.edits if e.feeder is not None), key=lambda e: e.start)
     feeders = tuple(dict.fromkeys(edit.feeder for edit in reads if edit.feeder is not None))
-    if not feeders:
-        message = f"{spelled(parsed.tree)!r} reads no stage; name one in its FROM"
-        raise DefinitionError(message)
     at_end = Edit(parsed.end, len(parsed.text), "")
     return Resolved(
         parsed.text,
@@ -149,7 +228,17 @@ def as_written(
         found.grouped,
         (*reading.edits, at_end),
         reading,
+        found.is_open,
     )
+
+
+def _literals(reading: Reading, constants: Constants) -> Iterator[Edit]:
+    """Yield the edits that replace the names of constants by literals."""
+    for slot in reading.slots.values():
+        if slot.name in constants:
+            text = literal(constants[slot.name])
+            named = f"{text} AS {identifier(slot.name)}" if slot.aliased else text
+            yield Edit(slot.start, slot.end, named)
 
 
 def _unready() -> Selected:
@@ -168,7 +257,9 @@ def _query(node: exp.Expr, ctes: Ctes, outer: Scope | None, reading: Reading) ->
             return set_operation(node, left, right, reading)
         case exp.Subquery():
             if any(node.args.get(name) for name in ("order", "limit", "offset")):
-                raise refused(node, "is sorted outside of parentheses; write SELECT * FROM (…)")
+                advice = "is sorted outside of parentheses; write SELECT * FROM (…)"
+                reading.leave_to_spark(node, advice)
+                return _sorted_outside(node, _query(node.this, ctes, outer, reading), reading)
             return _query(node.this, ctes, outer, reading)
         case exp.Values():
             return values(node, reading)
@@ -176,6 +267,15 @@ def _query(node: exp.Expr, ctes: Ctes, outer: Scope | None, reading: Reading) ->
             inner = exp.Select(expressions=[exp.Star()], from_=exp.From(this=node.copy()))
             return select(inner, reading, ctes, outer)
     raise refused(node, "is not supported; write SELECT")
+
+
+def _sorted_outside(node: exp.Expr, inner: Selected, reading: Reading) -> Selected:
+    """Return what Spark takes of a query in parentheses with an ORDER BY or LIMIT after them."""
+    rows = Building(reading, inner.relation, Scope(inner.columns, is_open=inner.is_open), {})
+    parts = (node.args.get(name) for name in ("order", "limit", "offset"))
+    named = tuple(one for part in parts if part is not None for one in rows.named_in(part))
+    relation = reading.in_spark(node, [inner.relation], inner.relation.fields, named)
+    return Selected(relation, inner.columns, is_open=inner.is_open)
 
 
 def _with(node: exp.Expr, ctes: Ctes, reading: Reading) -> Ctes:

@@ -25,7 +25,7 @@ from deltaproduce.stages.sql.algebra.spark_only import InSpark
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.syntax import spelled
-from deltaproduce.stages.sql.text import Edit, QueryText, line_at, refused
+from deltaproduce.stages.sql.text import Edit, QueryText, end_of, line_at, refused, start_of
 from deltaproduce.types.columns import RowSchema
 
 
@@ -43,6 +43,7 @@ class Selected:
         order: the fields that a final ORDER BY sorts by.
         rows: of a SELECT the rows of its FROM that fulfil the conditions of its WHERE; None for
             other queries. `row_links` are the conditions that need the query around it, over them.
+        is_open: whether it has columns that only Spark knows.
     """
 
     relation: Relation
@@ -53,6 +54,7 @@ class Selected:
     order: tuple[SortKey, ...] = ()
     rows: Relation | None = None
     row_links: tuple[Link, ...] = ()
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,20 @@ class Origin:
     scope: Scope | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The place of a name in the text that means a constant.
+
+    Attributes:
+        aliased: whether it is a column of a SELECT, which must keep the name.
+    """
+
+    start: int
+    end: int
+    name: str
+    aliased: bool
+
+
 Ctes: TypeAlias = Mapping[str, Selected]
 Query: TypeAlias = Callable[[exp.Expr, Ctes, Scope | None], Selected]
 
@@ -96,6 +112,9 @@ class Reading:
         names: how a SELECT names the fields of its FROM, by the fields' ids.
         with_: the queries of WITH, in order.
         constants: what names mean that name no column, by lower-case name: the name and its value.
+        slots: the places of these names, by where they begin.
+        is_lenient: whether Spark runs the text as it stands, so that what only Spark knows, and
+            what is not the same in each run, is accepted.
     """
 
     text: QueryText
@@ -106,6 +125,8 @@ class Reading:
     names: dict[str, Named] = field(default_factory=dict)
     with_: list[tuple[exp.Expr, Selected]] = field(default_factory=list)
     constants: Mapping[str, tuple[str, Constant]] = field(default_factory=dict)
+    slots: dict[int, Slot] = field(default_factory=dict)
+    is_lenient: bool = False
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def field(self, name: str | None, data_type: DataType | None) -> Field:
@@ -158,16 +179,34 @@ class Reading:
         node: exp.Expr,
         given: Sequence[Relation],
         fields: Sequence[Field],
+        named: Sequence[Scalar] = (),
     ) -> InSpark:
-        """Return what a clause makes of relations, which only Spark computes."""
-        return InSpark(tuple(given), tuple(fields), spelled(node), node)
+        """Return what a clause makes of relations, which only Spark computes.
+
+        Args:
+            named: the columns that it names.
+        """
+        return InSpark(tuple(given), tuple(fields), spelled(node), node, tuple(named))
+
+    def leave_to_spark(self, node: exp.Expr, advice: str) -> None:
+        """Refuse a part of a query unless Spark runs the text as it stands.
+
+        Raises:
+            DefinitionError: with `line`.
+        """
+        if not self.is_lenient:
+            raise refused(node, advice)
 
     def constant(self, node: exp.Expr) -> exp.Expr | None:
         """Return the constant that a name without a table means; None if it means none."""
         if not isinstance(node, exp.Column) or len(node.parts) > 1:
             return None
         found = self.constants.get(node.name.lower())
-        return None if found is None else named_constant(*found)
+        if found is None:
+            return None
+        start, end = start_of(node.this), end_of(node.this)
+        self.slots[start] = Slot(start, end, found[0], isinstance(node.parent, exp.Select))
+        return named_constant(*found)
 
     def named(self, columns: Iterable[Named]) -> tuple[Named, ...]:
         """Return columns of a FROM, whose names are kept."""

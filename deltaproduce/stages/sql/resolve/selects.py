@@ -18,11 +18,18 @@ from deltaproduce.stages.sql.algebra.relations import (
     Relation,
     one_row,
 )
-from deltaproduce.stages.sql.algebra.scalars import Output, Scalar, SortKey, columns_in
+from deltaproduce.stages.sql.algebra.scalars import Output, Scalar, SortKey, columns_in, constant_of
 from deltaproduce.stages.sql.algebra.spark_only import Window
 from deltaproduce.stages.sql.resolve.building import Building
 from deltaproduce.stages.sql.resolve.from_items import from_, joined, with_laterals
-from deltaproduce.stages.sql.resolve.grouping import Grouped, aggregates, grouped, keys_of
+from deltaproduce.stages.sql.resolve.grouping import (
+    Grouped,
+    aggregates,
+    grouped,
+    is_aggregate,
+    keys_of,
+    read_call,
+)
 from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.resolve.ordering import (
     directions,
@@ -30,7 +37,15 @@ from deltaproduce.stages.sql.resolve.ordering import (
     ordinal,
     with_sorted,
 )
-from deltaproduce.stages.sql.resolve.reading import Ctes, Link, Origin, Reading, Selected, conjuncts
+from deltaproduce.stages.sql.resolve.reading import (
+    Ctes,
+    Link,
+    Origin,
+    Reading,
+    Selected,
+    conjuncts,
+    own,
+)
 from deltaproduce.stages.sql.text import refused
 
 _KNOWN: Final = frozenset(
@@ -48,30 +63,32 @@ def select(node: exp.Select, reading: Reading, ctes: Ctes, outer: Scope | None) 
     Raises:
         DefinitionError: a clause is refused; with `line`.
     """
-    _check_clauses(node)
+    _check_clauses(node, reading)
     rows = _from(node, reading, ctes, outer)
     _filter(rows, node.args.get("where"))
     base = rows.relation, tuple(rows.links)
     building, of_groups = _groups(node, rows)
     outputs = _outputs(node, building)
     _choose(node, building, outputs)
-    order = node.args.get("order")
-    keys = _sort_keys(order, building, outputs, is_distinct=bool(node.args.get("distinct")))
+    keys = _sort_keys(node, building, outputs)
     found = _selected(node, building, outputs, keys)
     if isinstance(building, Grouped):
         found = _with_groups(node, found, building, outputs)
     if of_groups is not None:
         found = replace(found, grouped=_with_keys(of_groups, outputs))
-    found = replace(found, rows=base[0], row_links=base[1])
+    is_open = building.scope.is_open and any(_star(one) is not None for one in node.expressions)
+    found = replace(found, rows=base[0], row_links=base[1], is_open=is_open)
     return limited(node, found, reading)
 
 
-def _check_clauses(node: exp.Select) -> None:
+def _check_clauses(node: exp.Select, reading: Reading) -> None:
     for name, value in node.args.items():
         if not value or name in _KNOWN:
             continue
         if name in _SORTS:
-            raise refused(node, f"has a {name.upper()} BY, which places rows in tasks; drop it")
+            advice = f"has a {name.upper()} BY, which places rows in tasks; drop it"
+            reading.leave_to_spark(node, advice)
+            continue
         raise refused(node, f"has a clause that is not supported here: {name.strip('_')}")
     if node.args.get("kind") or (
         isinstance(node.args.get("distinct"), exp.Distinct)
@@ -124,7 +141,8 @@ def _groups(node: exp.Select, rows: Building) -> tuple[Building, tuple[str, ...]
     if found is None:
         fields = rows.relation.fields
         clause = node.args.get("group") or node
-        rows.relation = rows.reading.in_spark(clause, [rows.relation], fields)
+        named = _named_in_group(node, rows)
+        rows.relation = rows.reading.in_spark(clause, [rows.relation], fields, named)
         in_spark = _InSpark(
             rows.reading,
             rows.relation,
@@ -138,13 +156,27 @@ def _groups(node: exp.Select, rows: Building) -> tuple[Building, tuple[str, ...]
     return found, tuple(key.field.id for key in own_keys)
 
 
+def _named_in_group(node: exp.Select, rows: Building) -> tuple[Scalar, ...]:
+    """Return the columns that a GROUP BY names which only Spark computes."""
+    group, aliases = node.args.get("group"), {one.alias.lower() for one in node.expressions}
+    found = list[Scalar]()
+    for part in () if group is None else own(group):
+        is_alias = part.name.lower() in aliases and rows.scope.find(part) is None
+        if isinstance(part, exp.Column) and not is_alias:
+            found += rows.named_in(part)
+    return tuple(found)
+
+
 class _InSpark(Building):
-    """The rows of groups that only Spark computes: calls have unknown types."""
+    """The rows of groups that only Spark computes."""
 
     def replaced(self, node: exp.Expr) -> exp.Expr | None:
         """See `Building.replaced`."""
-        if aggregates(node) and not isinstance(node, exp.Alias):
-            return self.only_in_spark(node).tree
+        if is_aggregate(node):
+            for part in own(node):
+                if isinstance(part, exp.Query):
+                    super().replaced(part)
+            return self.only_in_spark(node, read_call(node, self).data_type).tree
         return super().replaced(node)
 
 
@@ -160,13 +192,18 @@ def _outputs(node: exp.Select, building: Building) -> list[tuple[Named, Output]]
             found += _generated(item, building)
             continue
         bare = item.unalias()
-        name = _name(item)
         tree = building.expression(bare)
+        name = None if _is_constant_in_parentheses(bare, tree) else _name(item)
         output = _output(tree, bare, name, building)
         found.append((Named(None, name, output.field), output))
         if isinstance(item, exp.Alias):
             building.aliases = {**building.aliases, item.alias.lower(): exp.Paren(this=tree)}
     return found
+
+
+def _is_constant_in_parentheses(node: exp.Expr, tree: exp.Expr) -> bool:
+    """Return whether a name means a constant, and the text has no place to keep the name."""
+    return isinstance(node, exp.Paren) and constant_of(tree.unnest()) is not None
 
 
 def _output(tree: exp.Expr, node: exp.Expr, name: str | None, building: Building) -> Output:
@@ -207,13 +244,13 @@ def _starred(item: exp.Expr, star: exp.Expr, building: Building) -> Iterator[tup
         raise refused(item, "is not supported; name the columns")
     if isinstance(item, exp.Column):
         named: Sequence[Named] = building.scope.of_table(item.table)
-        if not named:
+        if not named and not building.scope.is_open:
             raise refused(item, f"has no table {item.table!r} in FROM; name the columns")
     else:
         named = building.scope.columns
     left_out = list(star.args.get("except_") or ())
     for part in left_out:
-        if not any(_is_meant(part, one) for one in named):
+        if not building.scope.is_open and not any(_is_meant(part, one) for one in named):
             raise refused(item, f"leaves out {part.name.lower()!r}, which is no column here")
     for one in named:
         if any(_is_meant(part, one) for part in left_out):
@@ -274,11 +311,7 @@ def _sorted_by(order: exp.Expr | None) -> list[exp.Expr]:
 
 
 def _sort_keys(
-    order: exp.Expr | None,
-    building: Building,
-    outputs: list[tuple[Named, Output]],
-    *,
-    is_distinct: bool,
+    node: exp.Select, building: Building, outputs: list[tuple[Named, Output]]
 ) -> list[tuple[SortKey, Output | None]]:
     """Return what ORDER BY sorts by; with an output for what is no column.
 
@@ -287,6 +320,10 @@ def _sort_keys(
     """
     found = list[tuple[SortKey, Output | None]]()
     over = replace(building, aliases=_as_aliases(outputs), prefers_aliases=True)
+    order, is_distinct = node.args.get("order"), bool(node.args.get("distinct"))
+    for name in _SORTS:
+        for one in node.args[name].expressions if node.args.get(name) else ():
+            over.expression(one.this if isinstance(one, exp.Ordered) else one)
     for one in () if order is None else order.expressions:
         place = ordinal(one.this, len(outputs))
         if place is not None:
@@ -341,7 +378,10 @@ def _selected(
     added = [output for _, output in keys if output is not None]
     last = added if node.args.get("distinct") else []
     now = [one for one in added if one not in last]
-    relation = Project(relation, (*(o for _, o in outputs), *now, *beside))
+    if outputs:
+        relation = Project(relation, (*(o for _, o in outputs), *now, *beside))
+    else:  # of ``*`` over columns that only Spark knows
+        relation = reading.in_spark(node, [relation], relation.fields)
     reading.origins[relation] = Origin(node, building.scope)
     if node.args.get("distinct"):
         if beside:

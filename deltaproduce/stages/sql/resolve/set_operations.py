@@ -35,6 +35,10 @@ def set_operation(
         DefinitionError: the sides have different numbers of columns, or the order is not one of
             them.
     """
+    is_open = left.is_open or right.is_open
+    if is_open:
+        both = reading.in_spark(node, [left.relation, right.relation], left.relation.fields)
+        return Selected(both, left.columns, is_open=True)
     if len(left.columns) != len(right.columns):
         widths = f"{len(left.columns)} and {len(right.columns)}"
         raise refused(node, f"has sides with {widths} columns")
