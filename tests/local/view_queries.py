@@ -45,6 +45,10 @@ def tables(rows: dict[str, list[dict[str, object]]]) -> dict[str, pa.Table]:
 
 
 EXAMPLES = (
+    "SELECT a, max_by(s, b) AS s, min_by(b, s) AS b, mode(b) AS m FROM t GROUP BY a",
+    "SELECT a, max_by(s, b) FILTER (WHERE k > 1) AS s, median(b) AS m FROM t GROUP BY a",
+    "SELECT a, sort_array(collect_list(b)) AS l, size(collect_list(s)) AS n FROM t GROUP BY a",
+    "SELECT max_by(s, b) AS s, mode(b) AS m, size(collect_list(b)) AS n FROM t WHERE k > 2",
     "SELECT a, sum(b) AS s, count(*) AS c, min(s) AS m, max(b) AS x, avg(b) AS v FROM t "
     "GROUP BY a HAVING count(*) > 1",
     "SELECT count(*) AS n, sum(a) AS s, max(s) AS m FROM t",
@@ -182,6 +186,9 @@ class Queries:
                 (f"sum(DISTINCT {number})", "n"),
                 (f"min({text[0]})", text[1]),
                 (f"max({text[0]})", text[1]),
+                (f"min_by({text[0]}, {number})", text[1]),
+                (f"max_by({number}, {text[0]})", "n"),
+                (f"mode({text[0]})", text[1]),
                 (f"count(*) FILTER (WHERE {self._compared(columns)})", "n"),
                 (f"sum({number}) FILTER (WHERE {self._compared(columns)})", "n"),
             ]

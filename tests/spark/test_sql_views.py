@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -80,6 +80,40 @@ QUERIES = (
     "SELECT s.customer, p.name FROM sales s LEFT ANTI JOIN people p ON s.customer = p.customer "
     "JOIN people p ON true",
 )
+ENDS = {
+    "ends": row_schema(
+        "id bigint",
+        "g int, y int, w string, b binary, n bigint, m decimal(12,2), f double, d date, "
+        "t timestamp, o boolean",
+        stage="ends",
+    )
+}
+VALUES: dict[str, tuple[Any, ...]] = {
+    "w": (None, "", "a", "ab", "é", "b"),
+    "b": (None, b"", b"\x00", b"\xff"),
+    "n": (None, -(2**63), 0, 2**63 - 1),
+    "m": (None, Decimal("-1.25"), Decimal("0.00"), Decimal("9.10")),
+    "f": (None, float("nan"), float("-inf"), 0.0, 1.5),
+    "d": (None, date(1, 1, 1), date(2026, 1, 1), date(9999, 12, 31)),
+    "t": (None, datetime(1969, 12, 31, tzinfo=UTC), datetime(2026, 1, 1, 2, 3, 4, 5, tzinfo=UTC)),
+    "o": (None, False, True),
+}
+OF_ENDS = (
+    *(f"SELECT g, max_by({c}, y) AS x, min_by({c}, y) AS n FROM ends GROUP BY g" for c in VALUES),
+    *(f"SELECT g, max_by(y, {c}) AS x, min_by(y, {c}) AS n FROM ends GROUP BY g" for c in VALUES),
+    *(
+        f"SELECT g, mode({c}) AS m, sort_array(collect_list({c})) AS l FROM ends GROUP BY g"
+        for c in VALUES
+        if c not in "bf"
+    ),
+    "SELECT max_by(w, y) FILTER (WHERE o) AS w, mode(concat(w, ',', w)) AS m FROM ends",
+    "SELECT g, MAX_BY( concat( w , '(,' ) , y + 1 ) AS x, max_by(w, y) AS z FROM ends GROUP BY g",
+    "SELECT g, median(y) AS m, percentile(n, 0.25) AS p, median(m) AS d, median(f) AS f, "
+    "percentile(y, 1) AS q FROM ends GROUP BY g",
+    "SELECT g FROM ends GROUP BY g HAVING max_by(n, w) > 0",
+    "SELECT g FROM ends GROUP BY g ORDER BY max_by(y, w)",
+)
+"""Aggregates of ends and orders, of which several values are equal."""
 
 
 @contextmanager
@@ -96,6 +130,12 @@ def viewed(spark: SparkSession, frames: Mapping[str, pa.Table]) -> Iterator[dict
 def plain(value: Any) -> Any:
     if isinstance(value, float):
         return "nan" if value != value else round(value, 9) + 0.0
+    if isinstance(value, datetime):
+        return value.timestamp()
+    if isinstance(value, list):
+        return tuple(map(plain, value))
+    if isinstance(value, bytearray):
+        return bytes(value)
     return value
 
 
@@ -118,6 +158,26 @@ def test_queries_of_all_types_return_what_spark_returns(spark: SparkSession) -> 
     with viewed(spark, frames) as views:
         for text in QUERIES:
             query = resolved(text, TYPED)
+            assert query.only_in_spark is None, (query.only_in_spark, text)
+            check(spark, query, frames, views)
+
+
+def test_of_equal_ends_spark_returns_the_least(spark: SparkSession) -> None:
+    """In what order its tasks may see the rows."""
+    random = Random(3)
+    rows = [
+        (
+            key,
+            random.choice((None, 1, 2, 3)),
+            random.choice((None, 1, 2)),
+            *(random.choice(values) for values in VALUES.values()),
+        )
+        for key in range(200)
+    ]
+    frames = {"ends": typed_table(ENDS["ends"], rows)}
+    with viewed(spark, frames) as views:
+        for text in OF_ENDS:
+            query = resolved(text, ENDS)
             assert query.only_in_spark is None, (query.only_in_spark, text)
             check(spark, query, frames, views)
 

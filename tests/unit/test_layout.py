@@ -38,7 +38,7 @@ TAKES_VALUES_OF_ARROW = {
         *("stages/sql/states/functions/sketches/quantiles.py", "postgres/json_text.py"),
         *("postgres/holding.py", "postgres/sizes.py"),
         *("stages/sql/states/functions/sketches/sketch.py", "postgres/rendering.py"),
-        *("stages/sql/states/functions/sums.py", "stages/aggregates/ordered/kernels.py"),
+        *("stages/sql/states/functions/sums.py", "stages/sql/states/functions/multisets.py"),
         *("stages/aggregates/ordered/in_spark.py", "stages/functions/preservation.py"),
         *("stages/sources/given/on_driver.py", "storage/parquet/row_groups.py"),
     },

@@ -11,8 +11,6 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.types import (
     DataType,
-    DoubleType,
-    FloatType,
     NullType,
     StructField,
     StructType,
@@ -413,7 +411,4 @@ class View(DerivedKind):
 
 def _adds_floats(relation: Relation) -> bool:
     """Return whether an operator adds up floats, which Spark does in the order of rows."""
-    return isinstance(relation, Aggregate) and any(
-        isinstance(call.data_type, FloatType | DoubleType) and not call.is_end
-        for _, call in relation.calls
-    )
+    return isinstance(relation, Aggregate) and any(call.adds_floats for _, call in relation.calls)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from statistics import median
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -149,20 +150,35 @@ def _called(call: Call, rows: Sequence[_Row]) -> Any:  # noqa: ANN401 as it may 
     if call.where is not None:
         rows = [row for row in rows if value_of(call.where.expression, row) is True]
     given = [tuple(value_of(one.expression, row) for one in call.arguments) for row in rows]
-    given = [values for values in given if None not in values]
+    given = [values for values in given if values[-1:] != (None,)]
+    if call.function not in _BY:
+        given = [values for values in given if None not in values]
     if call.is_distinct:
         given = list(dict.fromkeys(given))
     if call.function == "count":
         return len(given)
+    if call.function == "array_sorted":
+        return sorted((value for (value,) in given), key=_sortable)
+    if call.function in _BY and given:
+        end = _BY[call.function](_sortable(by) for _, by in given)
+        return min(
+            (value for value, by in given if _sortable(by) == end),
+            key=lambda value: (value is not None, value is not None and _sortable(value)),
+        )
     return _CALLS[call.function]([value for (value,) in given]) if given else None
 
 
+_BY: Final = MappingProxyType({"min_by": min, "max_by": max})
 _CALLS: Final[Mapping[str, Callable[[list[Any]], Any]]] = MappingProxyType(
     {
         "sum": sum,
         "avg": lambda values: float(Fraction(sum(values), len(values))),
         "min": lambda values: min(values, key=_sortable),
         "max": lambda values: max(values, key=_sortable),
+        "mode": lambda values: min(
+            values, key=lambda value: (-values.count(value), _sortable(value))
+        ),
+        "median": lambda values: float(median(values)),
         "bool_and": all,
         "bool_or": any,
     }

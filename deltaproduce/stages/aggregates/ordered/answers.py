@@ -23,9 +23,9 @@ from deltaproduce.engines.spark.columns import cols
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.aggregates.grouping import Grouping
 from deltaproduce.stages.aggregates.ordered import in_spark
-from deltaproduce.stages.aggregates.ordered.kernels import answers, nothing
 from deltaproduce.stages.aggregates.ordered.lookups import MOVED, Lookup
 from deltaproduce.stages.inputs import StageInput, hidden_input
+from deltaproduce.stages.sql.states.functions.multisets import answers, nothing
 from deltaproduce.stages.sql.states.functions.ordered import Ordered, Reach, role_of
 from deltaproduce.types.columns import Column
 from deltaproduce.types.pandas_on_demand import in_numpy

@@ -12,8 +12,8 @@ from pyspark.sql import functions as f
 
 from deltaproduce.engines.local.arrays import whole_keys
 from deltaproduce.engines.spark.columns import by_number, col, cols, order, struct_of, typed
-from deltaproduce.stages.aggregates.ordered.kernels import answers, nothing
 from deltaproduce.stages.aggregates.ordered.lookups import Lookup
+from deltaproduce.stages.sql.states.functions.multisets import answers, nothing
 from deltaproduce.stages.sql.states.functions.ordered import Ordered
 from deltaproduce.types.columns import Column
 

@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from pyspark.sql.types import ArrayType, BooleanType, DataType, DatetimeType, LongType, NullType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DatetimeType,
+    DoubleType,
+    FloatType,
+    LongType,
+    NullType,
+)
+from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.algebra.scalars import NESTED, Scalar
@@ -19,6 +30,7 @@ from deltaproduce.stages.sql.states.agg import AggregateCall
 from deltaproduce.stages.sql.states.functions.catalogue import planned
 from deltaproduce.stages.sql.states.functions.plans import Planned
 
+_LIST: Final = "array_sorted"
 _NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         **{name: name for name in ("count", "count_if", "sum", "avg", "min", "max")},
@@ -31,9 +43,14 @@ _NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "variance": "var_samp",
         "std": "stddev_samp",
         "stddev": "stddev_samp",
+        **{name: name for name in ("min_by", "max_by", "mode", "median", "percentile")},
+        **dict.fromkeys(("collect_list", "array_agg"), _LIST),
     }
 )
-"""Spark's names of the functions that the driver computes -> the names in `agg`."""
+"""Spark's names of the functions that the driver computes -> the names in `agg`.
+
+Lists are sorted: a query that the library takes sorts them itself, or does not ask for their order.
+"""
 
 _OF_SPARK: Final[Mapping[str, Callable[[DataType], DataType]]] = MappingProxyType(
     {
@@ -47,6 +64,9 @@ _OF_SPARK: Final[Mapping[str, Callable[[DataType], DataType]]] = MappingProxyTyp
 _SUMS: Final = frozenset({"sum", "avg"})
 _NO_SUMMANDS: Final = (DatetimeType, BooleanType)
 _ENDS: Final = frozenset({"min", "max"})
+_PAIRED: Final = frozenset({"min_by", "max_by"})
+_OF_FRACTIONS: Final = MappingProxyType({"percentile": 1})
+"""Functions -> how many parameters they have."""
 COUNTS: Final = frozenset({"count", "count_if"})
 """Functions that are 0 over no rows; others are null."""
 
@@ -63,6 +83,7 @@ class Call:
         text: what the user wrote.
         data_type: as for a `Field`.
         is_plain: whether the driver computes it, apart from its arguments.
+        parameters: what is written after its arguments.
     """
 
     function: str
@@ -72,6 +93,7 @@ class Call:
     text: str
     data_type: DataType | None
     is_plain: bool
+    parameters: tuple[object, ...] = ()
 
     @staticmethod
     def of(
@@ -87,11 +109,15 @@ class Call:
         Args:
             name: Spark's name of the function, in lower case.
         """
-        function, types = _NAMES.get(name, name), [one.data_type for one in arguments]
-        found = _type(function, types, is_known=name in _NAMES)
+        function = _NAMES.get(name, name)
+        given, parameters = tuple(arguments), tuple[object, ...]()
+        if function == "percentile":
+            given, parameters = given[:1], tuple(map(_fraction, given[1:]))
+        types = [one.data_type for one in given]
+        found = _type(function, types, parameters) if name in _NAMES else None
         plain = found is not None
-        found = found or _type_in_spark(function, types)
-        return Call(function, tuple(arguments), is_distinct, where, text, found, plain)
+        found = found or _type_in_spark(name, types)
+        return Call(function, given, is_distinct, where, text, found, plain, parameters)
 
     @property
     def fault(self) -> str | None:
@@ -114,27 +140,46 @@ class Call:
     @property
     def planned(self) -> Planned:
         """How it is computed from values; not for an end."""
-        return _planned(self.function, [one.data_type for one in self.arguments])
+        return _planned(self.function, [one.data_type for one in self.arguments], self.parameters)
+
+    @property
+    def adds_floats(self) -> bool:
+        """Whether it adds up floats, whose last digits depend on who adds them."""
+        is_float = isinstance(self.data_type, FloatType | DoubleType)
+        return is_float and not self.is_end and not (self.is_plain and self.planned.ordered)
 
 
-def _planned(function: str, types: Sequence[DataType | None]) -> Planned:
+def _planned(
+    function: str, types: Sequence[DataType | None], parameters: tuple[object, ...]
+) -> Planned:
     known = [kind for kind in types if kind is not None]
-    call = AggregateCall(function, tuple(f"_{place}" for place in range(len(known))))
-    return planned(call, range(len(known)), known)
+    arguments = tuple(f"_{place}" for place in range(len(known)))
+    return planned(AggregateCall(function, arguments, parameters), range(len(known)), known)
 
 
-def _type(function: str, types: Sequence[DataType | None], *, is_known: bool) -> DataType | None:
+def _type(
+    function: str, types: Sequence[DataType | None], parameters: tuple[object, ...]
+) -> DataType | None:
     """Return the type of a function's value; None if only Spark computes it."""
-    if function == "count" and is_known:
+    if function == "count":
         return LongType()
-    if not is_known or len(types) != 1 or types[0] is None or isinstance(types[0], NullType):
+    if len(types) != (2 if function in _PAIRED else 1) or None in parameters:
+        return None
+    if any(kind is None or isinstance(kind, (NullType, *NESTED)) for kind in types):
         return None
     if function in _ENDS:
-        return None if isinstance(types[0], NESTED) else types[0]
+        return types[0]
+    if function == "mode" and isinstance(types[0], BinaryType):
+        return None  # Spark takes equal binary values for different ones
+    if function in _OF_FRACTIONS and len(parameters) != _OF_FRACTIONS[function]:
+        return None
     try:
-        return _planned(function, types).data_type
+        found = _planned(function, types, parameters).data_type
     except DefinitionError:  # text, which Spark casts, or what it refuses
         return None
+    if function == _LIST and isinstance(found, ArrayType):
+        return ArrayType(found.elementType, containsNull=False)
+    return found
 
 
 def _type_in_spark(function: str, types: Sequence[DataType | None]) -> DataType | None:
@@ -148,3 +193,12 @@ def _type_in_spark(function: str, types: Sequence[DataType | None]) -> DataType 
 
 def _told(kinds: Sequence[DataType | None]) -> str:
     return ", ".join(kind.simpleString() for kind in kinds if kind is not None)
+
+
+def _fraction(scalar: Scalar) -> float | None:
+    """Return a written number from 0 to 1; None for anything else."""
+    tree = scalar.expression.tree.unnest()
+    if not isinstance(tree, exp.Literal) or tree.is_string:
+        return None
+    found = float(tree.name)
+    return found if 0 <= found <= 1 else None

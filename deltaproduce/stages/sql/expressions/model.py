@@ -144,6 +144,8 @@ _CALLS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
     {
         "coalesce": lambda *values: next((v for v in values if v is not None), None),
         "length": _or_null(len),
+        "size": _or_null(len),
+        "sort_array": _or_null(sorted),
         "year": _or_null(lambda day: day.year),
     }
 )

@@ -17,10 +17,13 @@ from deltaproduce.stages.sql.algebra.relations import Aggregate
 from deltaproduce.stages.sql.algebra.scalars import Field, Output, columns_in
 from deltaproduce.stages.sql.functions import AGGREGATES, BY_ORDER, ORDER_DEPENDENT, ORDERING
 from deltaproduce.stages.sql.resolve.building import Building
-from deltaproduce.stages.sql.resolve.reading import Link, Origin, own
+from deltaproduce.stages.sql.resolve.reading import Link, Origin, Reading, own
+from deltaproduce.stages.sql.resolve.ties import least_of_ties
 from deltaproduce.stages.sql.syntax import function_name
 from deltaproduce.stages.sql.text import refused
 
+_TIED: Final = frozenset({"min_by", "max_by", "mode"})
+"""Aggregate functions that may return any of several values."""
 _AROUND: Final = exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup
 
 
@@ -174,8 +177,8 @@ def grouped(
     fields, calls = dict[str, Field](), list[tuple[Field, Call]]()
     for node in (part for one in nodes for part in _calls_in(one)):
         text = node.sql("spark")
+        call = read_call(node, rows)
         if text not in fields:
-            call = read_call(node, rows)
             fields[text] = rows.reading.field(call.function, call.data_type)
             calls.append((fields[text], call))
     if not outputs and not calls:
@@ -264,13 +267,25 @@ def read_call(node: exp.Expr, rows: Building) -> Call:
     found = Call.of(name, arguments, is_distinct=is_distinct, where=where, text=text)
     if found.fault is not None:
         raise refused(node, found.fault)
-    if is_plain:
+    if is_plain and _is_settled(call, found, rows.reading):
         return found
     sorted_by = [one.this for part in node.find_all(exp.Order) for one in part.expressions]
     others = (
         rows.reading.typed(rows.expression(one), rows.relation.fields, one) for one in sorted_by
     )
     return replace(found, arguments=(*arguments, *others), data_type=None, is_plain=False)
+
+
+def _is_settled(node: exp.Expr, call: Call, reading: Reading) -> bool:
+    """Let Spark return the least of equal values; return whether it always returns one value."""
+    if not call.is_plain or call.function not in _TIED:
+        return True
+    if call.is_distinct:
+        return False
+    edit = least_of_ties(node, call.function, call.data_type, reading.text)
+    if edit is not None and edit not in reading.edits:
+        reading.edits.append(edit)
+    return edit is not None
 
 
 def _is_ordered(node: exp.Expr, call: exp.Expr) -> bool:

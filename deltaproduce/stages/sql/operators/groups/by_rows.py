@@ -23,6 +23,7 @@ from deltaproduce.stages.sql.operators.changes.keys import Keys
 from deltaproduce.stages.sql.operators.changes.rules import Changes, both, nothing
 from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing, QueryError, normal
+from deltaproduce.stages.sql.states.functions import multisets
 from deltaproduce.stages.sql.states.measures import GroupError
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
@@ -102,15 +103,16 @@ def _values(call: Call, arguments: Sequence[pa.Array], groups: Numbers, size: in
     assert call.data_type is not None
     wanted = arrow_type(call.data_type)
     if not len(groups):
-        nothing = 0 if call.function in COUNTS else None
-        return pa.repeat(pa.scalar(nothing, wanted), size)
+        return _of_nothing(call, wanted).take(pa.array(np.zeros(size, np.int64)))
     if call.function == "count":
         return _count(arguments, groups, size)
-    (values,) = arguments
     if call.is_end:
-        return ends(values, groups, size, is_greatest=call.function == "max")
-    signs = np.ones(len(groups), np.int64)
+        return ends(arguments[0], groups, size, is_greatest=call.function == "max")
     function = call.planned
+    if function.ordered is not None:
+        return multisets.answers_of_values(arguments[::-1], groups, size, function.ordered)
+    (values,) = arguments
+    signs = np.ones(len(groups), np.int64)
     try:
         states = [
             one.settled(one.here(values if one.arguments else None, signs, groups, size))
@@ -119,6 +121,14 @@ def _values(call: Call, arguments: Sequence[pa.Array], groups: Numbers, size: in
         return function.finish(states)
     except GroupError as error:
         raise QueryError(call.text, str(error)) from error
+
+
+def _of_nothing(call: Call, wanted: pa.DataType) -> pa.Array:
+    """Return a function's value over no rows, as a column of one row."""
+    if call.function in COUNTS:
+        return pa.array([0], wanted)
+    ordered = None if call.is_end else call.planned.ordered
+    return pa.nulls(1, wanted) if ordered is None else multisets.nothing(ordered)
 
 
 def _count(arguments: Sequence[pa.Array], groups: Numbers, size: int) -> pa.Array:

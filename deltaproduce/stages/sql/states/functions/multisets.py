@@ -1,4 +1,4 @@
-"""Kernels: the values of ordered functions, from the rows of sorted multisets, as whole columns.
+"""Multisets: the values of ordered functions, from the rows of sorted multisets, as whole columns.
 
 The invariant: the answer for a group depends on its rows alone, whatever other groups are there.
 """
@@ -15,13 +15,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyspark.sql.types import LongType
 
-from deltaproduce.engines.local.arrays import Numbers, codes, key_ends, order_codes, sorted_by
-from deltaproduce.stages.sql.states.functions.encodings import decoded
+from deltaproduce.engines.local.arrays import (
+    Numbers,
+    codes,
+    factorize,
+    firsts_of,
+    key_ends,
+    order_codes,
+    sorted_by,
+)
+from deltaproduce.stages.sql.states.functions.encodings import decoded, encoded, encoded_type
 from deltaproduce.stages.sql.states.functions.ordered import Ordered
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
 from deltaproduce.types.pandas_on_demand import in_numpy
+
+_GROUP: Final = "group"
+_VALUE: Final = "value"
+_COUNT: Final = "count"
+_ANSWER: Final = "answer"
 
 
 @dataclass(frozen=True)
@@ -95,6 +109,34 @@ def answers(
     for name, function in functions.items():
         keys = keys.append_column(name, _ANSWERS[function.name](groups, function))
     return keys
+
+
+def answers_of_values(
+    values: Sequence[pa.Array], groups: Numbers, size: int, function: Ordered
+) -> pa.Array:
+    """Return a function's value for each of some groups, from the values of their rows.
+
+    Args:
+        values: the function's arguments in the order of its multiset, one value per row.
+        groups: the group of each row.
+        size: the number of groups.
+    """
+    names = [f"{_VALUE}{place}" for place in range(len(values))]
+    pairs = zip(values, function.types, strict=True)
+    columns = {_GROUP: pa.array(groups)}
+    columns |= {name: encoded(one, kind) for name, (one, kind) in zip(names, pairs, strict=True)}
+    counted = pa.table(columns).filter(pc.is_valid(columns[names[0]]))
+    each = factorize(counted.columns) if len(counted) else np.zeros(0, np.int64)
+    rows = counted.take(pa.array(firsts_of(each)))
+    rows = rows.append_column(_COUNT, pa.array(np.bincount(each).astype(np.int64)))
+    kinds = [
+        Column(name, encoded_type(kind)) for name, kind in zip(names, function.types, strict=True)
+    ]
+    found = answers(rows, [Column(_GROUP, LongType())], kinds, _COUNT, {_ANSWER: function})
+    places = np.full(size, len(found))
+    places[in_numpy(found.column(_GROUP), np.int64)] = np.arange(len(found))
+    pool = pa.concat_arrays([found.column(_ANSWER).combine_chunks(), nothing(function)])
+    return pool.take(pa.array(places))
 
 
 def nothing(function: Ordered) -> pa.Array:
