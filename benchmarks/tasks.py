@@ -5,7 +5,7 @@ a task for each of them, another a task for each day from all stores. After all 
 benchmark measures in processor seconds:
 
 - ``nothing``: a run of the same day, which has nothing to do;
-- ``tasks``: the tasks and dependencies of the day, as `Agenda` finds them (no objects);
+- ``tasks``: the tasks and dependencies of the day, as `look` finds them (no objects);
 - ``correction``: an update of one row, and a run of the tasks that it makes dirty;
 - ``day``: the rows of the next day, and a run of it: its thousand tasks and one more.
 
@@ -20,7 +20,7 @@ import cProfile
 import pstats
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,10 +34,9 @@ import deltaproduce as dp
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.model.layouts import Layout
 from deltaproduce.operations.verbs import tasks as verb
+from deltaproduce.shown.tasks import FailedTask
 from deltaproduce.stages.partitioned import making
-from deltaproduce.stages.partitioned.entries import Entry
-from deltaproduce.stages.productions import Production
-from deltaproduce.stages.scheduled import Agenda
+from deltaproduce.stages.scheduled.schedules import Looking, Schedule
 
 T = TypeVar("T")
 
@@ -85,16 +84,10 @@ def sales(first: date, days: int) -> pa.Table:
     )
 
 
-def planted(
-    tasks: making.Tasks,
-    entries: Iterable[Entry],
-    feeders: making.Feeders,
-    production: Production,
-    agenda: Agenda,
-) -> tuple[Numbers, pa.Table]:
+def planted(looked: making.Looked) -> tuple[Numbers, pa.Table, list[FailedTask]]:
     """Return all tasks and their results at once, in place of `making._made`."""
-    del entries
-    listed = agenda.listed[tasks.stage.name]
+    tasks, production = looked.tasks, looked.production
+    feeders = making._feeders(looked.found, looked.chosen.rows, looked.inputs, production.engines)
     ((_, stage, rows),) = feeders.values()
     assert rows is not None
     found = production.engines.table(rows, Layout.of(stage).content)
@@ -102,7 +95,7 @@ def planted(
         sold = pa.array(np.asarray(found.column("sold")) + 1)
         found = found.set_column(found.column_names.index("sold"), "sold", sold)
     found = found.select([c.name for c in Layout.of(tasks.stage).content])
-    return np.arange(len(listed)), found
+    return np.arange(len(looked.found)), found, []
 
 
 def spent(function: Callable[[], T]) -> tuple[float, T]:
@@ -134,10 +127,11 @@ def measured(partitions: int, place: Path, profile: str | None) -> dict[str, flo
 
     with dp.Store(None, place / str(partitions), pipeline(days)) as store:
         assert timed("nothing", lambda: store.run(as_of=LAST)) == dp.Run()
-        agenda = Agenda(verb.moment_of(LAST), makes=False)
-        agenda.present = verb.present_at(store._opened, store.head)
-        timed("tasks", lambda: verb.look(store._opened, store.head, agenda))
-        assert sum(map(len, agenda.listed.values())) == days * STORES + days
+        there = verb.present_at(store._opened, store.head)
+        schedule = Schedule(verb.moment_of(LAST, "UTC"), Looking(), there)
+        outcomes = timed("tasks", lambda: verb.look(store._opened, store.head, schedule))
+        listed = [one.listed for one in outcomes.stages.values()]
+        assert sum(map(len, listed)) == days * STORES + days
         store.update({"sales": sales(LAST, 1).slice(0, 1).set_column(3, "sold", pa.array([7]))})
         run = timed("correction", lambda: store.run(as_of=LAST))
         assert len(run.done) == 2

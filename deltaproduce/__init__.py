@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from deltaproduce.shown.tasks import Backfill, FailedTask, Partition, Run, Size, Task
     from deltaproduce.stages.functions.kinds import ArrowFunction, ProduceFunction
     from deltaproduce.stages.functions.preservation import PreserveFunction
-    from deltaproduce.stages.scheduled import ForeignFunction
+    from deltaproduce.stages.scheduled.kinds import ForeignFunction
     from deltaproduce.stages.sql.states import agg
     from deltaproduce.stages.sql.states.agg import AggregateCall
     from deltaproduce.storage.figures import StageFigures
@@ -110,7 +110,7 @@ _HOMES: Final = MappingProxyType(
         "FailedTask": "deltaproduce.shown.tasks",
         "FeedMode": "deltaproduce.engines.change_feed",
         "Finding": "deltaproduce.operations.verifying.findings",
-        "ForeignFunction": "deltaproduce.stages.scheduled",
+        "ForeignFunction": "deltaproduce.stages.scheduled.kinds",
         "Forgotten": "deltaproduce.reading.remains",
         "Graph": "deltaproduce.model.graph",
         "HashFunction": "deltaproduce.record_index.decisions.buckets",

@@ -38,7 +38,7 @@ from deltaproduce.stages.functions.kinds import ArrowFunction, ByKey, OverTables
 from deltaproduce.stages.functions.preservation import PreserveFunction
 from deltaproduce.stages.kind import explanation
 from deltaproduce.stages.partitioned.presence import presence_stage, records_of
-from deltaproduce.stages.scheduled import ForeignFunction
+from deltaproduce.stages.scheduled.kinds import ForeignFunction
 from deltaproduce.stages.sources.given.kind import Given
 from deltaproduce.stages.sql.states.agg import AggregateCall
 from deltaproduce.types.columns import (

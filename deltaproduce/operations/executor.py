@@ -41,6 +41,7 @@ from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.readers import Reader
 from deltaproduce.shown.phases import COMMIT, Progress, phase, reached
 from deltaproduce.stages.kind import Arrival, needing
+from deltaproduce.stages.scheduled.outcomes import Outcomes
 from deltaproduce.storage.figures import NO_TABLES
 from deltaproduce.storage.versions import Version
 
@@ -99,10 +100,14 @@ class Executor:
             ConflictError: another writer was faster; nothing of this is visible.
             MissingPartitionsError: a window would lack partitions; nothing was written.
         """
+        return self.tasked(request, head)[0]
+
+    def tasked(self, request: Request, head: Version) -> tuple[Version, Outcomes]:
+        """Do the same as `update`, and return what became of tasks, too."""
         means = self._means
         work = Update.of(means, self._compactor.applied(head), self._clock(), request)
         means.windows.check_present(work.windows, {step.stage.name for step in work.steps})
-        return self._run(work, head)
+        return self._run(work, head), Outcomes(work.tasked)
 
     def repair(
         self, request: Request, versions: Sequence[Version], findings: Iterable[Finding]

@@ -13,7 +13,7 @@ from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked
 from deltaproduce.operations.step.plan import Causes
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.kind import Arrival
-from deltaproduce.stages.scheduled import Agenda
+from deltaproduce.stages.scheduled.schedules import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class Request:
         refreshed: the stages that the caller asks to produce in full.
         asked: what the caller says of windows and tasks.
         advances: whether limited windows move, too.
-        agenda: the tasks to make; None for no tasks. It records what became of them.
+        schedule: the tasks to make; None for no tasks.
         update_id: a name that the version is found by.
     """
 
@@ -37,7 +37,7 @@ class Request:
     refreshed: Collection[str] = ()
     asked: Asked = NOTHING_ASKED
     advances: bool = False
-    agenda: Agenda | None = None
+    schedule: Schedule | None = None
     update_id: str | None = None
 
     @property
@@ -48,7 +48,7 @@ class Request:
             snapshots=[name for name, batch in self.batches.items() if batch.is_snapshot],
             arrived=reasons(self.arrivals),
             refreshed=self.refreshed,
-            tasks=None if self.agenda is None else self.agenda.reason,
+            tasks=None if self.schedule is None else self.schedule.reason,
         )
 
 

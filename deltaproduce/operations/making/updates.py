@@ -43,7 +43,8 @@ from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.inputs import StageInput, inputs_of
 from deltaproduce.stages.kind import Arrival
 from deltaproduce.stages.productions import Found, Production
-from deltaproduce.stages.scheduled import scheduled_kind
+from deltaproduce.stages.scheduled.kinds import scheduled_kind
+from deltaproduce.stages.scheduled.outcomes import Outcomes, Tasked
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.resumption import Kept, Resumption
 from deltaproduce.storage.figures import NO_TABLES
@@ -65,6 +66,7 @@ class Update(Work):
         held: what windows have read of a feeder that several windows are over, by feeder.
         neighbours: what steps have read of stages with groups of rows, by stage.
         settled: the stages whose outcome an earlier attempt has found completely.
+        tasked: what became of the tasks of the stages that are processed so far, by stage.
     """
 
     request: Request
@@ -72,6 +74,7 @@ class Update(Work):
     held: Mapping[str, Held] = field(default_factory=dict)
     neighbours: Mapping[str, Neighbours] = field(default_factory=dict)
     settled: Collection[str] = frozenset()
+    tasked: dict[str, Tasked] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -179,9 +182,9 @@ class Update(Work):
 
     def _made(self, stage: Stage) -> tuple[str, ...]:
         """Return the made tasks, if the stage keeps their records."""
-        if self.request.agenda is None or not (stage.kind.scheduled and stage.hidden is not None):
+        if self.request.schedule is None or not (stage.kind.scheduled and stage.hidden is not None):
             return ()
-        return self.request.agenda.outcomes[stage.owner].made
+        return tuple(map(str, self.tasked[stage.owner].done))
 
     def worth(self, results: Mapping[str, StepResult]) -> Mapping[str, StepResult] | None:
         """See `Work.worth`: an id, or an overdue arrival, always gives a version."""
@@ -283,23 +286,24 @@ class Update(Work):
         redefined: Redefinition | None,
     ) -> Found | None:
         """Return what tasks change in their stage, or in the stage that keeps their records."""
-        stage, agenda = production.stage, self.request.agenda
-        if agenda is None:
+        stage, schedule = production.stage, self.request.schedule
+        if schedule is None:
             return None
-        owner = agenda.outcomes.get(inputs[0].stage.name)
+        owner = self.tasked.get(inputs[0].stage.name)
         if stage.hidden is not None:
             batch = None if owner is None else owner.records
         else:
-            agenda.outcomes[stage.name] = scheduled_kind(stage).tasked(
+            self.tasked[stage.name] = scheduled_kind(stage).tasked(
                 production,
                 inputs,
                 None if redefined is not None else content,
                 partial(self.means.reader.content, self.head),
-                agenda,
+                schedule,
+                Outcomes(self.tasked),
                 version=self.head.number + 1,
                 anew=redefined is not None,
             )
-            batch = agenda.outcomes[stage.name].rows
+            batch = self.tasked[stage.name].rows
         return None if batch is None else source_step(stage, batch, content, redefined)
 
     def given(

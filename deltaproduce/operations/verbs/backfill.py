@@ -8,7 +8,6 @@ marked, none turns dirty because marked ones are made again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -21,18 +20,19 @@ from deltaproduce.model.graph import Stage
 from deltaproduce.operations.making.request import Request
 from deltaproduce.operations.verbs.selections import Selection, selection, spells_null, told_where
 from deltaproduce.operations.verbs.tasks import (
-    agenda_of_marked,
     in_waves,
     look,
     newest,
     present_at,
+    schedule_of_marked,
     scheduled,
     succeeded,
 )
 from deltaproduce.operations.writer import Writer
 from deltaproduce.reading.opened import Opened
 from deltaproduce.shown.tasks import Backfill, Partition, Size, Task
-from deltaproduce.stages.scheduled import Agenda
+from deltaproduce.stages.scheduled.outcomes import Outcomes
+from deltaproduce.stages.scheduled.schedules import Looking, Marked, Schedule
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.versions import Version
 from deltaproduce.types.excerpts import shown
@@ -80,8 +80,8 @@ def backfill(
         head = store.log.last_read
         marked, result = looked(store, head)
         if not dry_run:
-            agenda = agenda_of_marked(store, head, marked)
-            request = Request(operation="backfill", agenda=agenda)
+            schedule = schedule_of_marked(store, head, marked)
+            request = Request(operation="backfill", schedule=schedule)
             result.number = executor.update(request, head).number
         return result
 
@@ -96,24 +96,24 @@ def _in_waves(writer: Writer, looked: _Looked) -> Backfill:
     """Make tasks in several versions, the first of which marks those that it does not make."""
     known: list[tuple[dict[str, pa.Table], Backfill]] = []
 
-    def attempt(limit: int, done: Collection[Partition], failed: Collection[Partition]) -> Agenda:
+    def attempt(limit: int, done: Collection[Partition], failed: Collection[Partition]) -> Outcomes:
         writer.opened.log.versions()
         store, executor = writer.computing.now()
         head = store.log.last_read
         marked, result = known[0] if done or failed else looked(store, head)
-        agenda = replace(
-            agenda_of_marked(store, head, marked),
+        schedule = Schedule(
+            newest(store, head),
+            Marked(marked, finished=done),
+            present_at(store, head),
             limit=limit,
-            finished=done,
             passed=failed,
-            raises=False,
         )
-        request = Request(operation="backfill", agenda=agenda)
-        result.number = executor.update(request, head).number
+        version, outcomes = executor.tasked(Request(operation="backfill", schedule=schedule), head)
+        result.number = version.number
         known[:] = [(marked, result)]
-        return agenda
+        return outcomes
 
-    def publish(limit: int, done: Collection[Partition], failed: Collection[Partition]) -> Agenda:
+    def publish(limit: int, done: Collection[Partition], failed: Collection[Partition]) -> Outcomes:
         return writer.published("backfill", partial(attempt, limit, done, failed), "retry")
 
     succeeded(in_waves(publish, None))
@@ -125,10 +125,9 @@ def _marked(
 ) -> tuple[dict[str, pa.Table], Backfill]:
     """Return the tasks to make again, by stage; only the named stages propagate them."""
     there = present_at(store, head)
-    agenda = Agenda(newest(store, head), makes=False, marked={}, present=there)
-    look(store, head, agenda)
+    outcomes = look(store, head, Schedule(newest(store, head), Looking(of_other_dates=True), there))
     found, tasks, sizes = dict[str, pa.Table](), list[Task](), list[Size]()
-    for name, listed in agenda.listed.items():  # feeders come first
+    for name, listed in ((name, one.listed) for name, one in outcomes.stages.items()):
         if name == stage.name:
             marks = where(listed.partitions)
         elif name in named:

@@ -7,7 +7,7 @@ from functools import partial
 from deltaproduce.errors import NotFoundError
 from deltaproduce.model.graph import Stage, with_hidden
 from deltaproduce.operations.making.request import Request
-from deltaproduce.operations.verbs.tasks import agenda_of_marked, marked_of, scheduled
+from deltaproduce.operations.verbs.tasks import marked_of, schedule_of_marked, scheduled
 from deltaproduce.operations.writer import Writer
 from deltaproduce.stages.kind import arrivals
 from deltaproduce.stages.partitioned.presence import presence_batches
@@ -52,5 +52,5 @@ def _with_tasks(writer: Writer, head: Version, found: Stage | None) -> Version:
         )
     producers = store.graph.producers if found is None else ()
     names = [producer.name for producer in producers if not producer.kind.scheduled]
-    agenda = agenda_of_marked(store, head, marked) if marked else None
-    return executor.update(Request(operation="refresh", refreshed=names, agenda=agenda), head)
+    schedule = schedule_of_marked(store, head, marked) if marked else None
+    return executor.update(Request(operation="refresh", refreshed=names, schedule=schedule), head)

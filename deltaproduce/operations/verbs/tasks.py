@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
@@ -27,7 +27,9 @@ from deltaproduce.stages.inputs import StageInput, inputs_of
 from deltaproduce.stages.kind import arrivals
 from deltaproduce.stages.partitioned.presence import presence_batches, presence_stage, present
 from deltaproduce.stages.productions import Production
-from deltaproduce.stages.scheduled import Agenda, scheduled_kind
+from deltaproduce.stages.scheduled.kinds import scheduled_kind
+from deltaproduce.stages.scheduled.outcomes import Outcomes
+from deltaproduce.stages.scheduled.schedules import Absent, Looking, Marked, Memory, Schedule
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.times.zones import moment_on_clock, on_clock, zone_of
@@ -46,13 +48,12 @@ def tasks(store: Opened, as_of: Moment | None) -> list[Task]:
     head = store.log.last_read
     zone = store.engines.time_zone
     moment = newest(store, head) if as_of is None else moment_of(as_of, zone)
-    agenda = Agenda(moment, makes=False, present=present_at(store, head))
-    look(store, head, agenda)
-    return agenda.tasks()
+    return look(store, head, Schedule(moment, Looking(), present_at(store, head))).tasks()
 
 
-def look(store: Opened, head: Version, agenda: Agenda) -> None:
-    """Let an agenda list all tasks without making any."""
+def look(store: Opened, head: Version, schedule: Schedule) -> Outcomes:
+    """Return what would become of all tasks; none is made."""
+    found = Outcomes()
     with store.noticing():
         for stage in scheduled(store):
             inputs = inputs_of(
@@ -61,15 +62,16 @@ def look(store: Opened, head: Version, agenda: Agenda) -> None:
             production = Production.of(
                 stage, head.stages.get(stage.name, StageFigures("skipped")), store.engines
             )
-            scheduled_kind(stage).tasked(
+            outcome = scheduled_kind(stage).foreseen(
                 production,
                 inputs,
-                None,
                 partial(store.reader.content, head),
-                agenda,
-                version=head.number,
+                schedule,
+                found,
                 anew=stage_at(head, stage) is not stage,
             )
+            found = found.beside(outcome)
+    return found
 
 
 def present_at(store: Opened, head: Version) -> dict[str, pa.Table]:
@@ -103,17 +105,17 @@ def run(
     moment = moment_of(as_of, writer.opened.engines.time_zone)
     if arguments.flag(dry_run, "dry_run"):
         return _rehearsed(writer.opened, moment, most)
-    store, known = writer.opened, dict[str, Any]()
+    store, memory = writer.opened, Memory()
     resumed = Run()
     if _may_have_marks(versions) and _has_marks(store, store.log.last_read):
         resume = partial(_published, writer, "backfill", wanted, _resuming)
         resumed = in_waves(resume, most)
     rest = None if most is None else most - len(resumed.done) - len(resumed.failed)
-    make = partial(_published, writer, "run", wanted, partial(_due, moment, known))
+    make = partial(_published, writer, "run", wanted, partial(_due, moment, memory))
     return succeeded(after(resumed, in_waves(make, rest, resumed.failed)))
 
 
-_Waves: TypeAlias = Callable[[int, Collection[Partition], Collection[Partition]], Agenda]
+_Waves: TypeAlias = Callable[[int, Collection[Partition], Collection[Partition]], Outcomes]
 """Publishes at most so many tasks, given those that are done and those that failed."""
 
 
@@ -130,12 +132,13 @@ def in_waves(publish: _Waves, most: int | None, tried: Collection[FailedTask] = 
         left = None if most is None else most - len(done) - (len(failed) - len(tried))
         limit = PER_VERSION if left is None else min(PER_VERSION, left)
         found = publish(limit, set(done), set(failed))
-        done += found.done
-        dropped += found.dropped
-        failed |= {task.of: task for task in found.failed}
-        if not found.leaves or limit == left or not (found.done or found.failed):
+        run = found.run
+        done += run.done
+        dropped += run.dropped
+        failed |= {task.of: task for task in run.failed}
+        if not found.leaves or limit == left or not (run.done or run.failed):
             break
-    return replace(found.run, done=(*done,), failed=(*failed.values(),), dropped=(*dropped,))
+    return replace(run, done=(*done,), failed=(*failed.values(),), dropped=(*dropped,))
 
 
 def after(first: Run, then: Run) -> Run:
@@ -161,56 +164,50 @@ def _rehearsed(store: Opened, moment: datetime, most: int | None) -> Run:
     """Return what a run would make, as far as the existing rows tell."""
     store.log.versions()
     head = store.log.last_read
-    there = present_at(store, head)
-    agenda = Agenda(moment, limit=most, rehearses=True, present=there)
-    look(store, head, agenda)
-    return agenda.run
+    return look(store, head, Schedule(moment, Absent(), present_at(store, head), most)).run
 
 
 def _published(
     writer: Writer,
     operation: Literal["run", "backfill"],
     on_conflict: OnConflict,
-    agenda_of: Callable[[Opened, Version], Agenda],
+    schedule_of: Callable[[Opened, Version], Schedule],
     limit: int,
     done: Collection[Partition],
     failed: Collection[Partition],
-) -> Agenda:
-    """Make and publish some of the tasks of an agenda; a run takes what has arrived, too.
+) -> Outcomes:
+    """Make and publish some of the tasks of a schedule; a run takes what has arrived, too.
 
     Args:
-        agenda_of: returns the agenda for a store at its head.
+        schedule_of: returns the schedule for a store at its head.
     """
     del done  # they are present
 
-    def attempt() -> Agenda:
+    def attempt() -> Outcomes:
         writer.opened.log.versions()
         store, executor = writer.computing.now()
         head = store.log.last_read
-        agenda = replace(agenda_of(store, head), limit=limit, passed=failed)
+        schedule = replace(schedule_of(store, head), limit=limit, passed=failed)
         if operation == "backfill":
-            executor.update(Request(operation=operation, agenda=agenda), head)
-            return agenda
+            return executor.tasked(Request(operation=operation, schedule=schedule), head)[1]
         sources = store.graph.sources
         news = arrivals(sources, head, store.tables)
         batches = presence_batches(sources, {}, news, {}, store.engines)
-        executor.update(
-            Request(operation=operation, batches=batches, arrivals=news, agenda=agenda), head
-        )
-        return agenda
+        request = Request(operation=operation, batches=batches, arrivals=news, schedule=schedule)
+        return executor.tasked(request, head)[1]
 
     return writer.published(operation, attempt, on_conflict)
 
 
-def _due(moment: datetime, known: dict[str, Any], store: Opened, head: Version) -> Agenda:
-    """Return the agenda of a date."""
-    return Agenda(moment, present=present_at(store, head), known=known)
+def _due(moment: datetime, memory: Memory, store: Opened, head: Version) -> Schedule:
+    """Return the schedule of a date."""
+    return Schedule(moment, Absent(), present_at(store, head), memory=memory)
 
 
-def _resuming(store: Opened, head: Version) -> Agenda:
-    """Return the agenda of the tasks that a backfill has left marked."""
+def _resuming(store: Opened, head: Version) -> Schedule:
+    """Return the schedule of the tasks that a backfill has left marked."""
     there = present_at(store, head)
-    return Agenda(newest(store, head), marked={}, resumes=True, present=there)
+    return Schedule(newest(store, head), Marked({}, resumes=True), there)
 
 
 def _may_have_marks(versions: Sequence[Version]) -> bool:
@@ -231,14 +228,14 @@ def _has_marks(store: Opened, head: Version) -> bool:
     return False
 
 
-def agenda_of_marked(store: Opened, head: Version, marked: Mapping[str, pa.Table]) -> Agenda:
-    """Return an agenda that makes all marked tasks, whatever their state, or none.
+def schedule_of_marked(store: Opened, head: Version, marked: Mapping[str, pa.Table]) -> Schedule:
+    """Return a schedule that makes all marked tasks, whatever their state, or none.
 
     Args:
         marked: stage -> the partitions of its tasks.
     """
     there = present_at(store, head)
-    return Agenda(newest(store, head), marked=marked, raises=True, present=there)
+    return Schedule(newest(store, head), Marked(marked), there, raises=True)
 
 
 def marked_of(store: Opened, head: Version, stages: Collection[str]) -> dict[str, pa.Table]:
@@ -247,9 +244,9 @@ def marked_of(store: Opened, head: Version, stages: Collection[str]) -> dict[str
         moment = newest(store, head)
     except NotFoundError:
         return {}
-    agenda = Agenda(moment, makes=False, marked={}, present=present_at(store, head))
-    look(store, head, agenda)
-    return {name: one.partitions for name, one in agenda.listed.items() if name in stages}
+    schedule = Schedule(moment, Looking(of_other_dates=True), present_at(store, head))
+    found = look(store, head, schedule).stages
+    return {name: one.listed.partitions for name, one in found.items() if name in stages}
 
 
 def newest(store: Opened, head: Version) -> datetime:

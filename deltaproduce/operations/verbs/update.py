@@ -35,7 +35,7 @@ from deltaproduce.stages.partitioned.presence import (
     partitions_table,
     presence_batches,
 )
-from deltaproduce.stages.scheduled import Agenda
+from deltaproduce.stages.scheduled.schedules import Absent, Schedule
 from deltaproduce.storage.versions import Version
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import Column
@@ -129,8 +129,9 @@ class _Taken:
         news = arrivals(store.graph.sources, head, there.tables)
         try:
             with store.noticing():
-                agenda = _agenda(store, self.asked, head, self.named)
-                return executor.update(replace(self._request(there, news), agenda=agenda), head)
+                schedule = _schedule(store, self.asked, head, self.named)
+                request = replace(self._request(there, news), schedule=schedule)
+                return executor.update(request, head)
         except CorruptStoreError as error:
             lost = [store.tables.location.table(name, CONTENT).name for name in self.batches]
             if self.operation != "load" or error.table not in lost:
@@ -318,10 +319,10 @@ def _of_windows(
     return {name: given for name, given in partitions.items() if name not in named_of}
 
 
-def _agenda(
+def _schedule(
     store: Opened, asked: Asked, head: Version, named_of: Mapping[str, list[Values]]
-) -> Agenda | None:
-    """Return the agenda of the tasks that an update makes dirty, for the date that it names."""
+) -> Schedule | None:
+    """Return the schedule of the tasks that an update makes dirty, for the date that it names."""
     if not isinstance(asked.as_of, datetime):
         return None
     if not any(stage.kind.scheduled for stage in store.graph.producers):
@@ -334,7 +335,7 @@ def _agenda(
         )
         for name, known in present_at(store, head).items()
     }
-    return Agenda(asked.as_of, changed_only=True, raises=True, present=there)
+    return Schedule(asked.as_of, Absent(only_changed=True), there, raises=True)
 
 
 def _sources(store: Opened, changes: Mapping[str, object]) -> list[tuple[Source, object]]:

@@ -24,11 +24,13 @@ from deltaproduce.engines.local.arrays import Marks, Numbers, matched
 from deltaproduce.engines.local.kernels.row_hashes import Hashes, mixed, row_hashes
 from deltaproduce.shown.tasks import Partition, State, Task, Values
 from deltaproduce.stages.partitioned.links import Links
+from deltaproduce.stages.scheduled.outcomes import Fed
 from deltaproduce.stages.sql.expressions.literals import literal
 from deltaproduce.stages.sql.scopes.clauses import Scope
 from deltaproduce.stages.sql.scopes.coded import Coded
-from deltaproduce.stages.sql.scopes.partitions import Planned, values_at
+from deltaproduce.stages.sql.scopes.partitions import Planned
 from deltaproduce.stages.sql.scopes.scalars import type_name
+from deltaproduce.stages.sql.scopes.tables import values_at
 from deltaproduce.types.json.fields import parsed
 
 STATES: Final[tuple[State, ...]] = ("present", "missing", "dirty")
@@ -64,49 +66,6 @@ class Kept:
 
     def __len__(self) -> int:
         return len(self.keys)
-
-
-@dataclass(frozen=True, slots=True)
-class Fed:
-    """A feeder as tasks see it.
-
-    Attributes:
-        columns: its partition columns, with their types.
-        table: its expected partitions, one row each, in its columns and a column of nulls.
-        digests: the sums of their rows' hashes; 0 for an empty partition.
-        before: the same before this version.
-        waiting: which of them are not present.
-        stuck: which of these no task left for later can make.
-        drops: whether partitions that are no longer expected are dropped.
-    """
-
-    stage: str
-    columns: tuple[tuple[str, DataType], ...]
-    table: pa.Table
-    digests: Hashes
-    before: Hashes
-    waiting: Marks
-    stuck: Marks
-    drops: bool = False
-
-    @property
-    def partitions(self) -> pa.Table:
-        """The partition columns."""
-        return self.table.select([name for name, _ in self.columns])
-
-    @property
-    def factor(self) -> np.uint64:
-        """The factor of its digests, which distinguishes equal digests of two feeders."""
-        told = int.from_bytes(sha256(self.stage.encode()).digest()[:8], "big")
-        return np.uint64(told | 1)
-
-    def named(self, rows: Numbers) -> list[Partition]:
-        """Return its partitions at the given positions."""
-        names = [name for name, _ in self.columns]
-        return [
-            Partition(self.stage, tuple(zip(names, values, strict=True)))
-            for values in values_at(self.partitions, rows)
-        ]
 
 
 @dataclass(frozen=True, slots=True)

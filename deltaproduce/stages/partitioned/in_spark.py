@@ -23,8 +23,9 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
 from deltaproduce.shown.tasks import Values
-from deltaproduce.stages.partitioned.entries import Entry, Fed
+from deltaproduce.stages.partitioned.entries import Entry
 from deltaproduce.stages.partitioned.query import TaskQuery
+from deltaproduce.stages.scheduled.outcomes import Fed
 from deltaproduce.stages.sql.in_spark import numbered as in_order
 from deltaproduce.stages.sql.in_spark import temporary_views
 from deltaproduce.stages.sql.scopes.clauses import Scope

@@ -20,11 +20,13 @@ from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.partitioned.digests import digests_of, digests_stage
 from deltaproduce.stages.partitioned.in_spark import query_types
-from deltaproduce.stages.partitioned.making import Before, Tasks, tasked
+from deltaproduce.stages.partitioned.making import Before, Looked, Tasks, foreseen, tasked
 from deltaproduce.stages.partitioned.query import TaskQuery, read_query
 from deltaproduce.stages.partitioned.records import records_stage
 from deltaproduce.stages.productions import Production
-from deltaproduce.stages.scheduled import Agenda, ForeignFunction, ScheduledKind, Tasked
+from deltaproduce.stages.scheduled.kinds import ForeignFunction, ScheduledKind
+from deltaproduce.stages.scheduled.outcomes import Outcomes, Tasked
+from deltaproduce.stages.scheduled.schedules import Schedule
 from deltaproduce.stages.sql.scopes.clauses import Scope, Scopes
 from deltaproduce.stages.sql.scopes.partitions import Partitions, are_kept
 from deltaproduce.stages.sql.text import QueryText
@@ -141,12 +143,40 @@ class Partitioned(ScheduledKind):
         inputs: Sequence[StageInput],
         content: Stored | None,
         records: Callable[[Stage], Stored | None],
-        agenda: Agenda,
+        schedule: Schedule,
+        so_far: Outcomes,
         *,
         version: int,
         anew: bool,
     ) -> Tasked:
         """See `ScheduledKind.tasked`."""
+        looked = self._looked(production, inputs, records, schedule, so_far, anew=anew)
+        return tasked(looked, Before(content=content, anew=anew), version)
+
+    def foreseen(
+        self,
+        production: Production,
+        inputs: Sequence[StageInput],
+        records: Callable[[Stage], Stored | None],
+        schedule: Schedule,
+        so_far: Outcomes,
+        *,
+        anew: bool,
+    ) -> Tasked:
+        """See `ScheduledKind.foreseen`."""
+        return foreseen(self._looked(production, inputs, records, schedule, so_far, anew=anew))
+
+    def _looked(
+        self,
+        production: Production,
+        inputs: Sequence[StageInput],
+        records: Callable[[Stage], Stored | None],
+        schedule: Schedule,
+        so_far: Outcomes,
+        *,
+        anew: bool,
+    ) -> Looked:
+        """Return the tasks of a stage, and those that are to run."""
         stage = production.stage
         told = "" if self.function is None else described(self.function)
         if isinstance(stage, Producer) and stage.revision is not None:
@@ -164,8 +194,7 @@ class Partitioned(ScheduledKind):
             f"{stage.schema.key.ddl}\n{stage.schema.value.ddl}\n{told}",
         )
         kept = None if anew else records(self.records(stage))
-        before = Before(content=content, records=kept, anew=anew)
-        return tasked(tasks, production, inputs, before, agenda, version)
+        return Looked.at(tasks, production, inputs, kept, schedule, so_far)
 
     def schema(self, *, stage: str) -> RowSchema:
         """Return the columns of such a stage, without types if only Spark knows some.

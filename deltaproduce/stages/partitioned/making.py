@@ -7,8 +7,8 @@ partition of a failed task stays unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -24,7 +24,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import DeltaProduceError, ProducerError, SessionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
-from deltaproduce.shown.tasks import Partition
+from deltaproduce.shown.tasks import FailedTask, Partition
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.inputs import StageInput, fed_by, hidden_input
 from deltaproduce.stages.partitioned.digests import COUNT, DIGEST, digests, digests_of
@@ -32,7 +32,6 @@ from deltaproduce.stages.partitioned.entries import (
     MARK,
     Entries,
     Entry,
-    Fed,
     Kept,
     definitions_of,
 )
@@ -47,9 +46,12 @@ from deltaproduce.stages.partitioned.on_driver import (
 from deltaproduce.stages.partitioned.query import TaskQuery
 from deltaproduce.stages.partitioned.records import read_records, records_batch, records_stage
 from deltaproduce.stages.productions import Production
-from deltaproduce.stages.scheduled import Agenda, Chosen, ForeignFunction, ScheduledKind, Tasked
+from deltaproduce.stages.scheduled.kinds import ForeignFunction, ScheduledKind
+from deltaproduce.stages.scheduled.outcomes import Fed, Outcomes, Tasked
+from deltaproduce.stages.scheduled.schedules import Chosen, Schedule
 from deltaproduce.stages.sql.resolve import Resolved
-from deltaproduce.stages.sql.scopes.partitions import Partitions, Planned, values_at
+from deltaproduce.stages.sql.scopes.partitions import Partitions, Planned
+from deltaproduce.stages.sql.scopes.tables import values_at
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import escaped
@@ -65,13 +67,26 @@ class Before:
 
     Attributes:
         content: the stage's rows; None if there are none that count.
-        records: the records of its tasks; None if there are none that count.
         anew: whether the tasks make all rows of the stage.
     """
 
     content: Stored | None
-    records: Stored | None
     anew: bool
+
+
+@dataclass
+class _Remembered:
+    """What does not change during a run, unless partitions of feeders do.
+
+    Attributes:
+        planned: the tasks, how many are of the scheduled date, and their definitions.
+        links: the links with a feeder, and its partitions then, by feeder.
+        query: the query, as the driver computes it.
+    """
+
+    planned: tuple[Planned, int, Hashes] | None = None
+    links: dict[str, tuple[pa.Table, Links]] = field(default_factory=dict)
+    query: Resolved | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,67 +106,67 @@ class Tasks:
     function: ForeignFunction | None
     definition: str
 
-    def entries(
-        self, inputs: Sequence[StageInput], kept: Kept, agenda: Agenda, engines: Engines
-    ) -> Entries:
-        """Return the expected tasks."""
-        planned, current, definitions = self._defined(kept, agenda)
-        fed = {one.stage.name: _fed(one, inputs, agenda, engines) for one in fed_by(inputs)}
-        links = {name: self._linked(planned, one, agenda) for name, one in fed.items()}
+    def entries(self, fed: Mapping[str, Fed], kept: Kept, schedule: Schedule) -> Entries:
+        """Return the expected tasks.
+
+        Args:
+            fed: the stages that they read.
+        """
+        planned, current, definitions = self._defined(kept, schedule)
+        links = {name: self._linked(planned, one, schedule) for name, one in fed.items()}
         return Entries(
             self.stage.name,
             self.partitions.types,
             planned,
             current,
-            fed,
+            dict(fed),
             links,
             definitions,
             kept,
         )
 
-    def _defined(self, kept: Kept, agenda: Agenda) -> tuple[Planned, int, Hashes]:
+    def _remembered(self, schedule: Schedule) -> _Remembered:
+        return schedule.memory.of(self.stage.name, _Remembered)
+
+    def _defined(self, kept: Kept, schedule: Schedule) -> tuple[Planned, int, Hashes]:
         """Return the tasks, as `planned`, with their definitions; computed once a run."""
-        name = self.stage.name
-        if name not in agenda.known or agenda.marked is not None:
-            planned, current = self.planned(kept, agenda)
+        known = self._remembered(schedule)
+        if known.planned is None or schedule.wanted.of_other_dates:
+            planned, current = self.planned(kept, schedule)
             used = list(self.query.found.constants)
             text = f"{self.query.text}\n{self.definition}"
-            agenda.known[name] = planned, current, definitions_of(planned, text, used)
-        found: tuple[Planned, int, Hashes] = agenda.known[name]
-        return found
+            known.planned = planned, current, definitions_of(planned, text, used)
+        return known.planned
 
-    def _linked(self, planned: Planned, fed: Fed, agenda: Agenda) -> Links:
+    def _linked(self, planned: Planned, fed: Fed, schedule: Schedule) -> Links:
         """Return the links of tasks with a feeder; computed once a run if its partitions stay."""
-        name = f"{self.stage.name}/{fed.stage}"
-        of, found = agenda.known.get(name, (None, None))
-        if of is None or agenda.marked is not None or not of.equals(fed.table):
+        links = self._remembered(schedule).links
+        known = links.get(fed.stage)
+        if known is None or schedule.wanted.of_other_dates or not known[0].equals(fed.table):
             reads = [read for read in self.query.reads if read.feeder == fed.stage]
-            found = Links.of(reads, planned.scopes, fed.table)
-            agenda.known[name] = fed.table, found
-        links: Links = found
-        return links
+            links[fed.stage] = fed.table, Links.of(reads, planned.scopes, fed.table)
+        return links[fed.stage][1]
 
-    def _resolved(self, entry: Entry, feeders: Feeders, agenda: Agenda) -> Resolved:
+    def _resolved(self, entry: Entry, feeders: Feeders, schedule: Schedule) -> Resolved:
         """Return the query for the driver; resolved once a run if the scopes' values are alike."""
-        name = f"{self.stage.name}: query"
-        if name not in agenda.known or not agenda.known[name].fits(entry.scope):
-            agenda.known[name] = resolved_for(self.query, entry, feeders)
-        found: Resolved = agenda.known[name]
-        return found
+        known = self._remembered(schedule)
+        if known.query is None or not known.query.fits(entry.scope):
+            known.query = resolved_for(self.query, entry, feeders)
+        return known.query
 
-    def planned(self, kept: Kept, agenda: Agenda) -> tuple[Planned, int]:
+    def planned(self, kept: Kept, schedule: Schedule) -> tuple[Planned, int]:
         """Return the expected partitions, and how many of them are of the scheduled date.
 
         If tasks are marked, tasks that were made for other dates follow.
         """
-        found = self.partitions.at(agenda.moment, stage=self.stage.name)
+        found = self.partitions.at(schedule.moment, stage=self.stage.name)
         current = len(found)
-        if agenda.marked is None:
+        if not schedule.wanted.of_other_dates:
             return found, current
         rest = np.flatnonzero(matched(kept.keys, found.partitions) < 0)
         times = kept.scheduled.take(pa.array(rest)).combine_chunks().dictionary_encode()
         for number, time in enumerate(times.dictionary.to_pylist()):
-            then = self.partitions.at(agenda.at(time), stage=self.stage.name)
+            then = self.partitions.at(schedule.at(time), stage=self.stage.name)
             mine = rest[in_numpy(times.indices) == number]
             places = matched(kept.keys.take(pa.array(mine)), then.partitions)
             found = found.beside(then.taken(places[places >= 0]))
@@ -165,7 +180,9 @@ class Tasks:
             for values in values_at(partitions, range(len(partitions)))
         ]
 
-    def rows(self, entry: Entry, feeders: Feeders, production: Production, agenda: Agenda) -> Rows:
+    def rows(
+        self, entry: Entry, feeders: Feeders, production: Production, schedule: Schedule
+    ) -> Rows:
         """Compute the rows that one task makes.
 
         Raises:
@@ -174,7 +191,7 @@ class Tasks:
         """
         engines, stage = production.engines, self.stage
         if engines.session is None:
-            known = self._resolved(entry, feeders, agenda)
+            known = self._resolved(entry, feeders, schedule)
             found = made_by_query(self.query, known, entry, feeders, engines)
         else:
             try:
@@ -192,78 +209,140 @@ class Tasks:
         return conforming(found, stage, entry, engines)
 
 
-def tasked(
-    tasks: Tasks,
-    production: Production,
-    inputs: Sequence[StageInput],
-    before: Before,
-    agenda: Agenda,
-    version: int,
-) -> Tasked:
-    """Make the due tasks of a stage, for a version of this number."""
-    engines, stage = production.engines, tasks.stage
-    keeper = records_stage(stage, tasks.partitions.types)
-    droppable = any(_drops(feeder) for feeder in stage.merged)
-    kept = read_records(before.records, keeper, droppable=droppable)
-    found = tasks.entries(inputs, kept, agenda, engines)
-    chosen = agenda.chosen(found)
-    if agenda.rehearses:
-        return _rehearsed(tasks, found, chosen, agenda)
-    feeders = _feeders(found, chosen.rows, inputs, engines)
-    made, rows = _made(tasks, found.entries(chosen.rows), feeders, production, agenda)
-    named = found.named(made)
-    agenda.done += named
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The tasks of a stage, and those that are to run.
+
+    Attributes:
+        found: the expected tasks.
+    """
+
+    tasks: Tasks
+    production: Production
+    inputs: Sequence[StageInput]
+    schedule: Schedule
+    found: Entries
+    chosen: Chosen
+
+    @staticmethod
+    def at(
+        tasks: Tasks,
+        production: Production,
+        inputs: Sequence[StageInput],
+        records: Stored | None,
+        schedule: Schedule,
+        so_far: Outcomes,
+    ) -> Looked:
+        """Look at the tasks of a stage.
+
+        Args:
+            records: the records of its tasks; None if there are none that count.
+            so_far: what became of the tasks of the stages before it.
+        """
+        keeper = records_stage(tasks.stage, tasks.partitions.types)
+        droppable = any(_drops(feeder) for feeder in tasks.stage.merged)
+        kept = read_records(records, keeper, droppable=droppable)
+        known, engines = so_far.fed, production.engines
+        fed = {
+            each.stage.name: known.get(each.stage.name) or _fed(each, inputs, schedule, engines)
+            for each in fed_by(inputs)
+        }
+        found = tasks.entries(fed, kept, schedule)
+        chosen = schedule.chosen(found, so_far.taken)
+        return Looked(tasks, production, inputs, schedule, found, chosen)
+
+    @property
+    def gone(self) -> Numbers:
+        """The partitions no longer expected, as positions among the kept records.
+
+        Only the newest date that ran, or a later one, drops partitions.
+        """
+        kept = self.found.kept
+        newest = pc.max(kept.scheduled).as_py()
+        is_old = newest is None or newest > self.schedule.scheduled
+        if self.tasks.keeps or not self.schedule.wanted.drops or is_old:
+            return np.zeros(0, np.int64)
+        marks = np.ones(len(kept), bool)
+        marks[self.found.places[self.found.places >= 0]] = False
+        return np.flatnonzero(marks)
+
+    @property
+    def dropped(self) -> pa.Table:
+        """The partitions of `gone`."""
+        return self.found.kept.keys.take(pa.array(self.gone))
+
+    def outcome(self, made: Numbers, sums: Hashes) -> Tasked:
+        """Return what became of the tasks.
+
+        Args:
+            made: the positions of the tasks that were made.
+            sums: the sums of their rows' hashes.
+        """
+        after = _after(self, made, sums)
+        return Tasked(
+            self.found,
+            self.chosen,
+            {**self.found.fed, self.tasks.stage.name: after},
+            done=tuple(self.found.named(made)),
+            dropped=tuple(self.tasks.named(self.dropped)),
+        )
+
+
+def foreseen(looked: Looked) -> Tasked:
+    """Return the outcome as if the chosen tasks were made, with the rows that they have."""
+    found, rows = looked.found, looked.chosen.rows
+    sums = np.append(found.kept.made, np.uint64(0))[found.places[rows]]
+    return looked.outcome(rows, sums)
+
+
+def tasked(looked: Looked, before: Before, version: int) -> Tasked:
+    """Make the chosen tasks of a stage, for a version of this number.
+
+    Raises:
+        ProducerError: a task failed, and the schedule ends the run.
+    """
+    tasks, found, chosen = looked.tasks, looked.found, looked.chosen
+    engines, stage, schedule = looked.production.engines, tasks.stage, looked.schedule
+    made, rows, failed = _made(looked)
     digested = digests(rows, stage, engines)
     sums, counts = _sums(digested, found, made), _counts(digested, found, made)
-    gone = _dropped(tasks, found, agenda)
-    dropped = kept.keys.take(pa.array(gone))
-    agenda.dropped += tasks.named(dropped)
-    agenda.fed[stage.name] = _after(tasks, found, gone, chosen, made, sums)
-    scheduled = found.scheduled(made, agenda.scheduled)
-    told = [_records(found, made, sums, counts, scheduled)]
-    if agenda.marked is not None:
+    told = [_records(found, made, sums, counts, found.scheduled(made, schedule.scheduled))]
+    if schedule.wanted.of_other_dates:
         told += [_accepted(found, chosen), _marks(found, chosen, made)]
+    dropped = looked.dropped
     cleared = pa.concat_tables([found.partitions.take(pa.array(made)), dropped])
     content, anew = before.content, before.anew
     is_change = bool(len(cleared)) or anew
-    return Tasked(
-        _batch(tasks, content, cleared, rows, engines, anew=anew) if is_change else None,
-        records_batch(keeper, pa.concat_tables(told), dropped, engines, version=version, anew=anew),
-        tuple(map(str, named)),
+    keeper = records_stage(stage, tasks.partitions.types)
+    return replace(
+        looked.outcome(made, sums),
+        failed=tuple(failed),
+        rows=_batch(tasks, content, cleared, rows, engines, anew=anew) if is_change else None,
+        records=records_batch(
+            keeper, pa.concat_tables(told), dropped, engines, version=version, anew=anew
+        ),
     )
 
 
-def _rehearsed(tasks: Tasks, found: Entries, chosen: Chosen, agenda: Agenda) -> Tasked:
-    """Return the result as if the tasks were made, with their current row counts."""
-    agenda.done += found.named(chosen.rows)
-    gone = _dropped(tasks, found, agenda)
-    agenda.dropped += tasks.named(found.kept.keys.take(pa.array(gone)))
-    sums = np.append(found.kept.made, np.uint64(0))[found.places[chosen.rows]]
-    agenda.fed[tasks.stage.name] = _after(tasks, found, gone, chosen, chosen.rows, sums)
-    return Tasked(None, None, ())
-
-
-def _made(
-    tasks: Tasks,
-    entries: Iterable[Entry],
-    feeders: Feeders,
-    production: Production,
-    agenda: Agenda,
-) -> tuple[Numbers, Rows]:
-    """Run tasks; return the positions of those that did not fail, and all rows that they make."""
-    made, parts = list[int](), list[Rows]()
-    for entry in entries:
+def _made(looked: Looked) -> tuple[Numbers, Rows, list[FailedTask]]:
+    """Run tasks; return the positions of those that did not fail, all rows, and the failures."""
+    tasks, production = looked.tasks, looked.production
+    feeders = _feeders(looked.found, looked.chosen.rows, looked.inputs, production.engines)
+    made, parts, failed = list[int](), list[Rows](), list[FailedTask]()
+    for entry in looked.found.entries(looked.chosen.rows):
         try:
-            parts.append(tasks.rows(entry, feeders, production, agenda))
+            parts.append(tasks.rows(entry, feeders, production, looked.schedule))
         except SessionError:
             raise
         except DeltaProduceError as error:
-            agenda.has_failed(entry.of, error)
+            if looked.schedule.raises:
+                raise
+            failed.append(FailedTask(entry.of, error))
             continue
         made.append(entry.row)
     content, engines = Layout.of(tasks.stage).content, production.engines
     rows = engines.of(*parts).united(parts, content) if parts else empty(content)
-    return np.array(made, np.int64), rows
+    return np.array(made, np.int64), rows, failed
 
 
 def _records(
@@ -327,12 +406,11 @@ def _drops(stage: Stage) -> bool:
     return isinstance(stage.kind, ScheduledKind) and stage.kind.drops
 
 
-def _fed(each: StageInput, inputs: Sequence[StageInput], agenda: Agenda, engines: Engines) -> Fed:
-    """Return a feeder as tasks see it."""
+def _fed(
+    each: StageInput, inputs: Sequence[StageInput], schedule: Schedule, engines: Engines
+) -> Fed:
+    """Return a feeder without tasks as tasks see it."""
     feeder = each.stage
-    if feeder.name in agenda.fed:
-        known: Fed = agenda.fed[feeder.name]
-        return known
     types = {c.name: c.data_type for c in (*feeder.schema.key, *feeder.schema.value)}
     columns = tuple((name, types[name]) for name in feeder.kind.partitioned_by)
     names = [name for name, _ in columns]
@@ -341,9 +419,9 @@ def _fed(each: StageInput, inputs: Sequence[StageInput], agenda: Agenda, engines
     after = _digested(each, keeper, engines, is_before=False)
     before = _digested(each, keeper, engines, is_before=True) if moves else after
     there = after.select(names) if names else pa.table({"_": pa.nulls(1)}).select([])
-    expected = feeder.kind.expected(agenda.moment)
+    expected = feeder.kind.expected(schedule.moment)
     if names:
-        present = agenda.present.get(feeder.name, there.slice(0, 0))
+        present = schedule.present.get(feeder.name, there.slice(0, 0))
         unknown = there.filter(pa.array(matched(there, present) < 0))
         there = pa.concat_tables([present, unknown])
     table = there if expected is None else expected
@@ -352,9 +430,7 @@ def _fed(each: StageInput, inputs: Sequence[StageInput], agenda: Agenda, engines
     sums = _at(table, after, names, size)
     sums_before = _at(table, before, names, size) if moves else sums
     table = pa.table({"_": pa.nulls(size), **{n: table.column(n) for n in names}})
-    fed = Fed(feeder.name, columns, table, sums, sums_before, waiting, waiting)
-    agenda.fed[feeder.name] = fed
-    return fed
+    return Fed(feeder.name, columns, table, sums, sums_before, waiting, waiting)
 
 
 def _at(table: pa.Table, some: pa.Table, names: Sequence[str], size: int) -> Hashes:
@@ -387,32 +463,19 @@ def _digested(
     return engines.table(rows, columns)
 
 
-def _after(
-    tasks: Tasks,
-    found: Entries,
-    gone: Numbers,
-    chosen: Chosen,
-    made: Numbers,
-    sums: Hashes,
-) -> Fed:
-    """Return the stage as its readers' tasks see it: its tasks, and other partitions it keeps.
-
-    Args:
-        gone: the dropped partitions, as positions among the kept records.
-        made: the positions of the tasks that were made.
-        sums: the sums of their rows' hashes.
-    """
-    kept = found.kept
+def _after(looked: Looked, made: Numbers, sums: Hashes) -> Fed:
+    """Return the stage as its readers' tasks see it: its tasks, and other partitions it keeps."""
+    tasks, found, kept = looked.tasks, looked.found, looked.found.kept
     there = found.places >= 0
     before = np.append(kept.made, np.uint64(0))[found.places]
     after = before.copy()
     after[made] = sums
     table = found.planned.table
-    waiting, stuck = chosen.after(made)
+    waiting, stuck = looked.chosen.after(made)
     if tasks.keeps:
         others = np.ones(len(kept), bool)
         others[found.places[there]] = False
-        others[gone] = False
+        others[looked.gone] = False
         rest = kept.keys.filter(pa.array(others))
         names = [name for name, _ in found.columns]
         beside = {"_": pa.nulls(len(rest)), **{n: rest.column(n) for n in names}}
@@ -434,22 +497,6 @@ def _counts(made: pa.Table, found: Entries, rows: Numbers) -> Numbers:
     names = [name for name, _ in found.columns]
     places = matched(found.partitions.take(pa.array(rows)), made.select(names))
     return np.append(in_numpy(made.column(COUNT.name), np.int64), 0)[places]
-
-
-def _dropped(tasks: Tasks, found: Entries, agenda: Agenda) -> Numbers:
-    """Return the partitions no longer expected, as positions among the kept records.
-
-    Only the newest date that ran, or a later one, drops partitions.
-    """
-    nothing = np.zeros(0, np.int64)
-    if tasks.keeps or not agenda.makes or agenda.marked is not None or agenda.changed_only:
-        return nothing
-    newest = pc.max(found.kept.scheduled).as_py()
-    if newest is None or newest > agenda.scheduled:
-        return nothing
-    marks = np.ones(len(found.kept), bool)
-    marks[found.places[found.places >= 0]] = False
-    return np.flatnonzero(marks)
 
 
 def _feeders(

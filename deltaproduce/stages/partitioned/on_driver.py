@@ -25,9 +25,10 @@ from deltaproduce.errors import DefinitionError, DeltaProduceError, ProducerErro
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
 from deltaproduce.shown.tasks import Task, Values
-from deltaproduce.stages.partitioned.entries import Entry, Fed
+from deltaproduce.stages.partitioned.entries import Entry
 from deltaproduce.stages.partitioned.query import TaskQuery
-from deltaproduce.stages.scheduled import ForeignFunction
+from deltaproduce.stages.scheduled.kinds import ForeignFunction
+from deltaproduce.stages.scheduled.outcomes import Fed
 from deltaproduce.stages.sql.operators.computing import Computing, QueryError
 from deltaproduce.stages.sql.operators.evaluation import rows_of
 from deltaproduce.stages.sql.resolve import Resolved, resolved

@@ -25,7 +25,7 @@ from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.kind import Arrival, SourceKind
-from deltaproduce.stages.scheduled import ScheduledKind
+from deltaproduce.stages.scheduled.kinds import ScheduledKind
 from deltaproduce.stages.sql.scopes.tables import table_of
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL_COLUMN, Column, row_schema

@@ -23,7 +23,7 @@ from deltaproduce.model.hidden import RECORDS, Hidden, hidden_name
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.partitioned.entries import MARK, Kept
-from deltaproduce.stages.scheduled import MadeByTasks
+from deltaproduce.stages.scheduled.kinds import MadeByTasks
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL, row_schema
 from deltaproduce.types.pandas_on_demand import in_numpy

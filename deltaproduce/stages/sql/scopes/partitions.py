@@ -5,7 +5,6 @@ The invariant: no two scopes of a date make the same partition.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -21,11 +20,10 @@ from deltaproduce.stages.sql.expressions.expression import Expression, items
 from deltaproduce.stages.sql.scopes.clauses import Scoped, Scopes
 from deltaproduce.stages.sql.scopes.coded import computed
 from deltaproduce.stages.sql.scopes.scalars import scalar
-from deltaproduce.stages.sql.scopes.tables import table_of
+from deltaproduce.stages.sql.scopes.tables import table_of, values_at
 from deltaproduce.times.zones import OF_UTC
 from deltaproduce.types.columns import check_column_name
 from deltaproduce.types.ddl import name_from, quoted
-from deltaproduce.types.python_values import python_tuples
 
 _SOME_DATES: Final = (
     datetime(2001, 1, 1, tzinfo=UTC),
@@ -171,14 +169,3 @@ def are_kept(retention: str) -> bool:
     if retention not in {"keep", "tasks"}:
         raise DefinitionError(f"retention is {retention!r}; use 'keep' or 'tasks'")
     return retention == "keep"
-
-
-def values_at(partitions: pa.Table, rows: Sequence[int] | Numbers) -> list[Values]:
-    """Return the values of partitions, by position."""
-    some = partitions.take(pa.array(rows, pa.int64()))
-    found = [tuple(map(_plain, row)) for row in python_tuples(some)]
-    return found if some.num_columns else [()] * len(rows)
-
-
-def _plain(value: object) -> object:
-    return value.astimezone(UTC) if isinstance(value, datetime) else value

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 import pyarrow as pa
 from pyspark.sql.types import DataType
 
+from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.shown.tasks import Values
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.python_values import python_tuples
 
 
 def table_of(values: Iterable[Values], columns: Sequence[tuple[str, DataType]]) -> pa.Table:
@@ -19,3 +22,14 @@ def table_of(values: Iterable[Values], columns: Sequence[tuple[str, DataType]]) 
         for place, (name, kind) in enumerate(columns)
     }
     return pa.table({"_": pa.nulls(len(rows)), **arrays})
+
+
+def values_at(partitions: pa.Table, rows: Sequence[int] | Numbers) -> list[Values]:
+    """Return the values of partitions, by position."""
+    some = partitions.take(pa.array(rows, pa.int64()))
+    found = [tuple(map(_plain, row)) for row in python_tuples(some)]
+    return found if some.num_columns else [()] * len(rows)
+
+
+def _plain(value: object) -> object:
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
