@@ -10,6 +10,9 @@ STAMP := .venv/installed
 # Tests read the profile: `make test HYPOTHESIS_PROFILE=long` searches at random, and longer.
 export HYPOTHESIS_PROFILE ?= ci
 
+# Tests start over a hundred processes, each of which would compile the library.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help venv format check lint unit test test-all demo bench clean java services postgresql chromium newcomer site connect
 .DEFAULT_GOAL := help
 

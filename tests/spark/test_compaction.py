@@ -150,7 +150,7 @@ def test_a_compaction_that_fails_is_logged_and_does_no_harm(
 ) -> None:
     oracle = Oracle(swap)
 
-    def failing(*_: Any) -> Any:
+    def failing(*_: Any, **__: Any) -> Any:
         raise OSError("disk full")
 
     with forced(OFTEN), monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
