@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC
 
-from pyspark.sql.types import DateType
-
 from deltaproduce.described.descriptor import Description
 from deltaproduce.described.partitions import Partition
 from deltaproduce.engines.delta_log import logged
@@ -17,6 +15,7 @@ from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model import arguments
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import Columns
+from deltaproduce.types.data_types import DateType
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.row_writers import rows_writer
 

@@ -13,7 +13,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import DateType, IntegralType, StringType
 
 from deltaproduce.datasets.actions import values_in_log
 from deltaproduce.described.descriptor import Description
@@ -24,6 +23,7 @@ from deltaproduce.stages.sql.expressions.kernels.comparing import COMPARISONS
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Call, Junction, Reference, Term
 from deltaproduce.types.atoms import arrow_schema, arrow_type
+from deltaproduce.types.data_types import DateType, IntegralType, StringType
 
 _SIGNS: Final = MappingProxyType({kernel: sign for sign, kernel in COMPARISONS.items()})
 _SWAPPED: Final = MappingProxyType({"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="})

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import BooleanType, NullType
 
 from deltaproduce.datasets.absorbing import visible
 from deltaproduce.datasets.actions import values_in_log
@@ -24,6 +23,7 @@ from deltaproduce.engines.choice import Engines, needs_spark
 from deltaproduce.engines.delta_tables import Place
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.spark.columns import col, cols
+from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.engines.spark.delta import SparkDelta
 from deltaproduce.errors import CorruptStoreError, DefinitionError, InvalidArgumentError
 from deltaproduce.stages.sql.expressions.analysis import analysed
@@ -33,6 +33,7 @@ from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Term
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.conversions import in_arrow_types
+from deltaproduce.types.data_types import BooleanType, NullType
 from deltaproduce.types.excerpts import described, shown
 
 
@@ -208,7 +209,7 @@ def _in_spark(
         found = found.where(f.col("_metadata.file_name").isin(names) if names else f.lit(False))
     types = {one.column.name: one.column.data_type for one in descriptor.partitions}
     for name, value in condition.within.items():
-        found = found.where(col(name).eqNullSafe(f.lit(value).cast(types[name])))
+        found = found.where(col(name).eqNullSafe(f.lit(value).cast(in_spark(types[name]))))
     if condition.expression is not None:
         found = found.where(f.expr(condition.expression.text))
     return found.select(*cols(descriptor.columns))

@@ -26,6 +26,7 @@ from deltaproduce.described.partitioned_rows import with_partitions
 from deltaproduce.engines.choice import needs_spark
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.spark.columns import col, cols
+from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, RUNS, Layout
@@ -223,7 +224,7 @@ class StageDataset:
         rows = stored.all()
         types = {one.column.name: one.column.data_type for one in self._description.partitions}
         for name, value in condition.within.items():
-            rows = rows.where(col(name).eqNullSafe(f.lit(value).cast(types[name])))
+            rows = rows.where(col(name).eqNullSafe(f.lit(value).cast(in_spark(types[name]))))
         if condition.expression is not None:
             rows = rows.where(f.expr(condition.expression.text))
         return rows.select(*cols(shown))

@@ -14,12 +14,6 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    ArrayType,
-    FractionalType,
-    MapType,
-    StructType,
-)
 
 from deltaproduce.described.partitions import Partition, partitions
 from deltaproduce.errors import DefinitionError
@@ -31,6 +25,13 @@ from deltaproduce.types.columns import (
     named_columns,
     plain_columns,
     with_nulls,
+)
+from deltaproduce.types.data_types import (
+    ArrayType,
+    DecimalType,
+    FractionalType,
+    MapType,
+    StructType,
 )
 from deltaproduce.types.ddl import quoted
 from deltaproduce.types.excerpts import shown
@@ -270,7 +271,7 @@ def _ordered(named: Column, columns: Columns) -> Column:
             f"order names {named.name!r}, which is none of the columns {', '.join(columns.names)}",
             column=named.name,
         )
-    is_decimal = column.data_type.typeName() == "decimal"
+    is_decimal = isinstance(column.data_type, DecimalType)
     nested = isinstance(column.data_type, StructType | ArrayType | MapType)
     if nested or (isinstance(column.data_type, FractionalType) and not is_decimal):
         raise DefinitionError(

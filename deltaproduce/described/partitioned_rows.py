@@ -12,7 +12,6 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import DateType, StringType
 
 from deltaproduce.described.content import beside
 from deltaproduce.described.partitions import Partition, unstorable, values_of
@@ -25,6 +24,7 @@ from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
+from deltaproduce.types.data_types import DateType, StringType
 from deltaproduce.types.python_values import python_tuples
 
 _WRONG: Final = Column("_wrong", StringType())

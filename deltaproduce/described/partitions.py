@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
+
+from deltaproduce.engines.delta_log import folder_of
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
+from deltaproduce.stages.sql.expressions.terms import Term
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.columns import Column, Columns, plain_columns
+from deltaproduce.types.data_types import (
     BooleanType,
     DateType,
     DecimalType,
@@ -23,13 +30,6 @@ from pyspark.sql.types import (
     StructField,
     StructType,
 )
-
-from deltaproduce.engines.delta_log import folder_of
-from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
-from deltaproduce.stages.sql.expressions.terms import Term
-from deltaproduce.types.atoms import arrow_type
-from deltaproduce.types.columns import Column, Columns, plain_columns
 from deltaproduce.types.ddl import quoted
 from deltaproduce.types.python_values import python_value
 

@@ -15,11 +15,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal
 
-from pyspark.sql.types import LongType, TimestampType
-
 from deltaproduce.engines.marks import AFTER, BEFORE
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import CHANGE_TYPE_COLUMN, Column
+from deltaproduce.types.data_types import LongType, TimestampType
 
 FeedMode = Literal["net", "complete"]
 """A key's net change between two versions, or its change in each version between them."""

@@ -14,7 +14,6 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType
 
 from deltaproduce.engines.choice import Engines, is_local
 from deltaproduce.engines.engine import Engine, Rows
@@ -42,6 +41,7 @@ from deltaproduce.model.layouts import Layout
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.shown.phases import in_phase
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import LongType
 
 
 @dataclass(frozen=True)

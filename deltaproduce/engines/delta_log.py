@@ -20,11 +20,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from pyspark.sql.types import DataType, DecimalType
-
 from deltaproduce.engines.delta_tables import UNTOLD, LoggedCommit
 from deltaproduce.engines.file_systems.directory import Directory, Entry
 from deltaproduce.errors import CommitUnknownError
+from deltaproduce.types.data_types import DataType, DecimalType
 from deltaproduce.types.excerpts import one_line
 
 LOG: Final = "_delta_log"

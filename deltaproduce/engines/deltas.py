@@ -16,7 +16,6 @@ from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
 from deltaproduce.engines.choice import Engines, needs_spark
 from deltaproduce.engines.delta_log import (
@@ -41,11 +40,13 @@ from deltaproduce.engines.local import delta, files
 from deltaproduce.engines.local.handles import Handles
 from deltaproduce.engines.local.marked import log_actions
 from deltaproduce.engines.local.marked.state import TableStates
+from deltaproduce.engines.spark.data_types import frame_struct
 from deltaproduce.engines.spark.delta import SparkDelta
 from deltaproduce.engines.spark.file_systems import has_others, is_local
 from deltaproduce.shown.phases import jobs_begin
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import StructType
 from deltaproduce.types.excerpts import one_line
 
 
@@ -150,7 +151,7 @@ class Deltas(DeltaTables):
         alone = self._alone(place)
         if alone is not None:
             return delta.schema(alone, delta_version, self._handles)
-        return self.spark.read(place, delta_version).schema
+        return frame_struct(self.spark.read(place, delta_version))
 
     def table_id(self, place: Place) -> str | None:
         """Return Delta's id of a table; None without one. One Spark job if only Spark sees it."""

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from typing import Final, TypeAlias
 
-from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType
-
 from deltaproduce.types.columns import POSITION_COLUMN, Column
+from deltaproduce.types.data_types import BooleanType, IntegerType, LongType, StringType
 
 ADD: Final = "add"
 UPDATE: Final = "update"

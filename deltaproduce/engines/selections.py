@@ -16,7 +16,6 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
@@ -28,6 +27,7 @@ from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.times.zones import zone_of
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import Column, Columns
+from deltaproduce.types.data_types import LongType
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.row_writers import rows_writer
 

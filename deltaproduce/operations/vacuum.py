@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from pyspark.sql.types import StringType
-
 from deltaproduce.model.graph import Graph
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.operations.publisher import Publisher
@@ -32,6 +30,7 @@ from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.storage.versions import Version
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import StringType
 
 _PATH: Final = Column("path", StringType())
 _CENTURY_HOURS: Final = 876_000

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.spark.descriptions import describing
+from deltaproduce.engines.spark.sessions.descriptions import describing
 from deltaproduce.engines.spark.sessions.session import check_session
 from deltaproduce.errors import (
     ConflictError,

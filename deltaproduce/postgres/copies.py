@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import BooleanType
 
 from deltaproduce.engines.local.arrays import distinct
 from deltaproduce.postgres import statements as sql
@@ -21,6 +20,7 @@ from deltaproduce.postgres.holding import held
 from deltaproduce.postgres.rendering import copy_text
 from deltaproduce.postgres.sizes import too_large
 from deltaproduce.types.columns import CHANGE_TYPE, IS_ALIVE, Column
+from deltaproduce.types.data_types import BooleanType
 from deltaproduce.types.python_values import python_tuples
 
 

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import ArrayType, DataType, MapType, StructType
 
 _Rows = npt.NDArray[np.int64]
 

@@ -16,7 +16,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
+
+from deltaproduce.types.data_types import (
     ArrayType,
     BinaryType,
     DataType,

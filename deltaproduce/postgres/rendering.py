@@ -15,13 +15,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import BinaryType, DataType, StringType
 
 from deltaproduce.errors import SyncError
 from deltaproduce.postgres.holding import fault, whole
 from deltaproduce.postgres.json_text import float_text, hexadecimal, json_text
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import BinaryType, DataType, StringType
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.python_values import python_tuples
 

@@ -17,7 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
+
+from deltaproduce.postgres.holding import whole
+from deltaproduce.postgres.rendering import text_of
+from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import (
     BooleanType,
     ByteType,
     DataType,
@@ -30,10 +34,6 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
-
-from deltaproduce.postgres.holding import whole
-from deltaproduce.postgres.rendering import text_of
-from deltaproduce.types.columns import Column
 
 PAGE: Final = 8160
 """The bytes of the largest row that fits on a page of PostgreSQL's usual size."""

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql.types import StringType
-
 from deltaproduce.postgres.types import postgres_type
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import StringType
 
 KEY: Final = '"_key"'
 """The column with the number of a changed key."""

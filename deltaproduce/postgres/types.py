@@ -10,7 +10,10 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from pyspark.sql.types import (
+from deltaproduce.errors import DefinitionError
+from deltaproduce.types.catalogue import atom
+from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import (
     ArrayType,
     BinaryType,
     BooleanType,
@@ -29,10 +32,6 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
-
-from deltaproduce.errors import DefinitionError
-from deltaproduce.types.catalogue import atom
-from deltaproduce.types.columns import Column
 
 _TYPES: Final[Mapping[type[DataType], str]] = MappingProxyType(
     {

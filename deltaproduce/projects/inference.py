@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from pyspark.sql.types import DataType
-
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.stages.kind import stage_kind
 from deltaproduce.stages.sql.resolve import for_spark
 from deltaproduce.types.columns import Columns, RowSchema
+from deltaproduce.types.data_types import DataType
 
 
 def inferred(stages: Iterable[Stage]) -> tuple[dict[str, RowSchema], list[DefinitionError]]:

@@ -17,6 +17,7 @@ from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import col
+from deltaproduce.engines.spark.data_types import frame_struct, in_spark
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.times.zones import zone_of
 from deltaproduce.types.atoms import Misfit
@@ -53,14 +54,17 @@ def selected(given: object, key: Columns, engines: Engines) -> Selection:
 
 def _of_frame(given: DataFrame, key: Columns) -> DataFrame:
     places = _places(given.columns, key)
-    types = [given.schema[place].dataType for place in places]
+    struct = frame_struct(given)
+    types = [struct.fields[place].dataType for place in places]
     for column, found in zip(key, types, strict=True):
         if not widens(found, column.data_type):
             wanted = column.data_type.simpleString()
             _refuse(f"have column {column.name!r} of type {found.simpleString()}, not {wanted}")
     numbered = given.toDF(*(f"_{place}" for place in range(len(given.columns))))
     named = zip(places, key, strict=True)
-    return numbered.select(*(col(f"_{n}").cast(c.data_type).alias(c.name) for n, c in named))
+    return numbered.select(
+        *(col(f"_{n}").cast(in_spark(c.data_type)).alias(c.name) for n, c in named)
+    )
 
 
 def _of_arrow(given: Any, key: Columns, engines: Engines) -> pa.Table:  # noqa: ANN401 see `selected`

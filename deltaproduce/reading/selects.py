@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from pyspark.sql.types import DataType
-
 from deltaproduce.engines.delta_log import logged
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model import arguments
@@ -27,6 +25,7 @@ from deltaproduce.storage.parquet.file_ranges import FileRanges
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types.columns import IS_ALIVE, VERSION, Column
+from deltaproduce.types.data_types import DataType
 from deltaproduce.types.ddl import ddl_of, identifier, sql_of
 from deltaproduce.types.python_values import python_value
 

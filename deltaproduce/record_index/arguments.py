@@ -11,7 +11,6 @@ from datetime import timedelta
 from typing import Final
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import NullType
 
 from deltaproduce.engines.file_systems.choice import directory
 from deltaproduce.engines.file_systems.directory import Directory
@@ -26,6 +25,7 @@ from deltaproduce.model.limits import Limits
 from deltaproduce.record_index import runs, table
 from deltaproduce.storage.locations import Location, Table
 from deltaproduce.types.columns import Column, check_key_type, key_columns, named_columns
+from deltaproduce.types.data_types import NullType
 from deltaproduce.types.excerpts import shown
 
 _DURATION: Final = re.compile(r"([0-9]+) *(week|day|hour|minute)s?", re.IGNORECASE)

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StringType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.arrays import Numbers, factorize, order_codes, taken
 from deltaproduce.engines.spark.columns import cast_by_name
+from deltaproduce.engines.spark.data_types import frame_struct
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.errors import InvalidArgumentError, InvalidChangesError
 from deltaproduce.model.graph import Source
@@ -29,6 +29,7 @@ from deltaproduce.stages.sources.given.kind import Given
 from deltaproduce.stages.sources.given.required import checked, required, unchecked
 from deltaproduce.times.zones import zone_of, zone_of_machine
 from deltaproduce.types.columns import CHANGE_TYPE, Column, Columns, RowSchema
+from deltaproduce.types.data_types import StringType
 from deltaproduce.types.ddl import identifier
 from deltaproduce.types.excerpts import shown
 
@@ -180,8 +181,9 @@ def _taken(spark: SparkSession | None, given: object, source: Source) -> pa.Tabl
     if isinstance(given, DataFrame):
         if given.isStreaming:
             refuse(source, "are a streaming DataFrame, which has no end: use foreachBatch")
-        check(frame_faults(given.schema, source, is_snapshot=True), source)
-        found = {field.name.lower(): field for field in given.schema}
+        struct = frame_struct(given)
+        check(frame_faults(struct, source, is_snapshot=True), source)
+        found = {field.name.lower(): field for field in struct}
         conforming = (
             f"{cast_by_name(found[c.name.lower()], c.data_type)} AS {identifier(c.name)}"
             for c in columns

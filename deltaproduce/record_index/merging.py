@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import BooleanType
 
 from deltaproduce.engines.delta_log import is_committed, next_commit
 from deltaproduce.engines.delta_tables import Place
@@ -29,6 +28,7 @@ from deltaproduce.errors import SessionError
 from deltaproduce.record_index.table import Snapshot, overtaken
 from deltaproduce.storage.failpoints import effect
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import BooleanType
 from deltaproduce.types.ddl import identifier
 
 _DELETED = Column("_deleted", BooleanType())

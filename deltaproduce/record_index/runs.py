@@ -26,7 +26,6 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
-from pyspark.sql.types import IntegerType, LongType, StringType, TimestampType
 
 from deltaproduce.engines.delta_log import LOG, newest_commits
 from deltaproduce.engines.delta_tables import KEPT, LoggedCommit, RefusedError
@@ -41,6 +40,7 @@ from deltaproduce.record_index.decisions.keying import GROUP_COLUMN, Keying
 from deltaproduce.storage.failpoints import effect
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import IntegerType, LongType, StringType, TimestampType
 from deltaproduce.types.excerpts import one_line
 from deltaproduce.types.json.fields import parsed
 

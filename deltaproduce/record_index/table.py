@@ -21,7 +21,6 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
-from pyspark.sql.types import BinaryType, StructType
 
 from deltaproduce.engines.delta_log import commit_file, folder_of, is_committed, next_commit
 from deltaproduce.engines.file_systems.directory import Directory
@@ -38,6 +37,7 @@ from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
+from deltaproduce.types.data_types import BinaryType, StructType
 from deltaproduce.types.excerpts import one_line
 from deltaproduce.types.python_values import python_values
 

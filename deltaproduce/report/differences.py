@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.types import NumericType
 
 from deltaproduce.engines.local.arrays import distinct, in_order
 from deltaproduce.engines.selections import Selection
@@ -22,6 +21,7 @@ from deltaproduce.report.model import DifferenceReport, Value
 from deltaproduce.report.samples import texts
 from deltaproduce.storage.versions import EMPTY, Version, stage_at
 from deltaproduce.types.columns import SOURCE_PREFIX, Column
+from deltaproduce.types.data_types import NumericType
 
 _ROWS: Final = 20
 """The most rows shown of a key, before and after."""

@@ -13,7 +13,6 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
-from pyspark.sql.types import NumericType
 
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
@@ -22,6 +21,7 @@ from deltaproduce.report.model import SampleReport, Value
 from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types import excerpts
 from deltaproduce.types.columns import VERSION
+from deltaproduce.types.data_types import NumericType
 from deltaproduce.types.python_values import python_values
 
 SAMPLED: Final = 3

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
-from pyspark.sql import types as t
 
 from deltaproduce.engines.choice import Engines, is_local
 from deltaproduce.engines.engine import Rows
@@ -32,6 +31,7 @@ from deltaproduce.errors import DeltaProduceError, InvalidChangesError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
 from deltaproduce.times.zones import zone_of
+from deltaproduce.types import data_types as t
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, Column
 from deltaproduce.types.excerpts import shown

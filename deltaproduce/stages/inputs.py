@@ -16,7 +16,6 @@ from functools import reduce
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.types import IntegerType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
@@ -31,6 +30,7 @@ from deltaproduce.model.machine import cores
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import IntegerType
 
 _INPUT: Final = Column("_input", IntegerType())
 """In the rows of a join, the number of the iterator that gets a row's values."""

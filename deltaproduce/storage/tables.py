@@ -23,7 +23,6 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.delta_log import LOG, LogFiles
@@ -58,6 +57,7 @@ from deltaproduce.storage.parquet.file_ranges import FileRanges
 from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.parquet.seeks import ParquetFiles, unreadable_here
 from deltaproduce.types.columns import VERSION, Column
+from deltaproduce.types.data_types import StructType
 
 _ROLLED_BACK: Final = "deltaproduce.rolledBackBy"
 """The property that gives a table a new commit if it is already at the restored version."""

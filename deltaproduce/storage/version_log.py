@@ -23,14 +23,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
 
 from deltaproduce.errors import CommitUnknownError, ConflictError, CorruptStoreError
 from deltaproduce.model.arguments import FIRST_MOMENT, name_fault
@@ -46,6 +38,14 @@ from deltaproduce.storage.versions import EMPTY, Version
 from deltaproduce.storage.window_states import NO_WINDOWS
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import (
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 _FINGERPRINT: Final = StructType(
     [StructField("layout", StringType()), StructField("function", StringType())]

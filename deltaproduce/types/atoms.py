@@ -19,7 +19,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
+
+from deltaproduce.types.catalogue import ATOMS
+from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import (
     ArrayType,
     DataType,
     DecimalType,
@@ -30,9 +33,6 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
-
-from deltaproduce.types.catalogue import ATOMS
-from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import escaped, shown
 
 Writer: TypeAlias = Callable[[Sequence[Any]], pa.Array]

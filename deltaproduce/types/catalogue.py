@@ -14,7 +14,8 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.types import (
+
+from deltaproduce.types.data_types import (
     ArrayType,
     BinaryType,
     BooleanType,
@@ -33,7 +34,6 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
-
 from deltaproduce.types.pandas_on_demand import await_pandas
 
 await_pandas()  # whatever makes an array here has imported this module before

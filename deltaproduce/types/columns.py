@@ -8,12 +8,14 @@ columns and sorted by its key, and its `Columns.ddl` reads back as the same colu
 """
 
 from collections import namedtuple
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
-from pyspark.sql.types import (
+from deltaproduce.errors import DefinitionError
+from deltaproduce.types.data_types import (
     ArrayType,
     BooleanType,
     DataType,
@@ -26,9 +28,9 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TypeLike,
+    type_of,
 )
-
-from deltaproduce.errors import DefinitionError
 from deltaproduce.types.ddl import (
     ATOMIC_TYPES,
     DESCENDING,
@@ -48,7 +50,7 @@ CHANGE_TYPE: Final = "_change_type"
 IS_ALIVE: Final = "_is_alive"
 _ALL: Final = "_all"
 
-SchemaLike: TypeAlias = str | StructType
+SchemaLike: TypeAlias = str | TypeLike
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,13 +312,16 @@ def stored_columns(ddl: str) -> Columns:
     return _columns(struct_from_ddl(ddl).fields) if ddl else Columns(())
 
 
-def column_of(name: str, declared: str | DataType) -> Column:
+def column_of(name: str, declared: str | TypeLike) -> Column:
     """Return a column of one type, declared in DDL or as a type.
 
     Raises:
         DefinitionError: the declaration is not one type that can be stored.
     """
-    text = declared if isinstance(declared, str) else ddl_of(declared)
+    try:
+        text = declared if isinstance(declared, str) else ddl_of(type_of(declared))
+    except TypeError as error:
+        raise DefinitionError(f"{declared!r} is not one type, as 'bigint'", column=name) from error
     columns = _columns(struct_from_ddl(f"{quoted(name)} {text}").fields).columns
     if len(columns) != 1 or columns[0] != Column(name, columns[0].data_type):
         raise DefinitionError(f"{text!r} is not one type, as 'bigint'", column=name)
@@ -337,16 +342,23 @@ def _value_columns(declared: SchemaLike) -> Columns:
     return _columns(fields)
 
 
-def _fields(declared: SchemaLike, *, part: str) -> list[StructField]:
-    if not isinstance(declared, str | StructType):
-        raise DefinitionError(f"the {part} is {declared!r}; use a DDL string or a StructType")
-    fields = struct_from_ddl(declared).fields if isinstance(declared, str) else declared.fields
+def _fields(declared: SchemaLike, *, part: str) -> Sequence[StructField]:
+    fields = _struct(declared, part=part).fields
     if not fields:
         message = f"the {part} {declared!r} has no columns; a stage needs at least one"
         raise DefinitionError(message)
     for field in fields:
         check_column_name(field.name)
     return fields
+
+
+def _struct(declared: SchemaLike, *, part: str) -> StructType:
+    if isinstance(declared, str):
+        return struct_from_ddl(declared)
+    with suppress(TypeError):
+        if isinstance(found := type_of(declared), StructType):
+            return found
+    raise DefinitionError(f"the {part} is {declared!r}; use a DDL string or a StructType")
 
 
 def _columns(fields: Iterable[StructField]) -> Columns:

@@ -20,7 +20,11 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
+
+from deltaproduce.types.atoms import Misfit, arrow_schema, arrow_type
+from deltaproduce.types.catalogue import ATOMS
+from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import (
     ArrayType,
     ByteType,
     DataType,
@@ -38,10 +42,6 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
-
-from deltaproduce.types.atoms import Misfit, arrow_schema, arrow_type
-from deltaproduce.types.catalogue import ATOMS
-from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import escaped
 from deltaproduce.types.pandas_on_demand import in_numpy
 

@@ -17,7 +17,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from pyspark.sql.types import (
+from deltaproduce.errors import DefinitionError
+from deltaproduce.types.catalogue import ATOMS
+from deltaproduce.types.data_types import (
     ArrayType,
     DataType,
     DecimalType,
@@ -26,9 +28,6 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
-
-from deltaproduce.errors import DefinitionError
-from deltaproduce.types.catalogue import ATOMS
 
 ATOMIC_TYPES: Final[Mapping[str, DataType]] = MappingProxyType(
     {name: kind() for kind, known in ATOMS.items() for name in known.names}

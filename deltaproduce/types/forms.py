@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from deltaproduce.types.columns import Column, Columns, row_type
+from deltaproduce.types.data_types import ArrayType, DataType, MapType, StructType
 from deltaproduce.types.row_readers import RowReader, row_reader
 from deltaproduce.types.row_writers import RowsWriter, row_by_position, rows_writer
 

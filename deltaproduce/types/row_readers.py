@@ -23,7 +23,10 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
+
+from deltaproduce.types.catalogue import WHOLE_DIGITS
+from deltaproduce.types.columns import Columns, row_type
+from deltaproduce.types.data_types import (
     ArrayType,
     DataType,
     DateType,
@@ -33,9 +36,6 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
-
-from deltaproduce.types.catalogue import WHOLE_DIGITS
-from deltaproduce.types.columns import Columns, row_type
 
 RowReader: TypeAlias = Callable[[Sequence[pa.Array]], Iterator[Any]]
 

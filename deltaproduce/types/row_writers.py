@@ -20,11 +20,10 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import Row
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from deltaproduce.types.atoms import Misfit, Writer, arrow_type, atom_writer
 from deltaproduce.types.columns import Columns, RowSchema, row_type
+from deltaproduce.types.data_types import ArrayType, DataType, MapType, StructType
 from deltaproduce.types.excerpts import shown
 
 RowsWriter: TypeAlias = Callable[[Sequence[Any]], list[pa.Array]]
@@ -195,8 +194,9 @@ def _by_name(row: object) -> Mapping[Any, Any] | None:
         case dict():
             return row
         case tuple():
-            own = getattr(row, "__fields__", None) if isinstance(row, Row) else None
-            names = own or getattr(row, "_fields", None)
+            names = getattr(row, "__fields__", None) or getattr(
+                row, "_fields", None
+            )  # a Row of Spark
             return dict(zip(names, row, strict=True)) if names else None
         case _ if dataclasses.is_dataclass(row) and not isinstance(row, type):
             names = [field.name for field in dataclasses.fields(row)]

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import types as t
 
 import deltaproduce as dp
 from deltaproduce.cli.inputs.reading import blocks
@@ -17,6 +16,7 @@ from deltaproduce.cli.inputs.reading.reader import Reader
 from deltaproduce.cli.inputs.reading.records import end_of_rows, is_plain, records
 from deltaproduce.cli.inputs.reading.texts import Forms
 from deltaproduce.projects.file import Input
+from deltaproduce.types import data_types as t
 from deltaproduce.types.json.fields import is_text
 
 MARK = "\ue000"

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pyspark.sql import types as t
 
 from deltaproduce.cli.inputs.reading.faults import Unfit
 from deltaproduce.cli.inputs.reading.texts import Forms, converted
 from deltaproduce.cli.inputs.reading.time_forms import form_of
 from deltaproduce.cli.inputs.reading.times import instants
+from deltaproduce.types import data_types as t
 
 REFUSED = object()
 PARIS = ZoneInfo("Europe/Paris")

@@ -5,7 +5,12 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pytest
-from pyspark.sql.types import (
+
+from deltaproduce import InvalidArgumentError
+from deltaproduce.cli.answers.values import cell, key_of
+from deltaproduce.cli.verbs import VERBS
+from deltaproduce.types.columns import Column, Columns
+from deltaproduce.types.data_types import (
     BinaryType,
     BooleanType,
     DateType,
@@ -13,11 +18,6 @@ from pyspark.sql.types import (
     StringType,
     TimestampType,
 )
-
-from deltaproduce import InvalidArgumentError
-from deltaproduce.cli.answers.values import cell, key_of
-from deltaproduce.cli.verbs import VERBS
-from deltaproduce.types.columns import Column, Columns
 
 ANSWERED = {
     "check": ("check", (), {"stages", "problems"}),

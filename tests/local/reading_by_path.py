@@ -22,7 +22,6 @@ from crashing import CrashAt, CrashError, fail
 from deltalake import DeltaTable
 from other_readers import Read, assert_read
 from pyspark.sql import SparkSession
-from pyspark.sql.types import LongType, StringType
 
 from deltaproduce import Limits, Pipeline, Store, agg, window
 from deltaproduce.model.graph import Stage
@@ -30,6 +29,7 @@ from deltaproduce.model.layouts import Layout
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Change, Delete, Oracle, Upsert, plain_rows
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import LongType, StringType
 
 MARKING: Final = Limits(small_table_rows=0, group_rows=3, replaced_percent=900, merged_commits=3)
 """Rows are marked however few there are, and small files are often merged."""

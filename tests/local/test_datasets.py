@@ -19,7 +19,6 @@ from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalak
 from deltalake.transaction import AddAction
 from described import FORMS, SCHEMA, check_sorted, crashed, found_in, killed, made, rows_from
 from marked import mark_rows
-from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import deltaproduce as dp
 from deltaproduce.datasets import copying
@@ -32,6 +31,7 @@ from deltaproduce.engines.local import delta
 from deltaproduce.engines.local.handles import Handles
 from deltaproduce.engines.local.marked.listing import MARKED
 from deltaproduce.engines.local.marked.state import TableStates
+from deltaproduce.types.data_types import LongType, StringType, StructField, StructType
 
 
 def write(dataset: dp.Dataset, *given: object) -> None:

@@ -33,7 +33,6 @@ from crashing import (
 from limiting import limited
 from local_stores import as_rows, assert_no_orphans_here, assert_same_here, files_below
 from pyarrow import fs
-from pyspark.sql.types import LongType
 
 import deltaproduce as dp
 from deltaproduce import (
@@ -60,6 +59,7 @@ from deltaproduce.storage.locations import Location
 from deltaproduce.storage.tables import Tables
 from deltaproduce.testing import Oracle, Upsert
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import LongType
 
 MINE, MORE = batch((1, 1, 10), (2, 2, 20)), batch((2, 3, 20), (7, 3, 70))
 RUNS = Limits(small_table_rows=0, replaced_percent=900, compaction_commits=4)

@@ -16,10 +16,17 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 from psycopg.types.json import set_json_loads
-from pyspark.sql.types import ArrayType, BinaryType, DataType, FloatType, MapType, StructType
 
 from deltaproduce import Pipeline, Store
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    FloatType,
+    MapType,
+    StructType,
+)
 
 _BEYOND = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 

@@ -15,11 +15,11 @@ from deltalake import DeltaTable
 from forcing import setting
 from local_stores import as_rows, tuples
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StringType, StructField, StructType
 
 from deltaproduce import Pipeline, Producer, Source, Store
 from deltaproduce.engines.change_feed import feed_columns
 from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.engines.spark.frames import frame
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
@@ -30,6 +30,7 @@ from deltaproduce.storage.versions import EMPTY
 from deltaproduce.testing import Change, Oracle, Upsert, plain_rows
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import NO_KEY, Column, Columns
+from deltaproduce.types.data_types import StringType, StructField, StructType
 
 TABLES = ("content", "key_mappings", "updates")
 
@@ -63,7 +64,7 @@ def as_frame(spark: SparkSession, source: Source, changes: Iterable[Change]) -> 
         else (*change.key, *(None for _ in schema.value), "delete")
         for change in changes
     ]
-    return spark.createDataFrame(rows, StructType(fields))
+    return spark.createDataFrame(rows, in_spark(StructType(fields)))
 
 
 def assert_changes(

@@ -12,8 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import LongType, StructType
 
 from deltaproduce import Producer, Source
 from deltaproduce.storage.figures import StageFigures
@@ -21,7 +19,9 @@ from deltaproduce.storage.locations import Location
 from deltaproduce.storage.versions import Version
 from deltaproduce.testing import plain_rows
 from deltaproduce.testing.oracle import sort_key
+from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column, Columns
+from deltaproduce.types.data_types import LongType, StructType
 from deltaproduce.types.row_readers import row_reader
 
 Rows = list[tuple[Any, ...]]
@@ -70,7 +70,8 @@ def fetched(address: str, delta_version: int | None) -> tuple[pa.Table, StructTy
         return None
     query = QueryBuilder().register("found", found).execute("SELECT * FROM found")
     struct = StructType.fromJson(json.loads(fields))
-    return pa.table(query.read_all()).cast(to_arrow_schema(struct)), struct
+    columns = [Column(field.name, field.dataType) for field in struct]
+    return pa.table(query.read_all()).cast(arrow_schema(columns)), struct
 
 
 def _updates(

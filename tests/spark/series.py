@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from declaring import aggregate_arguments, index_arguments
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from pyspark.sql.types import IntegerType, StructField, StructType
 
 from deltaproduce import Pipeline, Producer, merge
 from deltaproduce.stages.aggregates.kind import Aggregate
@@ -23,6 +22,7 @@ from deltaproduce.stages.indexes.kind import Index
 from deltaproduce.testing import Change, Delete, Upsert, strategies
 from deltaproduce.testing.oracle import record_items
 from deltaproduce.types.columns import Columns, row_type
+from deltaproduce.types.data_types import IntegerType, StructField, StructType
 
 SERIES = StructField("series", IntegerType())
 

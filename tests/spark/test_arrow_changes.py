@@ -11,7 +11,6 @@ from forcing import setting
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import BooleanType, IntegerType, StructField, StructType
 from selecting import chosen
 from series import drawn
 
@@ -19,6 +18,7 @@ from deltaproduce.engines.local.arrays import in_order
 from deltaproduce.engines.local.engine import LocalEngine
 from deltaproduce.engines.local.kernels import comparing as arrow_changes
 from deltaproduce.engines.marks import AFTER, BEFORE, SIDE
+from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.engines.spark.engine import SparkEngine
 from deltaproduce.engines.spark.frames import fetched, frame
 from deltaproduce.engines.spark.kernels import comparing as changes
@@ -29,6 +29,7 @@ from deltaproduce.testing import plain_rows
 from deltaproduce.testing.strategies import keys, values
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import POSITION_COLUMN, Column, row_schema
+from deltaproduce.types.data_types import BooleanType, IntegerType, StructField, StructType
 
 CASES = 60
 KEY = "series int, d date desc, b binary"
@@ -81,7 +82,7 @@ def packed(spark: SparkSession, *, with_sources: bool) -> DataFrame:
                 if side == AFTER and not gone:
                     continue
             rows.append((number, *key, *value, *source, ordinal, gone, side))
-    return spark.createDataFrame(rows, StructType([*fields, *marks]))
+    return spark.createDataFrame(rows, in_spark(StructType([*fields, *marks])))
 
 
 @pytest.mark.parametrize("with_sources", chosen([True, False], True))

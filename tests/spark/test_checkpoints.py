@@ -10,7 +10,6 @@ from counting import jobs
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import DoubleType, LongType, StringType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.delta_tables import Place, Write
@@ -23,6 +22,7 @@ from deltaproduce.engines.spark.checkpoints import (
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import DoubleType, LongType, StringType
 
 COLUMNS = (Column("n", LongType()), Column("t", StringType()), Column("x", DoubleType()))
 

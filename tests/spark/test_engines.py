@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import LongType
 from selecting import chosen
 from series import drawn
 
@@ -32,6 +31,7 @@ from deltaproduce.types.columns import (
     Column,
     row_schema,
 )
+from deltaproduce.types.data_types import LongType
 from deltaproduce.types.row_writers import rows_writer
 
 SCHEMA = row_schema(

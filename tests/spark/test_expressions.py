@@ -15,12 +15,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StringType, StructType
 from selecting import long
 from test_local_expressions import STAGES, history, site
 
 import deltaproduce as dp
 from deltaproduce import agg
+from deltaproduce.engines.spark.data_types import frame_struct, in_spark
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import evaluated
@@ -31,6 +31,7 @@ from deltaproduce.stages.sql.expressions.terms import Term
 from deltaproduce.testing import Oracle, plain_rows
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
+from deltaproduce.types.data_types import StringType, StructType
 from deltaproduce.types.ddl import struct_from_ddl
 
 FEW_ROWS = 30
@@ -90,8 +91,8 @@ def check(given: DataFrame, table: pa.Table, texts: list[str], at_least: float =
     known = terms(texts, given.sparkSession.conf.get("spark.sql.session.timeZone"))
     print(f"{len(known)} of {len(texts)} are computed on the driver")
     assert len(known) > len(texts) * at_least
-    types = given.select(*(f.expr(text).alias(f"_{n}") for n, text in enumerate(known))).schema
-    for (text, term), field in zip(known.items(), types, strict=True):
+    types = given.select(*(f.expr(text).alias(f"_{n}") for n, text in enumerate(known)))
+    for (text, term), field in zip(known.items(), frame_struct(types), strict=True):
         assert term.data_type == field.dataType, text
     here = {text: computed(term, table) for text, term in known.items()}
     fine, chance = [], random.Random(2)
@@ -159,7 +160,7 @@ def plain(values: Iterable[Any]) -> list[Any]:
 
 def given_rows(spark: SparkSession, seed: int, count: int) -> tuple[DataFrame, pa.Table]:
     some = rows(random.Random(seed), count)
-    struct = StructType([*struct_from_ddl("place bigint"), *struct_from_ddl(DDL)])
+    struct = in_spark(StructType([*struct_from_ddl("place bigint"), *struct_from_ddl(DDL)]))
     given = spark.createDataFrame([(n, *row) for n, row in enumerate(some)], struct).cache()
     return given, on_driver(given)
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from forcing import setting
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import LongType
 from series import drawn
 
 from deltaproduce import StorageError
@@ -21,6 +20,7 @@ from deltaproduce.model.limits import Limits
 from deltaproduce.testing.strategies import keys, values
 from deltaproduce.times.zones import zone_of
 from deltaproduce.types.columns import Column, row_schema
+from deltaproduce.types.data_types import LongType
 from deltaproduce.types.row_writers import rows_writer
 
 THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"

@@ -15,18 +15,20 @@ from comparing import as_frames, assert_same
 from forcing import WAYS, forced, setting
 from odd_columns import NAMES, TYPES, batches, odd
 from pyspark.sql import SparkSession
-from pyspark.sql import types as t
 from selecting import long
 from series import drawn
 
 from deltaproduce import Store
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.data_types import frame_struct, in_spark
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.predicates import HASH, hash_sql, literal, membership
 from deltaproduce.model.limits import Limits
 from deltaproduce.testing import Oracle, plain, strategies
+from deltaproduce.types import data_types as t
 from deltaproduce.types.columns import Column, Columns
+from deltaproduce.types.data_types import type_of
 from deltaproduce.types.ddl import identifier
 
 (REPLACED,) = (way for way in WAYS if way.name == "replaced")
@@ -50,7 +52,7 @@ def test_odd_keys_and_names_at_every_stage(spark: SparkSession, tmp_path: Path, 
 
 # ---- predicates
 
-DRAWN = [data_type for data_type, _ in TYPES] + [
+DRAWN = [type_of(data_type) for data_type, _ in TYPES] + [
     *(t.DecimalType(38, 0), t.DecimalType(38, 38), t.DecimalType(9, 2), t.DecimalType(1, 1)),
 ]
 COLUMNS = [Column(f"c.{i}", data_type) for i, data_type in enumerate(DRAWN)]
@@ -60,7 +62,9 @@ def test_predicates_select_their_keys_from_a_table(spark: SparkSession, location
     rows = drawn(strategies.values(Columns(tuple(COLUMNS))), 60, 1)
     fields = [t.StructField("n", t.IntegerType())]
     fields += [t.StructField(c.name, c.data_type) for c in COLUMNS]
-    frame = spark.createDataFrame([(n, *row) for n, row in enumerate(rows)], t.StructType(fields))
+    frame = spark.createDataFrame(
+        [(n, *row) for n, row in enumerate(rows)], in_spark(t.StructType(fields))
+    )
     frame.repartitionByRange(4, identifier("c.0")).write.format("delta").save(location)
     table = spark.read.format("delta").load(location)
 
@@ -116,7 +120,7 @@ def test_days_between_two_calendars_are_found(
 
 def test_literals_have_exactly_their_value_and_type(spark: SparkSession) -> None:
     rows = drawn(strategies.values(Columns(tuple(COLUMNS))), 200, 2)
-    struct = t.StructType([t.StructField(c.name, c.data_type) for c in COLUMNS])
+    struct = in_spark(t.StructType([t.StructField(c.name, c.data_type) for c in COLUMNS]))
     given = spark.createDataFrame(rows, struct).toArrow()
     texts, expected = [], []
     for column in COLUMNS:
@@ -127,6 +131,6 @@ def test_literals_have_exactly_their_value_and_type(spark: SparkSession) -> None
         expected.append(values.take(pa.array(kept)))
         texts.append(f"array({', '.join(text for text in literals if text)})")
     found = spark.range(1).selectExpr(*texts)
-    assert [field.dataType.elementType for field in found.schema] == DRAWN
+    assert [field.dataType.elementType for field in frame_struct(found)] == DRAWN
     for made, values in zip(found.toArrow().columns, expected, strict=True):
         assert made.combine_chunks().flatten().equals(values)

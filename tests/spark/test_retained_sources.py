@@ -11,7 +11,6 @@ from comparing import as_frames, assert_same
 from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import DateType, LongType, ShortType, TimestampNTZType, TimestampType
 from selecting import long
 from test_local_retained_sources import kept
 from test_local_windows import history
@@ -21,6 +20,13 @@ from deltaproduce.engines.spark.kernels.ranges import rows_outside, rows_within,
 from deltaproduce.model.partitions import day_number, partitioning
 from deltaproduce.testing import Oracle
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import (
+    DateType,
+    LongType,
+    ShortType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 SOURCES = ("times", "bare", "seqs", "late")
 

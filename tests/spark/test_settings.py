@@ -9,13 +9,13 @@ import pytest
 from forcing import WAYS, forced, setting
 from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
-from pyspark.sql.types import LongType
 
 from deltaproduce import Pipeline, SessionError, Store
 from deltaproduce.engines.spark.columns import of, same
 from deltaproduce.engines.spark.sessions import settings
 from deltaproduce.engines.spark.sessions.settings import Sessions
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import LongType
 
 THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
 ZONE = "spark.sql.session.timeZone"

@@ -11,7 +11,6 @@ from comparing import as_frames, assert_same
 from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql import types as t
 from selecting import long
 from test_local_ordered import history
 from test_local_sketches import STAGES, site
@@ -24,7 +23,9 @@ from deltaproduce.stages.sql.states.functions.sketches.quantiles import (
 )
 from deltaproduce.stages.sql.states.functions.sketches.sketch import Sketch
 from deltaproduce.testing import Oracle
+from deltaproduce.types import data_types as t
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.ddl import struct_from_ddl
 
 SIZE = 1_000
 START = datetime(1969, 12, 30, tzinfo=UTC)
@@ -45,7 +46,7 @@ FEW = 100
 
 
 def data_type(ddl: str) -> t.DataType:
-    return t.StructType.fromDDL(f"x {ddl}")["x"].dataType
+    return struct_from_ddl(f"x {ddl}")["x"].dataType
 
 
 def here(measure: Sketch, values: list[Any]) -> bytes:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from view_queries import STAGES, Queries, contents, tables
 
 import deltaproduce as dp
+from deltaproduce.engines.spark.data_types import frame_struct
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.stages.sql.operators.evaluation import rows_of
 from deltaproduce.stages.sql.resolve import Resolved, resolved
@@ -146,7 +147,7 @@ def bag(rows: Any) -> Counter[Any]:
 def check(spark: SparkSession, query: Resolved, frames: Mapping[str, pa.Table], views: Any) -> None:
     """Rows and types are Spark's."""
     answer = spark.sql(query.sql(views))
-    assert [field.dataType for field in answer.schema] == [*query.types.values()], query.text
+    assert [field.dataType for field in frame_struct(answer)] == [*query.types.values()], query.text
     made = rows_of(query.relation, frames, Computing("UTC"))
     columns = [made.column(field).to_pylist() for field in query.fields.values()]
     found = bag(zip(*columns, strict=True))

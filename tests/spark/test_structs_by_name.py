@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as t
 from selecting import long
 from series import drawn
 
 import deltaproduce as dp
+from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.stages.sources.given.formats import table_of
 from deltaproduce.testing import plain_rows, strategies
+from deltaproduce.types import data_types as t
 from deltaproduce.types.columns import row_schema
 from deltaproduce.types.row_readers import UTC
 
@@ -68,7 +69,7 @@ def in_any_order(spark: SparkSession, rows: list[Any], seed: int) -> DataFrame:
     declared = t.StructType([*SCHEMA.key.struct, *SCHEMA.value.struct])
     found = shuffled(declared, chance)
     assert isinstance(found, t.StructType)
-    return spark.createDataFrame([arranged(row, declared, found) for row in rows], found)
+    return spark.createDataFrame([arranged(row, declared, found) for row in rows], in_spark(found))
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from pyspark.sql.types import (
-    ArrayType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-)
 
 from deltaproduce.engines.delta_log import commit_file
 from deltaproduce.engines.delta_tables import APP_ID, RefusedError, Write, properties
@@ -29,6 +20,15 @@ from deltaproduce.engines.local.handles import Handles
 from deltaproduce.engines.local.marked.state import TableStates, state_at
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import (
+    ArrayType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 COLUMNS = (Column("n", LongType()),)
 TOKEN = CommitProperties(app_transactions=[Transaction(APP_ID, 5)])

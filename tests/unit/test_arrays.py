@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import types as t
 
 from deltaproduce.engines.local.arrays import (
     distinct,
@@ -22,6 +21,7 @@ from deltaproduce.engines.local.arrays import (
     sorting,
 )
 from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.types import data_types as t
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
 

@@ -6,10 +6,10 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import types as t
 
 from deltaproduce.engines.local.arrays import order_codes
 from deltaproduce.stages.sql.states.functions.encodings import decoded, encoded, encoded_type
+from deltaproduce.types import data_types as t
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column, row_schema
 
@@ -39,7 +39,7 @@ def test_keys_are_in_the_order_of_their_values_and_give_them_back(case: str) -> 
     stored = encoded_type(data_type)
     assert keys.type == arrow_type(stored)
     assert keys.null_count == 1
-    row_schema(t.StructType().add("v", stored), "n int", stage="s")  # it may be a key
+    row_schema(t.StructType([t.StructField("v", stored)]), "n int", stage="s")  # it may be a key
     (codes,) = order_codes(pa.table({"v": keys}), [Column("v", stored)])
     assert (codes[1:] > codes[:-1]).all()
     back = decoded(keys, data_type)

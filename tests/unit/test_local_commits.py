@@ -14,15 +14,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyspark.sql.types import (
-    ByteType,
-    DateType,
-    DecimalType,
-    LongType,
-    StringType,
-    TimestampNTZType,
-    TimestampType,
-)
 
 from deltaproduce.engines.delta_tables import KEPT, RefusedError, Write, properties
 from deltaproduce.engines.file_systems.directory import Directory
@@ -32,6 +23,15 @@ from deltaproduce.engines.local.handles import Handles
 from deltaproduce.engines.local.marked.state import TableStates
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import (
+    ByteType,
+    DateType,
+    DecimalType,
+    LongType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 COLUMNS = (Column("n", LongType()),)
 BY_ANOTHER_PROCESS = """

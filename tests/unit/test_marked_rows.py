@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import types as t
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.file_systems.directory import Directory
@@ -23,6 +22,7 @@ from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.parquet.file_ranges import FileRanges
 from deltaproduce.storage.parquet.neighbours import Neighbours
 from deltaproduce.storage.parquet.seeks import ParquetFiles
+from deltaproduce.types import data_types as t
 from deltaproduce.types.columns import Column
 
 _KEY, _NUMBER = Column("key", t.LongType()), Column("number", t.LongType())

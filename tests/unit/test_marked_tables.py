@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
-from pyspark.sql.types import DateType, LongType, StringType
 
 from deltaproduce.engines.delta_tables import RefusedError, Write, properties
 from deltaproduce.engines.file_systems.directory import Directory
@@ -24,6 +23,7 @@ from deltaproduce.engines.local.marked.vectors import Vector
 from deltaproduce.storage.parquet.merging import DataFile, merges
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import DateType, LongType, StringType
 
 COLUMNS = (Column("id", LongType()), Column("day", DateType()), Column("text", StringType()))
 KEPT = properties(COLUMNS[:2], marked=False)

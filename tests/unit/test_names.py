@@ -6,7 +6,6 @@ from functools import cache
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.types import IntegerType, StructField, StructType
 from sqlglot.dialects.spark import Spark
 
 from deltaproduce import Pipeline, agg
@@ -16,6 +15,7 @@ from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.functions import PHYSICAL, VOLATILE
 from deltaproduce.stages.sql.keys import key_columns
 from deltaproduce.types.columns import named_columns, plain_columns
+from deltaproduce.types.data_types import IntegerType, StructField, StructType
 from deltaproduce.types.ddl import ddl_of, identifier, name_from, quoted, struct_from_ddl
 from deltaproduce.types.stored_as import StoredAs
 

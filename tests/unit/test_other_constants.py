@@ -5,13 +5,13 @@ from itertools import product
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import DateType, DoubleType, IntegerType, StringType
 
 from deltaproduce.stages.sql.expressions.terms import Constant, Constants
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.stages.sql.operators.evaluation import rows_of
 from deltaproduce.stages.sql.resolve import Resolved, resolved
 from deltaproduce.types.columns import row_schema
+from deltaproduce.types.data_types import DateType, DoubleType, IntegerType, StringType
 
 STAGES = {"t": row_schema("k int", "day date, price decimal(9,3), word string", stage="t")}
 ROWS = pa.table(

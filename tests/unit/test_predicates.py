@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import types as t
 
 from deltaproduce.engines.spark.predicates import (
     HASH,
@@ -16,6 +15,7 @@ from deltaproduce.engines.spark.predicates import (
     membership,
     of_partitions,
 )
+from deltaproduce.types import data_types as t
 from deltaproduce.types.columns import Column
 
 TEXT = Column("t", t.StringType())

@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 from pyspark.sql import Row
-from pyspark.sql.types import DecimalType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.failures import WorkerError, in_worker
@@ -30,6 +29,7 @@ from deltaproduce.stages.productions import Production
 from deltaproduce.times.zones import zone_of
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column, Columns
+from deltaproduce.types.data_types import DecimalType
 from deltaproduce.types.row_readers import row_reader
 
 PARIS = ZoneInfo("Europe/Paris")

@@ -6,7 +6,6 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import IntegerType
 
 from deltaproduce import DescriptorMismatchError, InvalidArgumentError
 from deltaproduce.record_index.decisions.buckets import buckets_of, hash_name, sized
@@ -21,6 +20,7 @@ from deltaproduce.record_index.decisions.features import (
 from deltaproduce.record_index.decisions.partition_values import as_text
 from deltaproduce.record_index.decisions.xxhash64 import xxhash64
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import IntegerType
 
 INT, TEXT, WIDE = pa.int32(), pa.string(), pa.decimal128(30, 2)
 MICROS = 1767323045000006

@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import types as t
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.file_systems.directory import Directory
@@ -32,6 +31,7 @@ from deltaproduce.storage.parquet.file_ranges import FileRanges
 from deltaproduce.storage.parquet.neighbours import Neighbours
 from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.parquet.seeks import ParquetFiles
+from deltaproduce.types import data_types as t
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
 
@@ -287,7 +287,10 @@ def test_values_of_all_types_come_as_spark_exchanges_them(tmp_path: Path) -> Non
         "far": (t.TimestampType(), datetime(9999, 12, 31, tzinfo=UTC)),
         "local": (t.TimestampNTZType(), datetime(2020, 5, 17, 1, 2, 3, 4)),
         "price": (t.DecimalType(12, 2), Decimal("1.50")),
-        "items": (t.ArrayType(t.StructType().add("n", t.IntegerType())), [{"n": 1}, None]),
+        "items": (
+            t.ArrayType(t.StructType([t.StructField("n", t.IntegerType())])),
+            [{"n": 1}, None],
+        ),
         "by": (t.MapType(t.StringType(), t.LongType()), [("a", 1)]),
         "raw": (t.BinaryType(), b"\0\1"),
     }
@@ -307,7 +310,7 @@ def test_values_of_all_types_come_as_spark_exchanges_them(tmp_path: Path) -> Non
 def test_a_part_of_another_column_is_not_mistaken_for_the_key(tmp_path: Path) -> None:
     """A column may be called ``a.b``, which is the path of a part of ``a`` as well."""
     dotted = Column("a.b", t.LongType())
-    nested = Column("a", t.StructType().add("b", t.LongType()))
+    nested = Column("a", t.StructType([t.StructField("b", t.LongType())]))
     schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in (nested, dotted)])
     table = pa.Table.from_pylist([{"a": {"b": 9 - n}, "a.b": n} for n in range(9)], schema)
     files = ParquetFiles(*_written(tmp_path, [table]))

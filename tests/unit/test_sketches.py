@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.sql import types as t
 
 from deltaproduce.stages.sql.states.functions.plans import Planned
 from deltaproduce.stages.sql.states.functions.sketches.distinct import (
@@ -23,6 +22,7 @@ from deltaproduce.stages.sql.states.functions.sketches.quantiles import (
     approx_percentile,
 )
 from deltaproduce.stages.sql.states.measures import Measure
+from deltaproduce.types import data_types as t
 from deltaproduce.types.atoms import arrow_type
 
 LONG, STRING = t.LongType(), t.StringType()

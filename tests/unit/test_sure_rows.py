@@ -9,10 +9,10 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
-from pyspark.sql import types as t
 
 from deltaproduce.datasets.writing.rows import RowTaker
 from deltaproduce.datasets.writing.sure import sure_of
+from deltaproduce.types import data_types as t
 from deltaproduce.types.columns import Column, Columns
 
 

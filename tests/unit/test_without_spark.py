@@ -33,7 +33,7 @@ def said(code: str, hidden: tuple[str, ...], folder: Path) -> str:
     return ran.stdout
 
 
-@pytest.mark.parametrize("name", ["Pipeline", "Store", "local_session", "agg", "postgres"])
+@pytest.mark.parametrize("name", ["Pipeline", "Store", "local_session", "postgres"])
 def test_a_name_that_needs_pyspark_says_what_to_install(name, tmp_path):
     code = f"""
 import deltaproduce as dp

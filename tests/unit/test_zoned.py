@@ -1,7 +1,10 @@
 """Which expressions and queries depend on the time zone."""
 
 import pytest
-from pyspark.sql.types import (
+
+from deltaproduce.stages.sql.text import QueryText
+from deltaproduce.stages.sql.zoned import depends_on_zone
+from deltaproduce.types.data_types import (
     ArrayType,
     DateType,
     LongType,
@@ -9,9 +12,6 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
-
-from deltaproduce.stages.sql.text import QueryText
-from deltaproduce.stages.sql.zoned import depends_on_zone
 
 TYPES = {
     "id": LongType(),

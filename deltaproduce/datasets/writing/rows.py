@@ -17,15 +17,16 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import DataType
 
 from deltaproduce.datasets.writing.sure import sure_of
 from deltaproduce.engines.spark.columns import cast_by_name
+from deltaproduce.engines.spark.data_types import frame_struct
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.stages.sources.given.formats import without_pandas
 from deltaproduce.types.atoms import Misfit, arrow_type
 from deltaproduce.types.columns import Column, Columns, row_type
 from deltaproduce.types.conversions import conformed, misfit_of_types, misfits, widens
+from deltaproduce.types.data_types import DataType
 from deltaproduce.types.ddl import identifier
 from deltaproduce.types.excerpts import described
 from deltaproduce.types.row_writers import row_by_position, rows_writer, settled
@@ -122,9 +123,10 @@ class RowTaker:
         if rows.isStreaming:
             finding = "they are a stream: write each batch of it, by foreachBatch"
             raise wrong_rows(self._location, finding, None, first)
-        places, wanted = self._places(rows.columns, first), []
+        places, struct = self._places(rows.columns, first), frame_struct(rows)
+        wanted: list[str] = []
         for column, place in zip(self._columns, places, strict=True):
-            found = rows.schema.fields[place]
+            found = struct.fields[place]
             if not widens(found.dataType, column.data_type, by_name=True):
                 finding = misfit_of_types(found.dataType, column.data_type)
                 raise self._wrong(finding, first, column)

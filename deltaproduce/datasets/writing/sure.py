@@ -12,8 +12,7 @@ from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from pyspark.sql import types as t
-
+from deltaproduce.types import data_types as t
 from deltaproduce.types.columns import Column, Columns
 
 SureOf: TypeAlias = Callable[[tuple[Any, ...]], bool]

@@ -30,7 +30,6 @@ from deltalake import (
 )
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import RemoveAction, create_table_with_add_actions
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from deltaproduce.engines.delta_log import logged
 from deltaproduce.engines.delta_tables import (
@@ -50,6 +49,14 @@ from deltaproduce.engines.local.handles import Handle, Handles, opened_at
 from deltaproduce.engines.local.marked import commits, listing, writes
 from deltaproduce.engines.local.marked.state import TableStates, state_at
 from deltaproduce.types.conversions import in_arrow_types
+from deltaproduce.types.data_types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 from deltaproduce.types.excerpts import one_line
 from deltaproduce.types.pandas_on_demand import in_numpy
 

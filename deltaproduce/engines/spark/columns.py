@@ -9,8 +9,10 @@ from typing import Final
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql import types as t
+from pyspark.sql import types as sparks
 
+from deltaproduce.engines.spark.data_types import in_spark
+from deltaproduce.types import data_types as t
 from deltaproduce.types.columns import Column, with_nulls
 from deltaproduce.types.ddl import identifier, sql_of
 
@@ -60,7 +62,7 @@ def typed(value: Expression, column: Column) -> Expression:
 
     In Spark the parts of any column may be null: it casts nothing to a type that says otherwise.
     """
-    return value.cast(with_nulls(column.data_type)).alias(column.name)
+    return value.cast(in_spark(with_nulls(column.data_type))).alias(column.name)
 
 
 def cast_by_name(column: t.StructField, data_type: t.DataType) -> str:
@@ -111,16 +113,18 @@ def _names(data_type: t.DataType) -> list[object]:
     return []
 
 
-def struct_of(columns: Iterable[Column]) -> t.StructType:
-    """Return the type of rows with these columns; see `typed`."""
-    return t.StructType([t.StructField(c.name, with_nulls(c.data_type)) for c in columns])
+def struct_of(columns: Iterable[Column]) -> sparks.StructType:
+    """Return the type of rows with these columns in Spark; see `typed`."""
+    fields = [t.StructField(c.name, with_nulls(c.data_type)) for c in columns]
+    return in_spark(t.StructType(fields))
 
 
 def comparable(value: Expression, data_type: t.DataType) -> Expression:
     """Return the value with maps as sorted entries, since Spark does not compare maps."""
     match data_type:
         case t.MapType():
-            entries = t.StructType().add("key", data_type.keyType).add("value", data_type.valueType)
+            parts = ("key", data_type.keyType), ("value", data_type.valueType)
+            entries = t.StructType([t.StructField(*part) for part in parts])
             as_entries = f.map_entries(value)
             return f.array_sort(comparable(as_entries, t.ArrayType(entries)))
         case t.ArrayType() if _has_map(data_type):

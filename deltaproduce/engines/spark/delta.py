@@ -19,7 +19,6 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructType
 
 from deltaproduce.engines.delta_log import LOG, commit_file
 from deltaproduce.engines.delta_tables import (
@@ -245,16 +244,15 @@ class SparkDelta(DeltaTables):
     ) -> None:
         """Create an empty table if there is none, or if one was begun and has no commit."""
         with self._session() as session:
-            struct = struct_of(columns)
             try:
-                _create(session, place, struct, properties)
+                _create(session, place, columns, properties)
             except AnalysisException:
                 if self.exists(place):
                     raise
                 # A process ended before the first commit. The builder takes an empty log for a
                 # table, and then does not find it; a write creates one, with just one file too
                 # many.
-                writer = session.createDataFrame([], struct).write.format("delta")
+                writer = session.createDataFrame([], struct_of(columns)).write.format("delta")
                 _save(writer.options(**properties).mode("ignore"), place)
 
     def write(self, place: Place, write: Write) -> None:
@@ -427,13 +425,13 @@ def _conflicts() -> tuple[type[Exception], ...]:
 
 
 def _create(
-    session: SparkSession, place: Place, struct: StructType, properties: Mapping[str, str]
+    session: SparkSession, place: Place, columns: Sequence[Column], properties: Mapping[str, str]
 ) -> None:
     """Create an empty table if there is none."""
     if is_remote(session):  # Delta's builder needs a plugin in the server
-        columns = ", ".join(f"{identifier(c.name)} {sql_of(c.dataType)}" for c in struct)
+        typed = ", ".join(f"{identifier(c.name)} {sql_of(c.data_type)}" for c in columns)
         told = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
-        made = f"CREATE TABLE IF NOT EXISTS {place.sql} ({columns}) USING delta"
+        made = f"CREATE TABLE IF NOT EXISTS {place.sql} ({typed}) USING delta"
         session.sql(f"{made} TBLPROPERTIES ({told})")
         return
     from delta.tables import DeltaTable
@@ -444,7 +442,7 @@ def _create(
     )
     for name, value in properties.items():
         named = named.property(name, value)
-    named.addColumns(struct).execute()
+    named.addColumns(struct_of(columns)).execute()
 
 
 def _written(rows: DataFrame, place: Place, write: Write) -> None:

@@ -12,7 +12,6 @@ import pyarrow as pa
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import IntegerType
 
 from deltaproduce.engines.change_feed import COMMIT_VERSION, TIMES, FeedMode, feed_columns
 from deltaproduce.engines.delta_tables import ROWS_PER_FILE
@@ -20,6 +19,7 @@ from deltaproduce.engines.engine import Compared, Engine, Filling, Part, Rows
 from deltaproduce.engines.marks import AFTER, BEFORE, COUNTED, DIFFERENCES, SIDE, Counts, Which
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.columns import col, cols, of, order, same, typed
+from deltaproduce.engines.spark.data_types import frame_struct, in_spark
 from deltaproduce.engines.spark.frames import frame, row_bytes
 from deltaproduce.engines.spark.kernels import checks, comparing, feeds, in_tasks, surrogates
 from deltaproduce.engines.spark.kernels.clustered import FILE, apart, clustered
@@ -27,6 +27,7 @@ from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.layouts import Layout
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, POSITION, Column
+from deltaproduce.types.data_types import IntegerType
 
 _FEEDER: Final = Column("_feeder", IntegerType())
 """The feeder that a row is from, while the rows of several feeders are sorted."""
@@ -130,7 +131,7 @@ class SparkEngine(Engine[DataFrame]):
 
     def with_all(self, rows: DataFrame, column: Column, value: object) -> DataFrame:
         """See `Engine.with_all`."""
-        return rows.withColumn(column.name, f.lit(value).cast(column.data_type))
+        return rows.withColumn(column.name, f.lit(value).cast(in_spark(column.data_type)))
 
     def filed(
         self, rows: DataFrame, count: int, by: Sequence[Column], order: Sequence[Column]
@@ -148,7 +149,7 @@ class SparkEngine(Engine[DataFrame]):
         self, rows: DataFrame, clustering: Clustering, order: Sequence[Column], least: int
     ) -> tuple[DataFrame, tuple[int, ...]]:
         """See `Engine.clustered`; one Spark job. With too many partitions, rows are only sorted."""
-        fields = [Column(field.name, field.dataType) for field in rows.schema.fields]
+        fields = [Column(field.name, field.dataType) for field in frame_struct(rows)]
         found = clustered(rows, clustering, fields, order, least)
         return in_files(rows, _tasks(rows), order[:1], order) if found is None else found, ()
 
@@ -266,7 +267,7 @@ class SparkEngine(Engine[DataFrame]):
         found = checks.folded(self.here(updates, layout.updates), layout)
         given = found.withColumnRenamed(POSITION, ORDINAL)
         beside = (*layout.sources, *layout.states)
-        nothing = {c.name: f.lit(None).cast(c.data_type) for c in beside}
+        nothing = {c.name: f.lit(None).cast(in_spark(c.data_type)) for c in beside}
         return given.withColumns(nothing).select(*cols(layout.content))
 
     def unfolded(

@@ -18,17 +18,18 @@ from pyspark import TaskContext
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import DataType
 
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.local.large.spilling import reporting
 from deltaproduce.engines.spark.columns import by_number, cols, struct_of, typed
+from deltaproduce.engines.spark.data_types import frame_struct
 from deltaproduce.engines.spark.sessions.error_texts import raise_interrupt
 from deltaproduce.engines.spark.sessions.remote import kept
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
+from deltaproduce.types.data_types import DataType
 from deltaproduce.types.ddl import identifier
 
 _PART_BYTES: Final = 64 << 20
@@ -87,7 +88,7 @@ def in_files(rows: DataFrame) -> Iterator[RowFiles]:
         KeyboardInterrupt: see `fetched`.
         StorageError: there is no space for temporary files, or no right to write them.
     """
-    columns = [Column(field.name, field.dataType) for field in rows.schema.fields]
+    columns = [Column(field.name, field.dataType) for field in frame_struct(rows)]
     numbered = by_number(rows.select(*map(_plain, columns)))
     with reporting():
         # Tasks of a job that is interrupted may write until it is gone.

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
-from pyspark.sql import types as t
 
 from deltaproduce.engines.delta_log import logged
+from deltaproduce.types import data_types as t
 from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql.types import DataType
-
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.model.graph import Stage
@@ -22,6 +20,7 @@ from deltaproduce.model.layouts import (
 from deltaproduce.operations.step.widening import faults
 from deltaproduce.storage.versions import Version, columns_of, stage_at
 from deltaproduce.types.columns import ORDINAL, POSITION, Column
+from deltaproduce.types.data_types import DataType
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql.types import TimestampType
-
 from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import TimestampType
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import LongType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.arrays import Marks
@@ -21,6 +20,7 @@ from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
 from deltaproduce.shown.tasks import told
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import LongType
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.pandas_on_demand import in_numpy
 from deltaproduce.types.python_values import python_values

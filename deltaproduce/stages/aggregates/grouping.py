@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Final, TypeVar
 
-from pyspark.sql.types import DataType
-
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.states.agg import AggregateCall
 from deltaproduce.stages.sql.states.functions.catalogue import answered, planned
@@ -22,6 +20,7 @@ from deltaproduce.stages.sql.states.functions.partials import NO_PARTIALS, Parti
 from deltaproduce.stages.sql.states.functions.plans import Planned
 from deltaproduce.stages.sql.states.measures import Measure, Rows
 from deltaproduce.types.columns import Column, Columns
+from deltaproduce.types.data_types import DataType
 
 _STATE_PREFIX: Final = "_state_"
 _Item = TypeVar("_Item")

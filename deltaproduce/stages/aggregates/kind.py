@@ -8,8 +8,6 @@ from functools import partial
 from itertools import starmap
 from typing import TypeAlias
 
-from pyspark.sql.types import DataType, NullType, StringType, StructField, StructType
-
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.selections import Selection
@@ -51,6 +49,7 @@ from deltaproduce.types.columns import (
     row_schema,
     unknown_schema,
 )
+from deltaproduce.types.data_types import DataType, NullType, StringType, StructField, StructType
 from deltaproduce.types.ddl import quoted
 
 _Typing: TypeAlias = Callable[[Projection, tuple[Column, ...]], dict[str, DataType]]

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.columns import col
+from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.model.graph import HiddenInput, Producer, Stage
 from deltaproduce.model.hidden import MULTISET, Hidden, hidden_name
 from deltaproduce.stages.aggregates.kind import Aggregate
@@ -25,6 +25,7 @@ from deltaproduce.stages.sql.states.functions.encodings import encoded, encoded_
 from deltaproduce.stages.sql.states.functions.ordered import multiset_of, role_of
 from deltaproduce.stages.sql.states.functions.partials import NO_PARTIALS, Partials
 from deltaproduce.types.columns import Column, Columns, RowSchema
+from deltaproduce.types.data_types import ArrayType, DataType, StructField, StructType
 
 _Batches = Iterator[pa.RecordBatch]
 
@@ -87,7 +88,7 @@ class Multiset(Aggregate):
                 some = _itemized(pa.Table.from_batches([batch]), values)
                 yield from _encoded(some, values).to_batches()
 
-        return found.select(*map(col, types)).mapInArrow(run, StructType(fields))
+        return found.select(*map(col, types)).mapInArrow(run, in_spark(StructType(fields)))
 
 
 def kept_beside(

@@ -20,16 +20,17 @@ from typing import Any, Final, NoReturn, Self
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import LongType, StructField, StructType
 
 from deltaproduce.engines.failures import BatchFunction, in_worker
 from deltaproduce.engines.spark.columns import by_number
+from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.engines.spark.failures import raised_by_producer
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Stage
 from deltaproduce.stages.functions.key_groups import Block, Blocks, Continuation
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import ORDINAL, SOURCE_PREFIX, RowSchema
+from deltaproduce.types.data_types import LongType, StructField, StructType
 from deltaproduce.types.excerpts import described, shown
 from deltaproduce.types.row_writers import EmissionWriter, emission_writer, settled
 
@@ -55,7 +56,7 @@ def produced(rows: DataFrame, stage: Stage, run: BatchFunction) -> DataFrame:
         ``_ordinal`` (the emission's number in its call, from 0), the stage's value columns. An
         error while running it becomes a ProducerError in `failures.raised_by_producer`.
     """
-    return by_number(rows).mapInArrow(in_worker(run), output_struct(stage))
+    return by_number(rows).mapInArrow(in_worker(run), in_spark(output_struct(stage)))
 
 
 def output_struct(stage: Stage) -> StructType:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any, Final, TypeAlias
 
-from pyspark.sql.types import IntegerType
-
 from deltaproduce.engines.choice import Engines, is_empty
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.failures import BatchFunction
@@ -27,6 +25,7 @@ from deltaproduce.stages.productions import Production
 from deltaproduce.stages.source_keys import ProducerKind
 from deltaproduce.times.zones import zone_of
 from deltaproduce.types.columns import RowSchema
+from deltaproduce.types.data_types import IntegerType
 
 _GREATEST_INT: Final = 2**31 - 1
 

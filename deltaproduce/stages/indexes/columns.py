@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from pyspark.sql.types import DataType, NullType
-
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.declarations import check_text
 from deltaproduce.stages.sql.expressions.expression import Expression, items
 from deltaproduce.types.columns import RowSchema, existing_schema
+from deltaproduce.types.data_types import DataType, NullType
 
 
 @dataclass(frozen=True, slots=True)

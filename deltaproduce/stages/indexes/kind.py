@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql.types import DataType, NullType, StringType, StructField, StructType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
@@ -40,6 +39,7 @@ from deltaproduce.types.columns import (
     row_schema,
     unknown_schema,
 )
+from deltaproduce.types.data_types import DataType, NullType, StringType, StructField, StructType
 from deltaproduce.types.ddl import DESCENDING
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from pyspark.sql.types import DataType
 from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.relations import (
@@ -30,6 +29,7 @@ from deltaproduce.stages.sql.algebra.scalars import Scalar, constant_of, with_es
 from deltaproduce.stages.sql.algebra.spark_only import Generate, ValueInSpark
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.resolve import Resolved
+from deltaproduce.types.data_types import DataType
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
@@ -26,6 +25,7 @@ from deltaproduce.engines.local.arrays import Numbers, distinct, matched
 from deltaproduce.engines.local.kernels.row_hashes import row_hashes, summed
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
+from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.model.hidden import DIGESTS, Hidden, hidden_name
@@ -35,6 +35,7 @@ from deltaproduce.stages.productions import DerivedKind, Found, Production
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL, Column, RowSchema, row_schema
 from deltaproduce.types.conversions import in_arrow_types
+from deltaproduce.types.data_types import BooleanType, LongType, StructField, StructType
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 COUNT: Final = Column("digest_rows", LongType())
@@ -213,7 +214,7 @@ def _in_spark(rows: DataFrame, read: Sequence[Column], by: Sequence[Column]) -> 
     parts = (*by, COUNT, *_HALVES)
     struct = StructType([StructField(c.name, c.data_type) for c in parts])
     told = partial(in_halves, read=read, by=by)
-    found = rows.select(*cols(read)).mapInArrow(told, struct).groupBy(*cols(by))
+    found = rows.select(*cols(read)).mapInArrow(told, in_spark(struct)).groupBy(*cols(by))
     sums = found.agg(*(f.sum(c.name).alias(c.name) for c in (COUNT, *_HALVES)))
     return of_halves(fetched(sums, parts), by)
 

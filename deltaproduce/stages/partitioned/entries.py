@@ -18,7 +18,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql.types import DataType
 
 from deltaproduce.engines.local.arrays import Marks, Numbers, matched
 from deltaproduce.engines.local.kernels.row_hashes import Hashes, mixed, row_hashes
@@ -31,6 +30,7 @@ from deltaproduce.stages.sql.scopes.coded import Coded
 from deltaproduce.stages.sql.scopes.partitions import Planned
 from deltaproduce.stages.sql.scopes.scalars import type_name
 from deltaproduce.stages.sql.scopes.tables import values_at
+from deltaproduce.types.data_types import DataType
 from deltaproduce.types.json.fields import parsed
 
 STATES: Final[tuple[State, ...]] = ("present", "missing", "dirty")

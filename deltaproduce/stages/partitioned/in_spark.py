@@ -14,11 +14,11 @@ from typing import Final
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import DataType, StructField, StructType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.columns import cols, same, struct_of
+from deltaproduce.engines.spark.data_types import frame_struct, in_spark
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
@@ -31,6 +31,7 @@ from deltaproduce.stages.sql.in_spark import temporary_views
 from deltaproduce.stages.sql.scopes.clauses import Scope
 from deltaproduce.stages.sql.scopes.tables import table_of
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import DataType, StructField, StructType
 
 _LINE: Final = re.compile(r"\bline ([0-9]+),? pos [0-9]+")
 """Where Spark locates an error in a query."""
@@ -46,13 +47,13 @@ def query_types(
     """
     empty = {
         feeder.name: spark.createDataFrame(
-            [], StructType([StructField(c.name, c.data_type) for c in _visible(feeder)])
+            [], in_spark(StructType([StructField(c.name, c.data_type) for c in _visible(feeder)]))
         )
         for feeder in stage.merged
     }
     with temporary_views(empty, spark) as views:
         try:
-            found = spark.sql(query.sql(views, sample)).schema
+            found = frame_struct(spark.sql(query.sql(views, sample)))
         except AnalysisException as error:
             said = str(error).partition("\n")[0]
             message = f"stage {stage.name!r}: Spark refuses its query: {said}"
@@ -92,7 +93,7 @@ def numbered(rows: DataFrame, stage: Stage, entry: Entry) -> DataFrame:
     given = dict(entry.of.values)
     for column in layout.key:
         if column.name in given:
-            value = f.lit(given[column.name]).cast(column.data_type)
+            value = f.lit(given[column.name]).cast(in_spark(column.data_type))
             rows = rows.withColumn(column.name, value)
     return in_order(rows, layout, [])
 

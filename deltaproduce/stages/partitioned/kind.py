@@ -9,7 +9,6 @@ from functools import partial
 from textwrap import dedent
 
 import pyarrow as pa
-from pyspark.sql.types import DataType, StructField, StructType
 
 from deltaproduce.engines.choice import needs_spark
 from deltaproduce.errors import DefinitionError
@@ -41,6 +40,7 @@ from deltaproduce.types.columns import (
     row_schema,
     unknown_schema,
 )
+from deltaproduce.types.data_types import DataType, NullType, StructField, StructType
 from deltaproduce.types.ddl import DESCENDING, struct_from_ddl
 
 
@@ -359,4 +359,4 @@ def _check_partition(name: str, columns: Mapping[str, Column]) -> None:
 
 
 def _is_unknown(kind: DataType) -> bool:
-    return kind.typeName() == "void"
+    return isinstance(kind, NullType)

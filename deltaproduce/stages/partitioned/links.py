@@ -16,7 +16,6 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import BooleanType, DataType, FractionalType
 from sqlglot import exp
 
 from deltaproduce.engines.local.arrays import Marks, Numbers, factorize, sorting
@@ -30,6 +29,7 @@ from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Constant, Term
 from deltaproduce.stages.sql.scopes.clauses import Scoped
 from deltaproduce.stages.sql.scopes.coded import Coded, combined, numbered
+from deltaproduce.types.data_types import BooleanType, DataType, FractionalType
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 Pairs: TypeAlias = tuple[Numbers, Numbers]

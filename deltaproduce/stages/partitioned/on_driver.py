@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import DataType
 
 from deltaproduce.engines.choice import OPEN_IN_SESSION, Engines
 from deltaproduce.engines.engine import Rows
@@ -37,6 +36,7 @@ from deltaproduce.times.zones import zone_of
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import ORDINAL
 from deltaproduce.types.conversions import conformed
+from deltaproduce.types.data_types import DataType
 from deltaproduce.types.excerpts import described, shown
 
 

@@ -12,7 +12,6 @@ from datetime import date, datetime
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.types import BooleanType, DateType, StructField, StructType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
@@ -29,6 +28,7 @@ from deltaproduce.stages.scheduled.kinds import ScheduledKind
 from deltaproduce.stages.sql.scopes.tables import table_of
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL_COLUMN, Column, row_schema
+from deltaproduce.types.data_types import BooleanType, DateType, StructField, StructType
 from deltaproduce.types.excerpts import shown
 
 _PRESENT: Final = Column("is_present", BooleanType())

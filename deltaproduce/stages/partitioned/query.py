@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from pyspark.sql.types import DataType, NullType
-
 from deltaproduce.stages.partitioned.conditions import Read, reads_of
 from deltaproduce.stages.sql.resolve import Resolved, in_tasks
 from deltaproduce.stages.sql.scopes.clauses import Scope
 from deltaproduce.types.columns import RowSchema
+from deltaproduce.types.data_types import DataType, NullType
 
 Outputs: TypeAlias = tuple[tuple[str, DataType], ...]
 """The columns of rows: names and types; `NullType` if only Spark knows the type."""

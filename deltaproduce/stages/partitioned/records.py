@@ -13,7 +13,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import DataType, StructField, StructType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.arrays import empty
@@ -26,6 +25,7 @@ from deltaproduce.stages.partitioned.entries import MARK, Kept
 from deltaproduce.stages.scheduled.kinds import MadeByTasks
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL, row_schema
+from deltaproduce.types.data_types import DataType, StructField, StructType
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 _VALUE: Final = (

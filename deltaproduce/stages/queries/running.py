@@ -13,15 +13,16 @@ from contextlib import contextmanager
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType, StructField, StructType
 
 from deltaproduce.engines.spark.columns import cols
+from deltaproduce.engines.spark.data_types import frame_struct, in_spark
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.queries.query import Query
 from deltaproduce.stages.sql.in_spark import numbered, temporary_views
 from deltaproduce.types.columns import RowSchema, row_schema
+from deltaproduce.types.data_types import DataType, StructField, StructType
 from deltaproduce.types.ddl import DESCENDING
 
 
@@ -33,11 +34,12 @@ def query_schema(stage: Stage, query: Query, spark: SparkSession) -> RowSchema:
             `stage`.
     """
     empty = {
-        feeder.name: spark.createDataFrame([], _struct(feeder.schema)) for feeder in stage.feeders
+        feeder.name: spark.createDataFrame([], in_spark(_struct(feeder.schema)))
+        for feeder in stage.feeders
     }
     with temporary_views(empty, spark) as views:
         try:
-            found = spark.sql(query.sql(views)).schema
+            found = frame_struct(spark.sql(query.sql(views)))
         except AnalysisException as error:
             message = f"stage {stage.name!r}: Spark refuses its query: {error}"
             raise DefinitionError(message, stage=stage.name) from error

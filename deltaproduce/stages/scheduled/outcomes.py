@@ -12,7 +12,6 @@ from itertools import chain
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import DataType
 
 from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.engines.local.kernels.row_hashes import Hashes
@@ -20,6 +19,7 @@ from deltaproduce.shown.tasks import FailedTask, Partition, Run, Task
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.scheduled.schedules import Chosen, Listed
 from deltaproduce.stages.sql.scopes.tables import values_at
+from deltaproduce.types.data_types import DataType
 
 
 @dataclass(frozen=True, slots=True)

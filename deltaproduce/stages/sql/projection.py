@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import BooleanType, DataType, NullType, StructField, StructType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.spark.data_types import frame_struct, in_spark
 from deltaproduce.errors import DefinitionError, ProducerError, SessionError
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import evaluated, holds
@@ -25,6 +25,7 @@ from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Term
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import BooleanType, DataType, NullType, StructField, StructType
 from deltaproduce.types.excerpts import escaped
 
 _SETTINGS = (
@@ -219,11 +220,11 @@ def _spark_types(
         DefinitionError: Spark refuses one of them.
     """
     rows = spark.createDataFrame(
-        [], StructType([StructField(c.name, c.data_type) for c in columns])
+        [], in_spark(StructType([StructField(c.name, c.data_type) for c in columns]))
     )
     try:
         named = (f.expr(one.text).alias(f"_{place}") for place, one in enumerate(expressions))
-        return [field.dataType for field in rows.select(*named).schema.fields]
+        return [field.dataType for field in frame_struct(rows.select(*named))]
     except (AnalysisException, ParseException) as error:
         if len(expressions) > 1:  # find the one that is refused
             half = len(expressions) // 2

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Final
 
-from pyspark.sql.types import DataType, DateType
 from sqlglot import exp
 
 from deltaproduce.stages.sql.functions import names_in
 from deltaproduce.stages.sql.syntax import function_name
 from deltaproduce.types.catalogue import has_instants
 from deltaproduce.types.columns import RowSchema
+from deltaproduce.types.data_types import DataType, DateType
 
 _OF_CLOCKS: Final = names_in(
     """

@@ -8,15 +8,16 @@ from contextlib import contextmanager
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import DataType, StructType
 
 from deltaproduce.engines.spark.columns import cols
+from deltaproduce.engines.spark.data_types import frame_struct, in_spark
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.sql.in_spark import numbered, temporary_views
 from deltaproduce.stages.sql.resolve import Resolved
 from deltaproduce.types.columns import NO_KEY
+from deltaproduce.types.data_types import DataType, StructType
 
 _PLACE = "_place"
 
@@ -28,12 +29,12 @@ def types_of(stage: Stage, query: Resolved, spark: SparkSession) -> list[DataTyp
         DefinitionError: Spark refuses the query; with `stage`.
     """
     empty = {
-        feeder.name: _seen(feeder, spark.createDataFrame([], _struct(feeder)))
+        feeder.name: _seen(feeder, spark.createDataFrame([], in_spark(_struct(feeder))))
         for feeder in stage.feeders
     }
     with temporary_views(empty, spark) as views:
         try:
-            found = spark.sql(query.sql(views)).schema
+            found = frame_struct(spark.sql(query.sql(views)))
         except (AnalysisException, ParseException) as error:
             message = f"stage {stage.name!r}: Spark refuses its query: {error}"
             raise DefinitionError(message, stage=stage.name) from error
@@ -60,7 +61,7 @@ def queried(
         if layout.key == NO_KEY.columns:
             found = found.withColumn(NO_KEY.names[0], f.lit(True))
         for column in layout.states:  # the driver makes them when it first changes a group
-            found = found.withColumn(column.name, f.lit(None).cast(column.data_type))
+            found = found.withColumn(column.name, f.lit(None).cast(in_spark(column.data_type)))
         if query.order:  # rows are sorted, so this counts up in their order
             found = found.withColumn(_PLACE, f.monotonically_increasing_id())
         yield numbered(found, layout, [_PLACE] if query.order else [])

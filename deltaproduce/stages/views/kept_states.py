@@ -6,6 +6,7 @@ import pyarrow as pa
 from pyspark.sql import functions as f
 
 from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.atoms import arrow_type
 
@@ -25,5 +26,5 @@ def without_states(rows: Rows, layout: Layout) -> Rows:
             null = pa.nulls(len(rows), arrow_type(column.data_type))
             rows = rows.set_column(place, column.name, null)
         else:
-            rows = rows.withColumn(column.name, f.lit(None).cast(column.data_type))
+            rows = rows.withColumn(column.name, f.lit(None).cast(in_spark(column.data_type)))
     return rows

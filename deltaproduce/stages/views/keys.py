@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from pyspark.sql.types import ArrayType, DoubleType, FloatType, MapType, StructType, VariantType
-
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.algebra.provenance import copied
 from deltaproduce.stages.sql.resolve import Resolved, resolved
 from deltaproduce.types.columns import RowSchema
+from deltaproduce.types.data_types import (
+    ArrayType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StructType,
+    VariantType,
+)
 
 _NO_KEYS = FloatType, DoubleType, ArrayType, MapType, StructType, VariantType
 

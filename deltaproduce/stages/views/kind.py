@@ -9,12 +9,6 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql.types import (
-    DataType,
-    NullType,
-    StructField,
-    StructType,
-)
 
 from deltaproduce.engines.choice import OPEN_IN_SESSION
 from deltaproduce.engines.comparisons import Comparison
@@ -53,6 +47,12 @@ from deltaproduce.types.columns import (
     keyless_schema,
     row_schema,
     unknown_schema,
+)
+from deltaproduce.types.data_types import (
+    DataType,
+    NullType,
+    StructField,
+    StructType,
 )
 from deltaproduce.types.ddl import DESCENDING
 from deltaproduce.types.excerpts import escaped

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType
-
 from deltaproduce.stages.sql.algebra.relations import (
     Aggregate,
     Distinct,
@@ -31,6 +29,14 @@ from deltaproduce.stages.sql.operators import join, matched, plain, set_operatio
 from deltaproduce.stages.sql.operators.changes.keys import Link
 from deltaproduce.stages.sql.operators.following import is_none
 from deltaproduce.stages.sql.operators.groups import by_rows
+from deltaproduce.types.data_types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StructType,
+)
 
 NO_DELTA_RULE: Final = "NO_DELTA_RULE"
 """This version of the library has no rule for the operator's changes."""

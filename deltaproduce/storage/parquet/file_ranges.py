@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.engines.local.data_files import in_partitions
@@ -22,6 +21,7 @@ from deltaproduce.model.partitions import SORTS, Ranges
 from deltaproduce.storage.parquet.marked_rows import MarkedRows
 from deltaproduce.storage.parquet.row_groups import NO_VALUE, EveryRange
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import TimestampNTZType, TimestampType
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 _CUT_MICROS: Final = 999

@@ -13,11 +13,11 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import LongType
 
 from deltaproduce.engines.local.arrays import Marks, Numbers, distinct
 from deltaproduce.engines.selections import Selection
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import LongType
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 MOST: Final = 1 << 18

@@ -12,11 +12,11 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import LongType
 
 from deltaproduce.engines.local.arrays import Numbers, distinct, isin_rows
 from deltaproduce.storage.parquet.neighbours import NUMBER
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import LongType
 
 FILE: Final = Column("_file_number", LongType())
 """The column with the number of a row's file."""

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyspark.sql.types import DecimalType, StringType
 
 from deltaproduce.engines.local.arrays import Marks, Numbers, codes
 from deltaproduce.engines.selections import Selection
@@ -24,6 +23,7 @@ from deltaproduce.model.partitions import SORTS, Ranges
 from deltaproduce.storage.parquet.readings import Reading
 from deltaproduce.types.catalogue import atom, is_whole
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import DecimalType, StringType
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 Values = NDArray[np.generic]

@@ -8,9 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    StructType,
-)
 
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Producer, Stage
@@ -33,6 +30,9 @@ from deltaproduce.testing.oracle.values import (
 from deltaproduce.testing.oracle.windows import Windows, window_place
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import NO_KEY, Columns
+from deltaproduce.types.data_types import (
+    StructType,
+)
 
 
 def is_known(producer: Producer) -> bool:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any, TypeAlias
 
-from pyspark.sql.types import (
+from deltaproduce.types.columns import Column, Columns
+from deltaproduce.types.data_types import (
     ArrayType,
     BinaryType,
     DataType,
@@ -23,8 +24,6 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
-
-from deltaproduce.types.columns import Column, Columns
 
 Value: TypeAlias = Any
 """Any value that a column can hold, or a function emit; a type checker cannot know more."""

@@ -12,7 +12,16 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from hypothesis import strategies as st
-from pyspark.sql.types import (
+
+from deltaproduce.model.graph import Stage
+from deltaproduce.stages.sql.states import agg
+from deltaproduce.stages.sql.states.agg import AggregateCall
+from deltaproduce.testing.strategies.catalogue import BY_TEXT, ROWS, Catalogue, Shape
+from deltaproduce.testing.strategies.names import column_name
+from deltaproduce.testing.strategies.windows import may_have_window, windows
+from deltaproduce.types.catalogue import atom
+from deltaproduce.types.columns import RowSchema
+from deltaproduce.types.data_types import (
     BooleanType,
     ByteType,
     DataType,
@@ -26,15 +35,6 @@ from pyspark.sql.types import (
     ShortType,
     StringType,
 )
-
-from deltaproduce.model.graph import Stage
-from deltaproduce.stages.sql.states import agg
-from deltaproduce.stages.sql.states.agg import AggregateCall
-from deltaproduce.testing.strategies.catalogue import BY_TEXT, ROWS, Catalogue, Shape
-from deltaproduce.testing.strategies.names import column_name
-from deltaproduce.testing.strategies.windows import may_have_window, windows
-from deltaproduce.types.catalogue import atom
-from deltaproduce.types.columns import RowSchema
 from deltaproduce.types.ddl import identifier, quoted
 
 Takes: TypeAlias = Callable[[DataType], bool]

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from hypothesis import strategies as st
-from pyspark.sql.types import BooleanType, DateType, IntegralType
 
 from deltaproduce.model.graph import with_hidden
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.testing.strategies.names import column_name
 from deltaproduce.types.columns import RowSchema
+from deltaproduce.types.data_types import BooleanType, DateType, IntegralType
 from deltaproduce.types.ddl import quoted
 from deltaproduce.types.stored_as import StoredAs
 

@@ -8,7 +8,9 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
-from pyspark.sql.types import (
+
+from deltaproduce.types.columns import Columns
+from deltaproduce.types.data_types import (
     ArrayType,
     BinaryType,
     BooleanType,
@@ -28,8 +30,6 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
-
-from deltaproduce.types.columns import Columns
 
 Row: TypeAlias = tuple[Any, ...]
 

@@ -7,7 +7,6 @@ from datetime import date
 from typing import Any
 
 from hypothesis import strategies as st
-from pyspark.sql.types import DataType, DateType, IntegralType
 
 from deltaproduce.model.partitions import SORTS
 from deltaproduce.model.windows import Window, window
@@ -15,6 +14,7 @@ from deltaproduce.pipeline import Pipeline
 from deltaproduce.testing.oracle.windows import tracked
 from deltaproduce.testing.strategies.typed_values import partitions
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import DataType, DateType, IntegralType
 
 
 def may_have_window(column: Column) -> bool:

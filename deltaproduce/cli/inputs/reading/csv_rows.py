@@ -13,7 +13,6 @@ from typing import BinaryIO
 
 import pyarrow as pa
 from pyarrow import csv
-from pyspark.sql import types as t
 
 from deltaproduce.cli.inputs.reading.blocks import ENCODE, Block, blocks, line_ends, utf8
 from deltaproduce.cli.inputs.reading.faults import FileFault, Unfit, no_value
@@ -21,6 +20,7 @@ from deltaproduce.cli.inputs.reading.found import Declared, Part
 from deltaproduce.cli.inputs.reading.records import Record, end_of_rows, is_plain, records
 from deltaproduce.cli.inputs.reading.texts import Forms, converted
 from deltaproduce.projects.file import Input
+from deltaproduce.types import data_types as t
 from deltaproduce.types.columns import Column
 
 

@@ -12,10 +12,10 @@ from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
-from pyspark.sql import types as t
 
 from deltaproduce.cli.inputs.reading.faults import FileFault, Unfit
 from deltaproduce.cli.inputs.reading.texts import Forms, converted
+from deltaproduce.types import data_types as t
 from deltaproduce.types.columns import Column
 
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"

@@ -12,10 +12,10 @@ from itertools import accumulate, chain
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import types as t
 
 from deltaproduce.cli.inputs.reading.faults import Unfit, no_value
 from deltaproduce.cli.inputs.reading.texts import Forms, converted
+from deltaproduce.types import data_types as t
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.json.fields import is_text
 from deltaproduce.types.python_values import python_values

@@ -17,11 +17,11 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import types as t
 
 from deltaproduce.cli.inputs.reading.faults import Unfit, no_value
 from deltaproduce.cli.inputs.reading.time_forms import DATES, TIMES, TimeForm
 from deltaproduce.cli.inputs.reading.times import dates, instants, times
+from deltaproduce.types import data_types as t
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.conversions import misfits
 

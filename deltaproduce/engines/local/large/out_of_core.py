@@ -15,7 +15,6 @@ from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import BooleanType
 
 from deltaproduce.engines.change_feed import TIMES, FeedMode
 from deltaproduce.engines.engine import Compared, Part, Rows
@@ -35,6 +34,7 @@ from deltaproduce.model.limits import Limits
 from deltaproduce.model.machine import cores
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import BooleanType
 
 _Made = TypeVar("_Made")
 

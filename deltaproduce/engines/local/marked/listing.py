@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.types import DataType, StructType
 
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.arrays import Numbers
@@ -21,6 +20,7 @@ from deltaproduce.engines.local.marked import vectors
 from deltaproduce.engines.local.marked.state import VECTOR, TableState, path_of
 from deltaproduce.model.partitions import SORTS
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.data_types import DataType, StructType
 
 MARKED: Final = "marked"
 """The name of the column with the numbers of the rows that are marked as deleted."""

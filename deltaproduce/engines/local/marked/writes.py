@@ -10,13 +10,13 @@ from collections.abc import Collection
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.types import StructField, StructType
 
 from deltaproduce.engines.delta_tables import BrokenLogError, RefusedError, Write
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.marked.commits import Changed, commit
 from deltaproduce.engines.local.marked.state import Action, TableState, TableStates, path_of
+from deltaproduce.types.data_types import StructField, StructType
 
 _MOST_TRIES: Final = 15
 _NOT_NULL: Final = '"nullable":false'

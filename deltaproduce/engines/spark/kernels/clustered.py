@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import IntegerType, LongType
 
 from deltaproduce.engines.spark.columns import cols, order
 from deltaproduce.engines.spark.frames import fetched, frame
 from deltaproduce.engines.spark.kernels.ranges import unit_of
 from deltaproduce.model.clustering import Clustering, file_ends
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import IntegerType, LongType
 
 FILE: Final = Column("_file", IntegerType())
 _UNIT: Final = Column("_unit", LongType())

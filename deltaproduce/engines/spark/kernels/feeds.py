@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 from deltaproduce.engines.change_feed import ALONE, COMMIT_VERSION, PAIRED, FeedMode
 from deltaproduce.engines.marks import AFTER, BEFORE, DELETE, SIDE
 from deltaproduce.engines.spark.columns import col, cols, comparable, order
+from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import (
     CHANGE_TYPE,
@@ -59,7 +60,7 @@ def _states(
     A deleted key has one row, which is not alive.
     """
     alive = (f.col(CHANGE_TYPE) != DELETE).alias(_IS_ALIVE)
-    nowhere = [f.lit(None).cast(c.data_type).alias(c.name) for c in layout.sources]
+    nowhere = [f.lit(None).cast(in_spark(c.data_type)).alias(c.name) for c in layout.sources]
     place, values = f.col(POSITION).alias(ORDINAL), cols(layout.value)
     states = updates.select(VERSION, alive, *cols(layout.key), *nowhere, place, *values)
     if before is None:

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import ByteType
 
 from deltaproduce.engines.local.arrays import key_ends
 from deltaproduce.engines.local.kernels import comparing
@@ -24,6 +23,7 @@ from deltaproduce.engines.spark.columns import by_number, cols, order, struct_of
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import ByteType
 
 BOTH: Final = 2
 """In addition to `BEFORE` and `AFTER`: a row that is on both sides."""

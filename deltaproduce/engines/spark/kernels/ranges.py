@@ -15,14 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as f
-from pyspark.sql.types import (
-    DataType,
-    DateType,
-    IntegralType,
-    LongType,
-    TimestampNTZType,
-    TimestampType,
-)
 
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.kernels.ranges import are_within, numbers_of
@@ -33,6 +25,14 @@ from deltaproduce.model.partitions import Partitioning, Ranges, partitioning
 from deltaproduce.times.zones import OF_UTC
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import (
+    DataType,
+    DateType,
+    IntegralType,
+    LongType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 _UNIT = Column("_unit", LongType())
 _LEASTS: Final[Mapping[type[DataType], int]] = {

@@ -12,6 +12,7 @@ from pyspark.sql import functions as f
 
 from deltaproduce.engines.local.arrays import whole_keys
 from deltaproduce.engines.spark.columns import by_number, col, cols, order, struct_of, typed
+from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.stages.aggregates.ordered.lookups import Lookup
 from deltaproduce.stages.sql.states.functions.multisets import answers, nothing
 from deltaproduce.stages.sql.states.functions.ordered import Ordered
@@ -59,7 +60,7 @@ def with_answers(
         value, default = f.col(_FOUND.format(number)), nothing(function)[0].as_py()
         if default is not None:
             of_none = f.array() if isinstance(default, list) else f.lit(default)
-            value = f.coalesce(value, of_none.cast(function.data_type))
+            value = f.coalesce(value, of_none.cast(in_spark(function.data_type)))
         joined = joined.withColumn(name, typed(value, Column(name, function.data_type)))
     return joined.drop(*_names_of(found, key))
 

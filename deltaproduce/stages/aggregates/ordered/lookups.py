@@ -13,7 +13,6 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType
 
 from deltaproduce.engines.choice import Engines, is_local
 from deltaproduce.engines.engine import Rows
@@ -23,6 +22,7 @@ from deltaproduce.engines.spark.columns import cols, order
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.sql.states.functions.ordered import Reach
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import LongType
 
 MOVED = Column("_moved", LongType())
 """The column that holds how many more values a group has than before."""

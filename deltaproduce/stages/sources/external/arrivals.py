@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NoReturn
 
-from pyspark.sql import types as t
-
 from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.data_types import frame_struct
 from deltaproduce.engines.spark.kernels.comparing import numbered_by_values
 from deltaproduce.engines.spark.sessions.damage import tells_of_damage
 from deltaproduce.errors import InvalidChangesError
@@ -32,6 +31,7 @@ from deltaproduce.storage.locations import Table
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import Version, has_columns
+from deltaproduce.types import data_types as t
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import widens
 
@@ -137,7 +137,7 @@ def arrival(
     now = state(tables, table)
     if now is None:
         _refuse(source, f"its table {address!r} is gone")
-    _check_columns(source, tables.read(table, now.delta_version).schema)
+    _check_columns(source, frame_struct(tables.read(table, now.delta_version)))
     last = head.stages.get(source.name)
     if last is None or CONTENT not in last.delta_versions:
         return TableArrival(source, table, now, None, begins=True, redefined=False, tables=tables)

@@ -19,16 +19,17 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql import types as t
 
 from deltaproduce.engines.delta_log import commit_file
 from deltaproduce.engines.spark.columns import col, cols
+from deltaproduce.engines.spark.data_types import frame_struct, in_spark
 from deltaproduce.engines.spark.delta import PLAIN_PATH
 from deltaproduce.engines.spark.kernels.comparing import unmatched
 from deltaproduce.engines.spark.log_actions import actions
 from deltaproduce.engines.spark.sessions.error_texts import raise_interrupt
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.tables import Tables
+from deltaproduce.types import data_types as t
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 
@@ -178,10 +179,9 @@ def _rows_of(files: _Files, alive: frozenset[str], rows: DataFrame, now: TableSt
     """
     file = f.col("_metadata.file_path")
     if now.partitioned_by or not now.is_plain:
-        return rows.where(file.isin(*files.paths) & _in_partitions(files, now, rows.schema))
-    spark, struct = rows.sparkSession, rows.schema
-    whole = _read(spark, files.paths & alive - files.marked, struct)
-    marked = _read(spark, files.paths & alive & files.marked, struct)
+        return rows.where(file.isin(*files.paths) & _in_partitions(files, now, rows))
+    whole = _read(rows, files.paths & alive - files.marked)
+    marked = _read(rows, files.paths & alive & files.marked)
     if not files.marked & alive:
         return whole
     if not _numbers_rows(rows):  # no row of this Delta version is marked as deleted
@@ -192,26 +192,30 @@ def _rows_of(files: _Files, alive: frozenset[str], rows: DataFrame, now: TableSt
     return whole.union(kept.drop(_FILE, _ROW).select(*whole.columns))
 
 
-def _read(spark: SparkSession, paths: Iterable[str], struct: t.StructType) -> DataFrame:
-    """Read the rows of Parquet files, including those marked as deleted."""
-    files = sorted(paths)
-    return spark.read.schema(struct).parquet(*files) if files else spark.createDataFrame([], struct)
+def _read(rows: DataFrame, paths: Iterable[str]) -> DataFrame:
+    """Read rows of the same columns in Parquet files, including those marked as deleted."""
+    files, spark = sorted(paths), rows.sparkSession
+    if not files:
+        return spark.createDataFrame([], rows.schema)
+    return spark.read.schema(rows.schema).parquet(*files)
 
 
 def _numbers_rows(rows: DataFrame) -> bool:
     """Return whether Spark knows each row's number in its file, as with deletion vectors."""
-    metadata = rows.select("_metadata").schema["_metadata"].dataType
+    metadata = frame_struct(rows.select("_metadata"))["_metadata"].dataType
     return isinstance(metadata, t.StructType) and "row_index" in metadata.names
 
 
-def _in_partitions(files: _Files, now: TableState, struct: t.StructType) -> Expression:
+def _in_partitions(files: _Files, now: TableState, rows: DataFrame) -> Expression:
     """Return a filter that keeps all rows of the files, and lets Delta prune other partitions."""
-    conditions = [f.lit(True)]
+    conditions, struct = [f.lit(True)], frame_struct(rows)
     for name in now.partitioned_by:
         data_type, values = struct[name].dataType, {found.get(name) for found in files.partitions}
         known = atom(data_type)
         if known is not None and known.prunes:
-            texts = [f.lit(value).cast(data_type) for value in values if value is not None]
+            texts = [
+                f.lit(value).cast(in_spark(data_type)) for value in values if value is not None
+            ]
             is_one = col(name).isin(*texts) if texts else f.lit(False)
             conditions.append(is_one | col(name).isNull() if None in values else is_one)
     return reduce(and_, conditions)

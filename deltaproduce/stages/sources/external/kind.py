@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from pyspark.sql import types as t
-
+from deltaproduce.engines.spark.data_types import frame_struct
 from deltaproduce.engines.spark.file_systems import check_relative
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Source, Stage
@@ -23,6 +22,7 @@ from deltaproduce.stages.sources.external.existing_tables import state
 from deltaproduce.storage.locations import is_relative
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import Version
+from deltaproduce.types import data_types as t
 from deltaproduce.types.columns import Column, row_schema
 from deltaproduce.types.ddl import DESCENDING
 
@@ -89,7 +89,7 @@ class External(SourceKind):
                 "correct table="
             )
             raise DefinitionError(message, stage=stage.name)
-        found = tables.read(table).schema
+        found = frame_struct(tables.read(table))
         fields = {field.name.lower(): field for field in found}
         key = [self._field(stage, column, fields) for column in stage.schema.key]
         value = [self._field(stage, column, fields) for column in stage.schema.value]

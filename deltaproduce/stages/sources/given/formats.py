@@ -20,12 +20,12 @@ from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import types as t
 
 from deltaproduce.engines.local.large.spilling import LARGE_BYTES, Spill
 from deltaproduce.errors import DeltaProduceError, InvalidChangesError
 from deltaproduce.model.graph import Source
 from deltaproduce.stages.sources.given.required import unchecked
+from deltaproduce.types import data_types as t
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import (
     CHANGE_TYPE,

@@ -16,6 +16,7 @@ from pyspark.sql import functions as f
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.spark.columns import cast_by_name, col, cols
+from deltaproduce.engines.spark.data_types import frame_struct
 from deltaproduce.engines.spark.frames import row_bytes
 from deltaproduce.model.graph import Source
 from deltaproduce.stages.batches import IS_DELETE, Batch, computing, some_keys
@@ -92,7 +93,7 @@ def _conformed(given: DataFrame, source: Source, controls: Mapping[str, Column])
     In Spark the parts of any column may be null: it casts nothing to a type that says otherwise.
     Control columns that are not given would be the same for all rows, so they are left out.
     """
-    found = {field.name.lower(): field for field in given.schema}
+    found = {field.name.lower(): field for field in frame_struct(given)}
     wanted = {c.name: c for c in (*source.schema.key, *source.schema.value)}
     declared = (
         f"{cast_by_name(found[name.lower()], c.data_type)} AS {identifier(c.name)}"

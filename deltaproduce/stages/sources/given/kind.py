@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.spark.data_types import frame_struct
 from deltaproduce.engines.spark.sessions.zoned import in_session
 from deltaproduce.model.graph import Source
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
@@ -107,4 +108,4 @@ def _check_frame(given: DataFrame, source: Source, *, is_snapshot: bool) -> None
             "are a streaming DataFrame, which has no end: write it with "
             f"foreachBatch(store.stream_writer({source.name!r}))",
         )
-    check(frame_faults(given.schema, source, is_snapshot=is_snapshot), source)
+    check(frame_faults(frame_struct(given), source, is_snapshot=is_snapshot), source)

@@ -13,13 +13,13 @@ from typing import NoReturn
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.model.graph import Source
 from deltaproduce.stages.sources.given.contents import DELETES, UPSERTS, refuse_column
 from deltaproduce.types.columns import Column, with_nulls
 from deltaproduce.types.conversions import in_arrow_types
+from deltaproduce.types.data_types import ArrayType, DataType, MapType, StructType
 from deltaproduce.types.ddl import identifier
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.pandas_on_demand import in_numpy

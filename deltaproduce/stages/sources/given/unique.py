@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.arrays import Marks, Numbers, factorize
@@ -22,6 +21,7 @@ from deltaproduce.errors import InvalidChangesError
 from deltaproduce.model.graph import Source
 from deltaproduce.stages.batches import some_keys
 from deltaproduce.types.columns import ORDINAL, Column
+from deltaproduce.types.data_types import LongType
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.pandas_on_demand import in_numpy
 

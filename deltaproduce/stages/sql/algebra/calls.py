@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from pyspark.sql.types import (
+from sqlglot import exp
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.sql.algebra.scalars import NESTED, Scalar
+from deltaproduce.stages.sql.states.agg import AggregateCall
+from deltaproduce.stages.sql.states.functions.catalogue import planned
+from deltaproduce.stages.sql.states.functions.plans import Planned
+from deltaproduce.types.data_types import (
     ArrayType,
     BinaryType,
     BooleanType,
@@ -22,13 +29,6 @@ from pyspark.sql.types import (
     LongType,
     NullType,
 )
-from sqlglot import exp
-
-from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.sql.algebra.scalars import NESTED, Scalar
-from deltaproduce.stages.sql.states.agg import AggregateCall
-from deltaproduce.stages.sql.states.functions.catalogue import planned
-from deltaproduce.stages.sql.states.functions.plans import Planned
 
 _LIST: Final = "array_sorted"
 _NAMES: Final[Mapping[str, str]] = MappingProxyType(

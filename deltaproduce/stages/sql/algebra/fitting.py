@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pyspark.sql.types import BooleanType, DataType, DatetimeType, NumericType
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
@@ -16,6 +15,7 @@ from deltaproduce.stages.sql.algebra.relations import Relation
 from deltaproduce.stages.sql.algebra.scalars import Field, Scalar, columns_in, readable
 from deltaproduce.stages.sql.syntax import spelled
 from deltaproduce.stages.sql.text import line_at
+from deltaproduce.types.data_types import BooleanType, DataType, DatetimeType, NumericType
 
 _COMPARISONS: Final = (
     *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.In, exp.Between),

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final, Literal
 
-from pyspark.sql.types import BooleanType
 from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.calls import Call
 from deltaproduce.stages.sql.algebra.scalars import NESTED, Equality, Field, Output, Scalar, SortKey
+from deltaproduce.types.data_types import BooleanType
 
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 SetKind = Literal["union", "intersect", "except"]

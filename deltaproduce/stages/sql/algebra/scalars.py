@@ -11,7 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql.types import (
+from sqlglot import exp
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.sql.expressions.analysis import analysed
+from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.expressions.terms import NO_CONSTANTS, Constant, Constants, Term
+from deltaproduce.types.data_types import (
     ArrayType,
     BooleanType,
     DataType,
@@ -20,12 +26,6 @@ from pyspark.sql.types import (
     StructType,
     VariantType,
 )
-from sqlglot import exp
-
-from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.sql.expressions.analysis import analysed
-from deltaproduce.stages.sql.expressions.expression import Expression
-from deltaproduce.stages.sql.expressions.terms import NO_CONSTANTS, Constant, Constants, Term
 
 NESTED: Final = (ArrayType, MapType, StructType, VariantType)
 """Types whose values the driver does not order."""

@@ -10,15 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from pyspark.sql.types import (
-    AnsiIntervalType,
-    BooleanType,
-    DataType,
-    DecimalType,
-    IntegralType,
-    NullType,
-    StringType,
-)
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
@@ -41,6 +32,15 @@ from deltaproduce.stages.sql.expressions.terms import (
     Term,
 )
 from deltaproduce.stages.sql.syntax import function_name, spelled
+from deltaproduce.types.data_types import (
+    AnsiIntervalType,
+    BooleanType,
+    DataType,
+    DecimalType,
+    IntegralType,
+    NullType,
+    StringType,
+)
 from deltaproduce.types.ddl import struct_from_ddl
 
 _Found = TypeVar("_Found")

@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from pyspark.sql.types import (
+from deltaproduce.stages.sql.expressions.coercion import common
+from deltaproduce.stages.sql.expressions.kernels import casting, clocks
+from deltaproduce.stages.sql.expressions.kernels.casting import Cast
+from deltaproduce.stages.sql.expressions.literals import day, moment
+from deltaproduce.stages.sql.expressions.terms import Call, Constant, Kernel, Term
+from deltaproduce.types.data_types import (
     BooleanType,
     DataType,
     DateType,
@@ -24,12 +29,6 @@ from pyspark.sql.types import (
     StringType,
     TimestampType,
 )
-
-from deltaproduce.stages.sql.expressions.coercion import common
-from deltaproduce.stages.sql.expressions.kernels import casting, clocks
-from deltaproduce.stages.sql.expressions.kernels.casting import Cast
-from deltaproduce.stages.sql.expressions.literals import day, moment
-from deltaproduce.stages.sql.expressions.terms import Call, Constant, Kernel, Term
 
 _DOUBLE_DIGITS: Final = 15
 """Spark casts a decimal to an integer by way of a double, which has these digits."""

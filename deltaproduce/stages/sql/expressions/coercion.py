@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from pyspark.sql.types import (
+from deltaproduce.types.data_types import (
     ByteType,
     DataType,
     DateType,

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import BooleanType, DataType, DayTimeIntervalType, YearMonthIntervalType
 
 from deltaproduce.engines.local.arrays import Marks
 from deltaproduce.stages.sql.expressions.terms import (
@@ -22,6 +21,12 @@ from deltaproduce.stages.sql.expressions.terms import (
     Term,
 )
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.data_types import (
+    BooleanType,
+    DataType,
+    DayTimeIntervalType,
+    YearMonthIntervalType,
+)
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 

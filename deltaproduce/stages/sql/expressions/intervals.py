@@ -11,10 +11,9 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Final
 
-from pyspark.sql.types import DayTimeIntervalType, YearMonthIntervalType
-
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.times.local_times import DAY_MICROS
+from deltaproduce.types.data_types import DayTimeIntervalType, YearMonthIntervalType
 
 _DAY, _HOUR, _MINUTE, _SECOND = range(4)
 _MONTHS: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({"year": (0, 12), "month": (1, 1)})

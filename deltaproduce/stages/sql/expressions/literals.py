@@ -7,7 +7,10 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
-from pyspark.sql.types import (
+from deltaproduce.shown.tasks import told
+from deltaproduce.stages.sql.expressions.coercion import MOST_DIGITS
+from deltaproduce.stages.sql.expressions.terms import Constant
+from deltaproduce.types.data_types import (
     ArrayType,
     BooleanType,
     DateType,
@@ -18,10 +21,6 @@ from pyspark.sql.types import (
     StringType,
     TimestampType,
 )
-
-from deltaproduce.shown.tasks import told
-from deltaproduce.stages.sql.expressions.coercion import MOST_DIGITS
-from deltaproduce.stages.sql.expressions.terms import Constant
 
 _NUMBER: Final = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _DATE: Final = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")

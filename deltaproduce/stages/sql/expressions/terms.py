@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.types import DataType
+
+from deltaproduce.types.data_types import DataType
 
 Kernel: TypeAlias = Callable[..., pa.Array]
 """Computes values from their Arrow type and the arguments, one row at a time or whole columns."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import NullType
 
 from deltaproduce.engines.local.arrays import Marks, one_of_each
 from deltaproduce.errors import ProducerError
@@ -16,6 +15,7 @@ from deltaproduce.stages.sql.algebra.scalars import Equality, Field, Scalar
 from deltaproduce.stages.sql.expressions.evaluation import evaluated
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Call, Constants
+from deltaproduce.types.data_types import NullType
 from deltaproduce.types.excerpts import escaped
 from deltaproduce.types.pandas_on_demand import in_numpy
 

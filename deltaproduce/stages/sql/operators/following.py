@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 import pyarrow as pa
-from pyspark.sql.types import DataType, NullType
 from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.relations import (
@@ -45,6 +44,7 @@ from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.stages.sql.operators.evaluation import made_of
 from deltaproduce.stages.sql.operators.groups import by_rows
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.data_types import DataType, NullType
 
 
 class Feeder(Protocol):

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyspark.sql.types import BooleanType, DataType
 from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.relations import Relation
@@ -29,6 +28,7 @@ from deltaproduce.stages.sql.resolve.reading import (
     with_parts,
 )
 from deltaproduce.stages.sql.syntax import function_name, spelled
+from deltaproduce.types.data_types import BooleanType, DataType
 
 _UNITS: Final = names_in("date_add date_diff dateadd datediff timestampadd timestampdiff")
 """Functions whose first argument of three is a unit, such as DAY."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pyspark.sql.types import MapType
 from sqlglot import TokenType, exp
 
 from deltaproduce.stages.sql.algebra.relations import Limit, Project, Relation
 from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar, SortKey
 from deltaproduce.stages.sql.resolve.reading import Reading, Selected, rebuilt
 from deltaproduce.stages.sql.text import Edit, refused, start_of
+from deltaproduce.types.data_types import MapType
 
 
 def ordinal(node: exp.Expr, columns: int) -> int | None:

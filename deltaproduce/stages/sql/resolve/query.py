@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from pyspark.sql.types import DataType
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
@@ -26,6 +25,7 @@ from deltaproduce.stages.sql.resolve.selects import check_columns, select
 from deltaproduce.stages.sql.resolve.set_operations import set_operation
 from deltaproduce.stages.sql.text import Edit, QueryText, edited, refused
 from deltaproduce.types.columns import RowSchema
+from deltaproduce.types.data_types import DataType
 from deltaproduce.types.ddl import identifier
 
 

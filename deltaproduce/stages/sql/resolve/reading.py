@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
 
-from pyspark.sql.types import DataType
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
@@ -27,6 +26,7 @@ from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.syntax import spelled
 from deltaproduce.stages.sql.text import Edit, QueryText, end_of, line_at, refused, start_of
 from deltaproduce.types.columns import RowSchema
+from deltaproduce.types.data_types import DataType
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from pyspark.sql.types import DataType, NullType
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
@@ -17,6 +16,7 @@ from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.resolve.ordering import directions, limited, ordinal, with_sorted
 from deltaproduce.stages.sql.resolve.reading import Origin, Reading, Selected
 from deltaproduce.stages.sql.text import refused
+from deltaproduce.types.data_types import DataType, NullType
 from deltaproduce.types.ddl import ddl_of
 
 _KINDS: Final[dict[type[exp.Expr], SetKind]] = {

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql.types import BooleanType
 from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.relations import Linked, Matched, Relation, Single
 from deltaproduce.stages.sql.algebra.scalars import Equality, Scalar, columns_in
 from deltaproduce.stages.sql.resolve.reading import Link, Reading, Selected
 from deltaproduce.stages.sql.text import refused
+from deltaproduce.types.data_types import BooleanType
 
 
 @dataclass(frozen=True, slots=True)

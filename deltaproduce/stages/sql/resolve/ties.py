@@ -11,7 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql.types import (
+from sqlglot import Token, TokenType, exp
+
+from deltaproduce.stages.sql.syntax import DEPTHS
+from deltaproduce.stages.sql.text import Edit, QueryText, start_of
+from deltaproduce.types.data_types import (
     BinaryType,
     BooleanType,
     DataType,
@@ -23,10 +27,6 @@ from pyspark.sql.types import (
     StringType,
     TimestampType,
 )
-from sqlglot import Token, TokenType, exp
-
-from deltaproduce.stages.sql.syntax import DEPTHS
-from deltaproduce.stages.sql.text import Edit, QueryText, start_of
 
 _Span = tuple[int, int]
 """The first character of a part of a text, and the one after it."""

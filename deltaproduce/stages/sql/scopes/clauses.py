@@ -13,7 +13,6 @@ from typing import Final, TypeAlias, overload
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import DataType
 from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
@@ -26,6 +25,7 @@ from deltaproduce.stages.sql.scopes.lists import as_list, is_dated, listed
 from deltaproduce.stages.sql.syntax import DEPTHS, reason, shortened, spark_dialect
 from deltaproduce.times.zones import name_of
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.data_types import DataType
 
 Scope: TypeAlias = Mapping[str, Constant]
 """The names of one task, in the order of their definitions, with their values."""

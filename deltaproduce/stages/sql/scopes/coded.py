@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import DataType
 
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.errors import DefinitionError
@@ -24,6 +23,7 @@ from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.stages.sql.scopes.scalars import scalar
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.data_types import DataType
 from deltaproduce.types.pandas_on_demand import in_numpy
 from deltaproduce.types.python_values import python_value
 

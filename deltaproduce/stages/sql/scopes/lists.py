@@ -15,7 +15,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from pyspark.sql.types import ArrayType, DataType, NullType, StringType, TimestampType
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
@@ -28,6 +27,7 @@ from deltaproduce.stages.sql.scopes.scalars import scalar, value_of
 from deltaproduce.stages.sql.scopes.series import count_of, sequence, timeseries
 from deltaproduce.stages.sql.syntax import function_name
 from deltaproduce.times.zones import name_of
+from deltaproduce.types.data_types import ArrayType, DataType, NullType, StringType, TimestampType
 
 _MOST: Final = 1_000_000
 """The most items of a list."""

@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import DataType
 
 from deltaproduce.engines.local.arrays import Numbers, codes, numbered
 from deltaproduce.errors import DefinitionError
@@ -23,6 +22,7 @@ from deltaproduce.stages.sql.scopes.scalars import scalar
 from deltaproduce.stages.sql.scopes.tables import table_of, values_at
 from deltaproduce.times.zones import OF_UTC
 from deltaproduce.types.columns import check_column_name
+from deltaproduce.types.data_types import DataType
 from deltaproduce.types.ddl import name_from, quoted
 
 _SOME_DATES: Final = (

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.types import DataType
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.expressions.analysis import analysed
@@ -18,6 +17,7 @@ from deltaproduce.stages.sql.expressions.evaluation import evaluated
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Constant, Term
+from deltaproduce.types.data_types import DataType
 
 _ONE_ROW: Final = pa.table({"_": pa.nulls(1)})
 

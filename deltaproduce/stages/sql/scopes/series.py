@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
-from pyspark.sql.types import DateType, IntegralType, TimestampType
-
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.times.zones import on_clock
+from deltaproduce.types.data_types import DateType, IntegralType, TimestampType
 
 _STEP: Final = re.compile(r"\s*([1-9][0-9]{0,5})\s+(hour|day|week|month)s?\s*", re.IGNORECASE)
 _MOST: Final = 1_000_000

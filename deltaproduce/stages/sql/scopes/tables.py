@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from pyspark.sql.types import DataType
 
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.shown.tasks import Values
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.data_types import DataType
 from deltaproduce.types.python_values import python_tuples
 
 

@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as f
-from pyspark.sql.types import BinaryType, DataType, DecimalType, LongType
 
 from deltaproduce.engines.local.arrays import Marks, Numbers
+from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.stages.sql.states.exact.numbers import (
     ExactNumbers,
     concatenated,
@@ -35,6 +35,7 @@ from deltaproduce.stages.sql.states.exact.numbers import (
 from deltaproduce.stages.sql.states.exact.states import from_binary, to_binary
 from deltaproduce.stages.sql.states.exact.whole import as_decimals, squared, summed, whole_numbers
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.data_types import BinaryType, DataType, DecimalType, LongType
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 _DIGITS: Final = 38
@@ -167,11 +168,11 @@ class _SparkCount(_Count):
     def in_spark(self, value: Expression | None, sign: Expression) -> Expression:
         """See `Measure.in_spark`."""
         counted = sign if value is None else f.when(self.counted_in_spark(value), sign)
-        return f.coalesce(f.sum(counted), f.lit(0)).cast(LongType())
+        return f.coalesce(f.sum(counted), f.lit(0)).cast("bigint")
 
     def added_in_spark(self, state: Expression, sign: Expression) -> Expression:
         """See `Measure.added_in_spark`."""
-        return f.sum(state * sign).cast(LongType())
+        return f.sum(state * sign).cast("bigint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,13 +278,13 @@ class Total(Measure):
     def in_spark(self, value: Expression | None, sign: Expression) -> Expression:
         """See `Measure.in_spark`."""
         assert value is not None
-        term = value.cast(self._of_values)
+        term = value.cast(in_spark(self._of_values))
         if self.power == _SQUARED:
             term = term * term
-        term = term.cast(self.data_type)
+        term = term.cast(in_spark(self.data_type))
         signed = f.when(sign < 0, -term).otherwise(term)
-        nothing = f.lit(0).cast(self.data_type)
-        return f.coalesce(f.sum(signed), nothing).cast(self.data_type)
+        nothing = f.lit(0).cast(in_spark(self.data_type))
+        return f.coalesce(f.sum(signed), nothing).cast(in_spark(self.data_type))
 
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.added`."""

@@ -103,9 +103,9 @@ def _column(part: str, given: object, name: str) -> Column:
     """Return a type that an object declares, as a column."""
     try:
         return column_of(part, given)  # type: ignore[arg-type]  # anything may be given
-    except (DefinitionError, AttributeError) as error:
-        why = f": {error}" if isinstance(error, DefinitionError) else ""
-        message = f"agg.own is given {name}, whose {part} is {given!r}; give one type in DDL{why}"
+    except DefinitionError as error:
+        told = f"agg.own is given {name}, whose {part} is {given!r}; give one type in DDL"
+        message = f"{told}: {error}"
         raise DefinitionError(message) from None
 
 

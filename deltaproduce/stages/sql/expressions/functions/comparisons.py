@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from pyspark.sql.types import ArrayType, BooleanType, MapType, StringType, StructType
-
 from deltaproduce.stages.sql.expressions.casts import alike
 from deltaproduce.stages.sql.expressions.functions.rules import Rule
 from deltaproduce.stages.sql.expressions.kernels import comparing
 from deltaproduce.stages.sql.expressions.patterns import with_backslashes
 from deltaproduce.stages.sql.expressions.terms import Call, Constant, Kernel, Term
+from deltaproduce.types.data_types import ArrayType, BooleanType, MapType, StringType, StructType
 
 _BOOLEAN: Final = BooleanType()
 

@@ -9,12 +9,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import ArrayType, BooleanType, MapType, NullType, StructType
 
 from deltaproduce.stages.sql.expressions.casts import alike
 from deltaproduce.stages.sql.expressions.functions.rules import Rule, by_count
 from deltaproduce.stages.sql.expressions.kernels import comparing
 from deltaproduce.stages.sql.expressions.terms import Call, Case, Constant, Kernel, Term
+from deltaproduce.types.data_types import ArrayType, BooleanType, MapType, NullType, StructType
 
 
 def _coalesce(arguments: Sequence[Term], zone: str) -> Term | None:

@@ -9,12 +9,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
-    DateType,
-    IntegerType,
-    StringType,
-    TimestampType,
-)
 
 from deltaproduce.stages.sql.expressions.casts import cast
 from deltaproduce.stages.sql.expressions.functions.moves import months_later, moved
@@ -33,6 +27,12 @@ from deltaproduce.stages.sql.expressions.kernels.rows import by_row, nulls_of, w
 from deltaproduce.stages.sql.expressions.patterns import pieces
 from deltaproduce.stages.sql.expressions.terms import Call, Constant, Term
 from deltaproduce.times.local_times import DAY_MICROS
+from deltaproduce.types.data_types import (
+    DateType,
+    IntegerType,
+    StringType,
+    TimestampType,
+)
 
 _DATE: Final = DateType()
 

@@ -9,7 +9,17 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
+
+from deltaproduce.stages.sql.expressions.casts import alike, cast, widened
+from deltaproduce.stages.sql.expressions.functions.rules import Rule, by_count, whole
+from deltaproduce.stages.sql.expressions.kernels import arithmetic, casting
+from deltaproduce.stages.sql.expressions.kernels.clocks import check_days, in_months, local
+from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
+from deltaproduce.stages.sql.expressions.kernels.rows import numbers_of
+from deltaproduce.stages.sql.expressions.terms import Call, Constant, Kernel, Term
+from deltaproduce.times.instants import instants_of
+from deltaproduce.times.local_times import DAY_MICROS, local_micros
+from deltaproduce.types.data_types import (
     AnsiIntervalType,
     DataType,
     DateType,
@@ -21,16 +31,6 @@ from pyspark.sql.types import (
     TimestampType,
     YearMonthIntervalType,
 )
-
-from deltaproduce.stages.sql.expressions.casts import alike, cast, widened
-from deltaproduce.stages.sql.expressions.functions.rules import Rule, by_count, whole
-from deltaproduce.stages.sql.expressions.kernels import arithmetic, casting
-from deltaproduce.stages.sql.expressions.kernels.clocks import check_days, in_months, local
-from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
-from deltaproduce.stages.sql.expressions.kernels.rows import numbers_of
-from deltaproduce.stages.sql.expressions.terms import Call, Constant, Kernel, Term
-from deltaproduce.times.instants import instants_of
-from deltaproduce.times.local_times import DAY_MICROS, local_micros
 
 _INT32: Final = np.iinfo(np.int32)
 _DAYS: Final = DayTimeIntervalType(0, 0)

@@ -14,7 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyspark.sql.types import (
+
+from deltaproduce.stages.sql.expressions.casts import widened
+from deltaproduce.stages.sql.expressions.coercion import common
+from deltaproduce.stages.sql.expressions.functions.rules import Rule, by_count
+from deltaproduce.stages.sql.expressions.kernels.comparing import compared
+from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
+from deltaproduce.stages.sql.expressions.kernels.rows import nulls_of, whole_numbers
+from deltaproduce.stages.sql.expressions.terms import Call, Constant, Kernel, Term
+from deltaproduce.types.data_types import (
     ArrayType,
     BooleanType,
     DataType,
@@ -26,14 +34,6 @@ from pyspark.sql.types import (
     NullType,
     StructType,
 )
-
-from deltaproduce.stages.sql.expressions.casts import widened
-from deltaproduce.stages.sql.expressions.coercion import common
-from deltaproduce.stages.sql.expressions.functions.rules import Rule, by_count
-from deltaproduce.stages.sql.expressions.kernels.comparing import compared
-from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
-from deltaproduce.stages.sql.expressions.kernels.rows import nulls_of, whole_numbers
-from deltaproduce.stages.sql.expressions.terms import Call, Constant, Kernel, Term
 
 _NESTED: Final = (ArrayType, MapType, StructType)
 _FLOATS: Final = (FloatType, DoubleType)

@@ -7,17 +7,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from pyspark.sql.types import (
-    DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegralType,
-    LongType,
-    NullType,
-    NumericType,
-)
-
 from deltaproduce.stages.sql.expressions.casts import alike, widened
 from deltaproduce.stages.sql.expressions.coercion import (
     as_decimal,
@@ -30,6 +19,16 @@ from deltaproduce.stages.sql.expressions.functions.moves import MOVES
 from deltaproduce.stages.sql.expressions.functions.rules import Rule, by_count
 from deltaproduce.stages.sql.expressions.kernels import arithmetic, decimals
 from deltaproduce.stages.sql.expressions.terms import Call, Constant, Kernel, Term, is_constant
+from deltaproduce.types.data_types import (
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    LongType,
+    NullType,
+    NumericType,
+)
 
 
 def of_numbers(sign: str, kernel: Kernel, of_decimal: Kernel) -> Rule:

@@ -21,15 +21,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql.types import (
-    DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    IntegralType,
-    LongType,
-)
 
 from deltaproduce.stages.sql.expressions.casts import widened
 from deltaproduce.stages.sql.expressions.coercion import MOST_DIGITS, as_decimal
@@ -38,6 +29,15 @@ from deltaproduce.stages.sql.expressions.kernels.decimals import rounded, too_lo
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.kernels.rows import by_row, nulls_of
 from deltaproduce.stages.sql.expressions.terms import Call, Constant, Kernel, Term
+from deltaproduce.types.data_types import (
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    IntegralType,
+    LongType,
+)
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 _EXACT: Final = Context(prec=160)

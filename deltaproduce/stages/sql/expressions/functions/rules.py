@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from pyspark.sql.types import (
+from deltaproduce.stages.sql.expressions.casts import cast, widened
+from deltaproduce.stages.sql.expressions.terms import Call, Constant, Kernel, Term
+from deltaproduce.types.data_types import (
     ByteType,
     DataType,
     DateType,
@@ -18,9 +20,6 @@ from pyspark.sql.types import (
     StringType,
     TimestampType,
 )
-
-from deltaproduce.stages.sql.expressions.casts import cast, widened
-from deltaproduce.stages.sql.expressions.terms import Call, Constant, Kernel, Term
 
 Rule: TypeAlias = Callable[[Sequence[Term], str], Term | None]
 """Returns a term for arguments and a time zone; None if there is none."""

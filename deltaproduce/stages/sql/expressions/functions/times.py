@@ -11,17 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyspark.sql.types import (
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    IntegerType,
-    IntegralType,
-    LongType,
-    StringType,
-    TimestampType,
-)
 
 from deltaproduce.stages.sql.expressions.casts import widened
 from deltaproduce.stages.sql.expressions.functions.dates import DATES, UNITS, cut
@@ -39,6 +28,17 @@ from deltaproduce.stages.sql.expressions.kernels.rows import nulls_of, whole_num
 from deltaproduce.stages.sql.expressions.terms import Call, Constant, Kernel, Term
 from deltaproduce.times.instants import instants_of, starts_of_days
 from deltaproduce.times.local_times import DAY_MICROS, Micros, local_micros
+from deltaproduce.types.data_types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    IntegralType,
+    LongType,
+    StringType,
+    TimestampType,
+)
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 _SECOND: Final = 1_000_000

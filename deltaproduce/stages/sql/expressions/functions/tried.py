@@ -10,12 +10,12 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import NumericType
 
 from deltaproduce.stages.sql.expressions.functions.operators import OPERATORS
 from deltaproduce.stages.sql.expressions.functions.rules import Rule
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Call, Kernel, Term
+from deltaproduce.types.data_types import NumericType
 
 
 def _null_if_failed(kernel: Kernel) -> Kernel:

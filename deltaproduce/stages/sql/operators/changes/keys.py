@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, NullType, ShortType
 from sqlglot import exp
 
 from deltaproduce.engines.local.arrays import Marks, distinct, isin_rows
@@ -20,6 +19,14 @@ from deltaproduce.stages.sql.algebra.scalars import Equality, Field
 from deltaproduce.stages.sql.operators.changes.signed import Signed, together
 from deltaproduce.stages.sql.operators.computing import is_null_safe
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.data_types import (
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    NullType,
+    ShortType,
+)
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 _WHOLE_NUMBERS = (ByteType, ShortType, IntegerType, LongType)

@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import BooleanType, DataType, NullType
 
 from deltaproduce.engines.local.arrays import Marks, Numbers, factorize, firsts_of, order_codes
 from deltaproduce.stages.sql.algebra.calls import Call
@@ -27,6 +26,7 @@ from deltaproduce.stages.sql.states.functions.plans import Planned
 from deltaproduce.stages.sql.states.measures import GroupError, Measure, Rows
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import BooleanType, DataType, NullType
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 STATE: Final = "_state_"

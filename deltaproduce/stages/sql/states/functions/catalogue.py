@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import DataType
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.states.agg import AggregateCall
@@ -30,6 +29,7 @@ from deltaproduce.stages.sql.states.functions.variances import deviation, varian
 from deltaproduce.stages.sql.states.measures import Rows
 from deltaproduce.stages.sql.states.own_aggregates import OwnAggregate
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.data_types import DataType
 
 _PLANS: Final[Mapping[str, Plan]] = MappingProxyType(
     {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
-from pyspark.sql.types import BooleanType, DataType, LongType
 
 from deltaproduce.stages.sql.states.functions.plans import Plan, Planned, where_more
 from deltaproduce.stages.sql.states.measures import Rows, Trues, Values
+from deltaproduce.types.data_types import BooleanType, DataType, LongType
 
 
 def count_rows() -> Planned:

@@ -14,7 +14,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
+
+from deltaproduce.engines.local.arrays import codes, one_of_each
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.catalogue import WHOLE_DIGITS
+from deltaproduce.types.data_types import (
     DataType,
     DecimalType,
     DoubleType,
@@ -23,10 +27,6 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
-
-from deltaproduce.engines.local.arrays import codes, one_of_each
-from deltaproduce.types.atoms import arrow_type
-from deltaproduce.types.catalogue import WHOLE_DIGITS
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 _MAGNITUDE: Final = np.int64(2**63 - 1)

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyspark.sql.types import LongType
 
 from deltaproduce.engines.local.arrays import (
     Numbers,
@@ -30,6 +29,7 @@ from deltaproduce.stages.sql.states.functions.encodings import decoded, encoded,
 from deltaproduce.stages.sql.states.functions.ordered import Ordered
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import LongType
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 _GROUP: Final = "group"

@@ -11,10 +11,16 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType, NumericType, StringType
-
 from deltaproduce.stages.sql.states.agg import AggregateCall
 from deltaproduce.types.catalogue import atom
+from deltaproduce.types.data_types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    LongType,
+    NumericType,
+    StringType,
+)
 
 DECIDER_PREFIX: Final = "_by_"
 _TOP_OF_TOPS: Final = "top_k of arrays"

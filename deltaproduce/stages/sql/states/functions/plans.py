@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyspark.sql.types import DataType
 
 from deltaproduce.stages.sql.states.functions.ordered import Ordered
 from deltaproduce.stages.sql.states.measures import GroupError, Measure
+from deltaproduce.types.data_types import DataType
 
 Doubles: TypeAlias = NDArray[np.float64]
 Finish: TypeAlias = Callable[[Sequence[pa.Array]], pa.Array]

@@ -8,15 +8,6 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import (
-    DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    FractionalType,
-    IntegralType,
-    LongType,
-)
 
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.stages.sql.states.exact.numbers import ExactNumbers, of_decimals, of_integers
@@ -38,6 +29,15 @@ from deltaproduce.stages.sql.states.measures import (
 )
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.conversions import INTEGER_DIGITS
+from deltaproduce.types.data_types import (
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    FractionalType,
+    IntegralType,
+    LongType,
+)
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 _DIGITS: Final = 38

@@ -12,13 +12,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import DataType, DoubleType, NumericType
 
 from deltaproduce.stages.sql.states.exact.numbers import ExactNumbers, concatenated, of_integers
 from deltaproduce.stages.sql.states.exact.rounding import nearest_doubles
 from deltaproduce.stages.sql.states.functions.plans import Doubles, Plan, Planned, where_more
 from deltaproduce.stages.sql.states.functions.sums import beyond, divisors, exact_sum, scale_of
 from deltaproduce.stages.sql.states.measures import Values
+from deltaproduce.types.data_types import DataType, DoubleType, NumericType
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 _TENS: Final = 14

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from pyspark.sql.types import StringType
-
 from deltaproduce.stages.sql.expressions.functions.rules import Rule, signature, text
 from deltaproduce.stages.sql.expressions.kernels.rows import row_kernel
+from deltaproduce.types.data_types import StringType
 
 _NEW_PAIRS: Final[Mapping[int, int]] = MappingProxyType(
     {

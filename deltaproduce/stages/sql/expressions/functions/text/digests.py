@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from pyspark.sql.types import LongType, StringType
-
 from deltaproduce.stages.sql.expressions.functions.rules import Rule, exactly, signature, whole
 from deltaproduce.stages.sql.expressions.kernels.rows import row_kernel
+from deltaproduce.types.data_types import LongType, StringType
 
 _text = exactly(StringType)
 _SHA2: Final = MappingProxyType(

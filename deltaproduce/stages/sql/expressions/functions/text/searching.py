@@ -7,11 +7,11 @@ from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.types import BooleanType, IntegerType, StringType
 
 from deltaproduce.stages.sql.expressions.functions.rules import Rule, signature, taken, text, whole
 from deltaproduce.stages.sql.expressions.kernels.rows import row_kernel
 from deltaproduce.stages.sql.expressions.terms import Call, Constant, Term
+from deltaproduce.types.data_types import BooleanType, IntegerType, StringType
 
 
 def _place(value: str, part: str, start: int) -> int:

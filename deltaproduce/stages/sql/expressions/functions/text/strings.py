@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import ArrayType, IntegerType, StringType
 
 from deltaproduce.stages.sql.expressions.functions.rules import (
     Parameter,
@@ -21,6 +20,7 @@ from deltaproduce.stages.sql.expressions.functions.rules import (
 )
 from deltaproduce.stages.sql.expressions.kernels.rows import row_kernel
 from deltaproduce.stages.sql.expressions.terms import Call, Constant, Term
+from deltaproduce.types.data_types import ArrayType, IntegerType, StringType
 
 _TEXT: Final = StringType()
 _MOST: Final = 2**31 - 1

@@ -13,13 +13,13 @@ from datetime import tzinfo
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.types import DataType
 
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.stages.sql.states.measures import GroupError
 from deltaproduce.stages.sql.states.own_aggregates import OwnAggregate
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import Column, Columns
+from deltaproduce.types.data_types import DataType
 from deltaproduce.types.excerpts import described
 from deltaproduce.types.forms import Form
 from deltaproduce.types.row_readers import UnreadableError, row_reader

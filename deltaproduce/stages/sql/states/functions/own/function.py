@@ -7,12 +7,12 @@ from datetime import UTC, tzinfo
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql.types import DataType
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.states.functions.own.states import OwnStates, values_of
 from deltaproduce.stages.sql.states.functions.plans import Finish, Planned
 from deltaproduce.stages.sql.states.own_aggregates import OwnAggregate
+from deltaproduce.types.data_types import DataType
 
 
 def own(aggregate: OwnAggregate, arguments: Sequence[int], types: Sequence[DataType]) -> Planned:

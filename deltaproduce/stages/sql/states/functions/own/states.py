@@ -15,7 +15,6 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import DataType, StructField, StructType
 
 from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.stages.sql.states.functions.own.by_value import ByValue
@@ -24,6 +23,7 @@ from deltaproduce.stages.sql.states.measures import GroupError, Measure
 from deltaproduce.stages.sql.states.own_aggregates import OwnAggregate
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.conversions import conformed
+from deltaproduce.types.data_types import DataType, StructField, StructType
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 

@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 from datasketches import hll_sketch, hll_union, tgt_hll_type
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as f
-from pyspark.sql.types import BinaryType, DataType, DecimalType, LongType, StringType
 
 from deltaproduce.stages.sql.states.functions.encodings import encoded_type
 from deltaproduce.stages.sql.states.functions.plans import Plan, Planned
@@ -34,6 +33,7 @@ from deltaproduce.stages.sql.states.functions.sketches.sketch import (
     whole_numbers,
 )
 from deltaproduce.types.catalogue import atom
+from deltaproduce.types.data_types import BinaryType, DataType, DecimalType, LongType, StringType
 
 _TYPE: Final = tgt_hll_type.HLL_8
 """The type that Spark uses."""

@@ -18,7 +18,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
 
 from deltaproduce.engines.local.arrays import Marks, Numbers, order_codes, places, sorted_by
 from deltaproduce.stages.sql.states.functions.encodings import decoded, encoded, encoded_type
@@ -27,6 +26,7 @@ from deltaproduce.stages.sql.states.measures import Measure
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import ArrayType, DataType, LongType, StructField, StructType
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 TRACKED: Final = 10_000

@@ -19,15 +19,6 @@ import pyarrow as pa
 from datasketches import PyLongsSerDe, kll_items_sketch
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as f
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    DateType,
-    DecimalType,
-    NumericType,
-    TimestampNTZType,
-    TimestampType,
-)
 
 from deltaproduce.engines.local.arrays import Marks
 from deltaproduce.stages.sql.states.functions.encodings import encoded_type
@@ -38,6 +29,15 @@ from deltaproduce.stages.sql.states.functions.sketches.sketch import (
     from_whole_numbers,
     whole_number_in_spark,
     whole_numbers,
+)
+from deltaproduce.types.data_types import (
+    ArrayType,
+    DataType,
+    DateType,
+    DecimalType,
+    NumericType,
+    TimestampNTZType,
+    TimestampType,
 )
 
 EXACT_VALUES: Final = 200

@@ -17,7 +17,12 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as f
-from pyspark.sql.types import (
+
+from deltaproduce.engines.local.arrays import Marks, Numbers
+from deltaproduce.stages.sql.states.functions.encodings import decoded, encoded, encoded_type
+from deltaproduce.stages.sql.states.measures import Measure
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.data_types import (
     BinaryType,
     BooleanType,
     DataType,
@@ -27,11 +32,6 @@ from pyspark.sql.types import (
     LongType,
     TimestampType,
 )
-
-from deltaproduce.engines.local.arrays import Marks, Numbers
-from deltaproduce.stages.sql.states.functions.encodings import decoded, encoded, encoded_type
-from deltaproduce.stages.sql.states.measures import Measure
-from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 Items: TypeAlias = Sequence[int | str]
@@ -129,13 +129,13 @@ def whole_number_in_spark(value: Expression, data_type: DataType) -> Expression 
     """Encode a value in Spark as `whole_numbers` does; None if Spark has no expression for it."""
     match data_type:
         case IntegralType() | BooleanType():
-            return value.cast(LongType())
+            return value.cast("bigint")
         case DateType():
-            return f.unix_date(value).cast(LongType())
+            return f.unix_date(value).cast("bigint")
         case TimestampType():
             return f.unix_micros(value)
         case DecimalType(scale=scale) if isinstance(encoded_type(data_type), LongType):
-            return (value * f.lit(10**scale).cast(DecimalType(scale + 1, 0))).cast(LongType())
+            return (value * f.lit(10**scale).cast(f"decimal({scale + 1}, 0)")).cast("bigint")
     return None
 
 
