@@ -368,9 +368,6 @@ class StructType(DataType):
     def __len__(self) -> int:
         return len(self.fields)
 
-    def __bool__(self) -> bool:
-        return True
-
     def __getitem__(self, key: str) -> StructField:
         for one in self.fields:
             if one.name == key:
