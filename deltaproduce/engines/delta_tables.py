@@ -72,6 +72,17 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """A commit that was made.
+
+    Attributes:
+        delta_version: its delta version; None if only the table's log tells.
+    """
+
+    delta_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     """One commit that writes rows.
 
@@ -182,8 +193,8 @@ class DeltaTables(Protocol):
     ) -> None:
         """Create an empty table if there is none, or if one was begun and has no commit."""
 
-    def write(self, place: Place, write: Write) -> None:
-        """Write rows."""
+    def write(self, place: Place, write: Write) -> Written:
+        """Write rows, and return what is known of the commit."""
 
     def delete(self, place: Place, predicate: str, metadata: str) -> None:
         """Delete rows by rewriting the files that contain them; no commit if there are none."""

@@ -32,6 +32,7 @@ from deltaproduce.engines.delta_tables import (
     Place,
     TableSize,
     Write,
+    Written,
 )
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.file_systems.choice import directory
@@ -204,14 +205,17 @@ class Deltas(DeltaTables):
             return self.spark.create(place, columns, properties)
         return delta.create(here, arrow_schema(columns), properties)
 
-    def write(self, place: Place, write: Write) -> None:
+    def write(self, place: Place, write: Write) -> Written:
         """See `DeltaTables.write`."""
         alone, here = self._alone(place) is not None, self._here(place)
         large = isinstance(write.rows, pa.Table) and not self._engines.holds(write.rows)
-        if here is None or not delta.written(
-            here, write, self._handles, self._states, alone=alone, streamed=large
-        ):
-            self.spark.write(place, write)
+        if here is not None:
+            made = delta.written(
+                here, write, self._handles, self._states, alone=alone, streamed=large
+            )
+            if made is not None:
+                return made
+        return self.spark.write(place, write)
 
     def delete(self, place: Place, predicate: str, metadata: str) -> None:
         """See `DeltaTables.delete`: in Spark, if there is a session."""

@@ -5,7 +5,8 @@ attempt. The invariant: `Tables.commit` returns only if the table moved by exact
 from the delta version that the write was computed from; compactions do not count, because they
 change no row. Every other case is a `ConflictError`, or a `CorruptStoreError` if someone else has
 written to the table. What was written then stays invisible, because readers resolve delta versions
-through the version log. The commits themselves show which one is ours: each carries its attempt.
+through the version log. A commit of our own has the delta version that it was made for, or is
+refused. Of others, the table's commits show which one is ours: each carries its attempt.
 
 Only the engine knows Delta's syntax (`engines.spark.delta`).
 """
@@ -32,6 +33,7 @@ from deltaproduce.engines.delta_tables import (
     RefusedError,
     TableSize,
     Write,
+    Written,
     properties,
 )
 from deltaproduce.engines.deltas import Deltas
@@ -413,7 +415,7 @@ class Tables:
             ConflictError: the table moved from ``base`` by more than this commit and compactions.
             CorruptStoreError: it did, and not by a store.
         """
-        at = base
+        at, written = base, Written()
         if isinstance(edit, Edit) and edit.replaced is not None and base is not None:
             at = self._compacted(table, attempt, base)
         places = self._places(table, edit, at) if isinstance(edit, Edit) else None
@@ -427,12 +429,14 @@ class Tables:
                     metadata = attempt.metadata(table.name)
                     write = self._write(edit, metadata, is_known=is_known)
                     write = replace(write, replaced=places, found_at=at)
-                    self._delta.write(self._place(table), write)
+                    written = self._delta.write(self._place(table), write)
                 case Restore():
                     self._set_back(table, edit.delta_version, attempt, base)
                 case Deletion():
                     metadata = attempt.metadata(table.name)
                     self._delta.delete(self._place(table), edit.predicate, metadata)
+        if at is not None and written.delta_version == at + 1:
+            return at + 1
         commits = self.recent_commits(table, base)
         made = landed(attempt, base, commits)
         if made is not None and isinstance(edit, Restore):

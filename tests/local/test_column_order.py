@@ -82,7 +82,7 @@ def test_a_write_of_a_whole_table_moves_its_columns(location: str, rewrites: boo
 
     Other readers find columns by name, in files of both orders.
     """
-    pipeline = visits(with_query=False)
+    pipeline = visits(as_model=True)
     limits = replace(MARKING, replaced_percent=0) if rewrites else MARKING
     with as_before():
         life = Life(location, [None], pipeline, pipeline, random.Random(5), limits=limits)
@@ -94,12 +94,12 @@ def test_a_write_of_a_whole_table_moves_its_columns(location: str, rewrites: boo
         life.update()
         for stage, names in (NOW if rewrites else BEFORE).items():
             assert order_of(life.store, stage) == names
-        life.read(READERS)
+        life.read(READERS, 8)
     found = DeltaTable(f"{location}/visits/content").metadata().configuration
     marks = {} if rewrites else {"delta.enableDeletionVectors": "true"}
     assert found == {**properties, **marks}
     for number in (2, 3):
-        for stage in pipeline.stages:
+        for stage in life.store._opened.graph.shown:
             rows = of_text(life.store.sql(stage.name, number, dialect="duckdb"))
             expected = plain_rows(life.oracle.content(stage.name, number))
             assert rows_of(rows, shown(stage, "content")) == sorted(expected, key=repr)

@@ -40,6 +40,7 @@ from deltaproduce.engines.delta_tables import (
     RefusedError,
     TableSize,
     Write,
+    Written,
     packed,
 )
 from deltaproduce.engines.file_systems.directory import Directory
@@ -102,7 +103,7 @@ def written(
     *,
     alone: bool = False,
     streamed: bool = False,
-) -> bool:
+) -> Written | None:
     """Write rows in their order, if it can be done here as Spark would.
 
     Only Spark writes columns that Delta has no plain type for, and changes an existing table's
@@ -115,7 +116,7 @@ def written(
         streamed: the rows do not fit in memory.
 
     Returns:
-        Whether it was done.
+        What it made; None if it was not done.
 
     Raises:
         RefusedError: another writer was faster: rows that are to be all of a table, or its first,
@@ -123,40 +124,45 @@ def written(
     """
     rows = _plain_rows(write)
     if rows is None:
-        return False
-    if write.mode == "append" and writes.written(directory, states, rows, write):
-        return True
+        return None
+    if write.mode == "append":
+        made = writes.written(directory, states, rows, write)
+        if made is not None:
+            return Written(made)
     try:
         handle = handles.newest(directory)
     except TableNotFoundError:
         handle = None
     except (DeltaError, OSError, ValueError):
-        return False  # Spark says what is wrong
+        return None  # Spark says what is wrong
     if handle is not None and write.mode != "append":
-        if has_marks(handle.table):
-            return _overwrite_marked(directory, handle.table, states, rows, write)
-        if _moves_columns(handle.table, write) and directory.file_system.keeps_first:
-            state = states.newest(directory)
-            if state.is_simple:
-                states.keep(directory, writes.overwritten(directory, state, rows, write))
-                return True
+        marked = has_marks(handle.table)
+        if marked or (_moves_columns(handle.table, write) and directory.file_system.keeps_first):
+            overwritten = _overwritten(directory, handle.table, states, rows, write)
+            if marked or overwritten is not None:
+                return overwritten
     if handle is not None and write.within is not None:
-        return _write_partitions(directory, handles, handle, rows, write, write.within)
-    return _write_whole(directory, handles, handle, rows, write, alone=alone, streamed=streamed)
+        is_done = _write_partitions(directory, handles, handle, rows, write, write.within)
+    else:
+        is_done = _write_whole(
+            directory, handles, handle, rows, write, alone=alone, streamed=streamed
+        )
+    return Written() if is_done else None
 
 
-def _overwrite_marked(
+def _overwritten(
     directory: Directory, table: DeltaTable, states: TableStates, rows: pa.Table, write: Write
-) -> bool:
-    """Overwrite a table whose rows may be marked, or some of its partitions."""
+) -> Written | None:
+    """Overwrite a table, or some of its partitions, in a commit of our own, if it serves all."""
     state = states.newest(directory)
     if not state.is_simple:
-        return False
+        return None
     within = None
     if write.within is not None:
         within = set(map(unquote, _files_within(table, write.within)["path"].to_pylist()))
-    states.keep(directory, writes.overwritten(directory, state, rows, write, within))
-    return True
+    made = writes.overwritten(directory, state, rows, write, within)
+    states.keep(directory, made)
+    return Written(made.delta_version)
 
 
 def _write_whole(

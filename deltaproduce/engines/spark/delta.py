@@ -31,6 +31,7 @@ from deltaproduce.engines.delta_tables import (
     Place,
     RefusedError,
     Write,
+    Written,
     packed,
 )
 from deltaproduce.engines.spark.columns import cols, struct_of
@@ -255,8 +256,8 @@ class SparkDelta(DeltaTables):
                 writer = session.createDataFrame([], struct_of(columns)).write.format("delta")
                 _save(writer.options(**properties).mode("ignore"), place)
 
-    def write(self, place: Place, write: Write) -> None:
-        """Write rows."""
+    def write(self, place: Place, write: Write) -> Written:
+        """See `DeltaTables.write`: only the log tells which commit it was."""
         with self._session() as session:
             given = _framed(write, session, self._limits)
             with (
@@ -268,6 +269,7 @@ class SparkDelta(DeltaTables):
                     _written(plain, place, write)
                 else:
                     _written_within(plain, place, write, write.within)
+        return Written()
 
     def delete(self, place: Place, predicate: str, metadata: str) -> None:
         """Delete rows by rewriting the files that contain them; no commit if there are none."""

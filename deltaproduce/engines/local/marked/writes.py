@@ -22,15 +22,15 @@ _MOST_TRIES: Final = 15
 _NOT_NULL: Final = '"nullable":false'
 
 
-def written(directory: Directory, states: TableStates, rows: pa.Table, write: Write) -> bool:
+def written(directory: Directory, states: TableStates, rows: pa.Table, write: Write) -> int | None:
     """Write rows to a table that has others, in a commit of our own.
 
     Args:
         states: of the store's tables.
 
     Returns:
-        Whether it was done. If not, rows are to be added, and there may be no table, or one whose
-        log is not read here, or where a commit has more to do.
+        The delta version that it made; None if it was not done. Then rows are to be added, and
+        there may be no table, or one whose log is not read here, or where a commit has more to do.
 
     Raises:
         RefusedError: see `placed` and `appended`.
@@ -40,15 +40,17 @@ def written(directory: Directory, states: TableStates, rows: pa.Table, write: Wr
         state = states.newest(directory)
     except BrokenLogError:
         if is_plain:
-            return False
+            return None
         raise
-    if not is_plain:
-        states.keep(directory, placed(directory, state, rows, write))
-        return True
-    if not state.is_simple or not fits(state, write):
-        return False
-    states.keep(directory, appended(directory, states, state, rows, write))
-    return True
+    if is_plain and not (state.is_simple and fits(state, write)):
+        return None
+    made = (
+        appended(directory, states, state, rows, write)
+        if is_plain
+        else placed(directory, state, rows, write)
+    )
+    states.keep(directory, made)
+    return made.delta_version
 
 
 def fits(state: TableState, write: Write) -> bool:
