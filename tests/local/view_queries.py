@@ -74,6 +74,30 @@ EXAMPLES = (
     "WITH c AS (SELECT a, count(*) AS n FROM t GROUP BY a) "
     "SELECT x.a, x.n, y.n AS m FROM c x JOIN c y ON x.a = y.n",
     "SELECT a, b FROM t ORDER BY a DESC NULLS LAST, b NULLS FIRST LIMIT 4 OFFSET 1",
+    "SELECT k, a, row_number() OVER w AS r, lag(b, 2, 0) OVER w AS l, lead(s) OVER (w) AS m, "
+    "first_value(b) OVER w AS f, last_value(b) OVER w AS g, nth_value(b, 2) OVER w AS n, "
+    "ntile(3) OVER w AS q FROM t WINDOW w AS (PARTITION BY k ORDER BY a DESC NULLS LAST)",
+    "SELECT k, rank() OVER w AS r, dense_rank() OVER w AS d, percent_rank() OVER w AS p, "
+    "cume_dist() OVER w AS c, sum(b) OVER w AS s1, avg(b) OVER w AS v, count(b) OVER w AS n, "
+    "min(s) OVER w AS m, max(b) OVER w AS x FROM t WINDOW w AS "
+    "(PARTITION BY k ORDER BY a NULLS FIRST)",
+    "SELECT k, sum(b) OVER (PARTITION BY k ORDER BY a NULLS FIRST ROWS BETWEEN 1 PRECEDING AND "
+    "1 FOLLOWING) AS s1, max(b) OVER (PARTITION BY k ORDER BY a NULLS FIRST ROWS BETWEEN "
+    "2 FOLLOWING AND UNBOUNDED FOLLOWING) AS m FROM t",
+    "SELECT k, sum(b) OVER (PARTITION BY k ORDER BY a NULLS FIRST RANGE BETWEEN 1 PRECEDING AND "
+    "1 FOLLOWING) AS s1, count(*) OVER (PARTITION BY k ORDER BY a DESC NULLS LAST RANGE BETWEEN "
+    "2 PRECEDING AND 1 PRECEDING) AS m FROM t",
+    "SELECT k, lag(b, 1) IGNORE NULLS OVER w AS p, lead(b, 2, 7) IGNORE NULLS OVER w AS n, "
+    "last_value(b) IGNORE NULLS OVER w AS v, first_value(b) IGNORE NULLS OVER w AS f "
+    "FROM t WINDOW w AS (PARTITION BY k ORDER BY a NULLS FIRST)",
+    "SELECT k, b FROM t QUALIFY row_number() OVER (PARTITION BY a ORDER BY k NULLS FIRST) < 2",
+    "SELECT a, count(*) AS n, row_number() OVER (PARTITION BY max(b) ORDER BY count(*) "
+    "NULLS FIRST) AS r, sum(sum(b)) OVER (PARTITION BY max(b)) AS q FROM t GROUP BY a "
+    "HAVING count(*) < 4",
+    "SELECT t.k, row_number() OVER (PARTITION BY t.k ORDER BY n NULLS FIRST) AS r "
+    "FROM t JOIN u USING (k)",
+    "SELECT sum(b) FILTER (WHERE a > 1) OVER (PARTITION BY s ORDER BY b NULLS FIRST ROWS "
+    "1 PRECEDING) AS x, sum(b) OVER (PARTITION BY k) AS y FROM t",
 )
 """A query for each operator, also in company of others."""
 
@@ -152,6 +176,8 @@ class Queries:
             chosen = [self._value(columns, depth) for _ in range(self.random.choice([1, 2, 3]))]
             named = [(self._name("c"), t) for _, t in chosen]
             items = ", ".join(f"{e} AS {n}" for (e, _), (n, _) in zip(chosen, named, strict=True))
+            if self.random.random() < 0.3:
+                return self._windowed(items, named, columns, f" FROM {source}{where}")
             distinct = "DISTINCT " if self.random.random() < 0.2 else ""
             text = f"SELECT {distinct}{items} FROM {source}{where}"
         if self.random.random() < 0.25:
@@ -174,6 +200,70 @@ class Queries:
         if self.random.random() < 0.4:
             text += f" HAVING count(*) {self.random.choice(['>', '<', '<>'])} 1"
         return text, named
+
+    def _windowed(
+        self, items: str, named: list[Column], columns: list[Column], rest: str
+    ) -> tuple[str, list[Column]]:
+        """A SELECT with window functions, and perhaps a QUALIFY."""
+        for _ in range(self.random.choice([1, 2])):
+            call, kind = self._over(columns)
+            name = self._name("c")
+            items, named = f"{items}, {call} AS {name}", [*named, (name, kind)]
+        if self.random.random() < 0.3:
+            rest += f" QUALIFY {self._over(columns, is_number=True)[0]} < 3"
+        return f"SELECT {items}{rest}", named
+
+    def _over(self, columns: list[Column], *, is_number: bool = False) -> Column:
+        """A window function; where rows are equal, DuckDB gets the order of the text for Spark."""
+        number, (other, kind) = self._of(columns, "n"), self.random.choice(columns)
+        by = self.random.sample(columns, min(len(columns), self.random.choice([1, 1, 2])))
+        partition = f"PARTITION BY {', '.join(e for e, _ in by)}"
+        if self.random.random() < 0.1:
+            partition = ""
+        keys = self.random.sample(columns, min(len(columns), self.random.choice([1, 2])))
+        order = f"ORDER BY {', '.join(f'{e} {self._direction()}' for e, _ in keys)}"
+        ignoring = self.random.choice(["", " IGNORE NULLS"])
+        places = [
+            ("row_number()", "n"),
+            ("rank()", "n"),
+            ("dense_rank()", "n"),
+            (f"ntile({self.random.choice([1, 2, 5])})", "n"),
+            *([] if is_number else [(f"lag({other}){ignoring}", kind)]),
+            (f"lead({number}, {self.random.choice([1, 2])}, -1){ignoring}", "n"),
+        ]
+        framed = [
+            ("count(*)", "n"),
+            (f"sum({number})", "n"),
+            *([] if is_number else [(f"min({other})", kind), (f"max({other})", kind)]),
+            (f"count({other}) FILTER (WHERE {self._compared(columns)})", "n"),
+        ]
+        ends = [(f"{word}({number}){ignoring}", "n") for word in ("first_value", "last_value")] + [
+            (f"nth_value({number}, 2)", "n")
+        ]
+        match self.random.choice(["place", "place", "rows", "range", "values", "whole"]):
+            case "place":
+                call, frame = self.random.choice(places), ""
+            case "rows":
+                call, frame = self.random.choice([*framed, *ends]), f" ROWS {self._frame()}"
+            case "range":
+                call = self.random.choice([*framed, *ends])
+                frame = self.random.choice(["", " RANGE BETWEEN CURRENT ROW AND CURRENT ROW"])
+            case "values":
+                call, frame = self.random.choice(framed), f" RANGE {self._frame()}"
+                order = f"ORDER BY {number} {self._direction()}"
+            case _:
+                call, frame, order = self.random.choice(framed), "", ""
+        window = " ".join(part for part in (partition, order) if part)
+        return f"{call[0]} OVER ({window}{frame})", call[1]
+
+    def _frame(self) -> str:
+        start = self.random.choice(["UNBOUNDED PRECEDING", "2 PRECEDING", "CURRENT ROW"])
+        end = self.random.choice(["CURRENT ROW", "1 FOLLOWING", "UNBOUNDED FOLLOWING"])
+        if self.random.random() < 0.2:
+            start, end = self.random.choice(
+                [("2 PRECEDING", "1 PRECEDING"), ("1 FOLLOWING", "3 FOLLOWING")]
+            )
+        return f"BETWEEN {start} AND {end}"
 
     def _call(self, columns: list[Column]) -> Column:
         number, text = self._of(columns, "n"), self.random.choice(columns)

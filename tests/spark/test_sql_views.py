@@ -80,6 +80,34 @@ QUERIES = (
     "GROUP BY ALL",
     "SELECT s.customer, p.name FROM sales s LEFT ANTI JOIN people p ON s.customer = p.customer "
     "JOIN people p ON true",
+    "SELECT id, row_number() OVER w AS n, rank() OVER w AS r, dense_rank() OVER w AS d, "
+    "percent_rank() OVER w AS p, cume_dist() OVER w AS c, ntile(2) OVER w AS t, "
+    "lag(amount, 1, 2) OVER w AS l, lead(word) OVER w AS e, first_value(rate) OVER w AS f, "
+    "last_value(day) OVER w AS g, nth_value(small, 2) OVER w AS v "
+    "FROM sales WINDOW w AS (PARTITION BY customer ORDER BY rate DESC)",
+    "SELECT id, sum(amount) OVER w AS s, avg(amount) OVER w AS a, sum(small) OVER w AS m, "
+    "avg(small) OVER w AS b, stddev(small) OVER w AS d, count_if(ok) OVER w AS c, "
+    "min(word) OVER w AS l, max(rate) OVER w AS x, bool_and(ok) OVER w AS o "
+    "FROM sales WINDOW w AS (PARTITION BY customer > 1 ORDER BY day)",
+    "SELECT id, sum(rate) OVER (PARTITION BY ok ORDER BY id ROWS BETWEEN 1 PRECEDING AND "
+    "1 FOLLOWING) AS s, avg(rate) OVER (PARTITION BY ok ORDER BY id ROWS 1 PRECEDING) AS a, "
+    "max(rate) OVER (PARTITION BY ok ORDER BY id ROWS 1 PRECEDING) AS x FROM sales",
+    "SELECT id, count(*) OVER (ORDER BY day RANGE BETWEEN INTERVAL '31' DAY PRECEDING AND CURRENT "
+    "ROW) AS n, count(*) OVER (ORDER BY day DESC RANGE BETWEEN INTERVAL '1' MONTH PRECEDING AND "
+    "INTERVAL '1' MONTH FOLLOWING) AS m, count(*) OVER (ORDER BY day RANGE 1 PRECEDING) AS d, "
+    "count(*) OVER (ORDER BY rate RANGE BETWEEN 1 PRECEDING AND 0.5 FOLLOWING) AS r, "
+    "count(*) OVER (ORDER BY rate DESC NULLS FIRST RANGE BETWEEN 1 PRECEDING AND UNBOUNDED "
+    "FOLLOWING) AS q, sum(amount) OVER (ORDER BY amount RANGE BETWEEN 1 FOLLOWING AND "
+    "9 FOLLOWING) AS a, count(*) OVER (ORDER BY small RANGE BETWEEN 3 PRECEDING AND CURRENT ROW) "
+    "AS t FROM sales",
+    "SELECT id, lag(rate) IGNORE NULLS OVER w AS l, lead(amount, 2) IGNORE NULLS OVER w AS e, "
+    "last_value(word) IGNORE NULLS OVER w AS f, first_value(small, true) OVER w AS g "
+    "FROM sales WINDOW w AS (PARTITION BY ok ORDER BY day, id)",
+    "SELECT customer, year(day) AS y, sum(amount) AS s, rank() OVER (ORDER BY sum(amount)) AS r, "
+    "row_number() OVER (PARTITION BY year(day) ORDER BY count(*)) AS n FROM sales "
+    "GROUP BY customer, year(day) QUALIFY r < 4",
+    "SELECT s.id, name, row_number() OVER (PARTITION BY ok ORDER BY born DESC) AS n FROM sales s "
+    "LEFT JOIN people USING (customer) QUALIFY n < 3",
 )
 ENDS = {
     "ends": row_schema(

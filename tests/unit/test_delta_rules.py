@@ -96,6 +96,12 @@ MORE = (
     "SELECT k, (SELECT n FROM u WHERE u.k = t.k) AS m FROM t",
     "SELECT k, (SELECT n FROM u) AS m FROM t",
     "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND t.a / u.n > 0)",
+    "SELECT k, sum(a / b) OVER (PARTITION BY k ORDER BY a ROWS 1 PRECEDING) AS r FROM t",
+    "SELECT k, lag(a) OVER (PARTITION BY b ORDER BY k) / b AS r FROM t",
+    "SELECT r.n, count(*) AS c FROM (SELECT t.k, row_number() OVER (PARTITION BY a ORDER BY b) "
+    "AS n FROM t) r JOIN u ON u.k = r.k GROUP BY r.n",
+    "SELECT r.k, u.n FROM u LEFT JOIN (SELECT k, a, rank() OVER (PARTITION BY a ORDER BY b) AS n "
+    "FROM t) r ON u.k = r.k AND u.n = r.n",
 )
 
 
@@ -121,6 +127,13 @@ OF_FLOATS = (
     "SELECT x, CAST(k AS double) * x AS z FROM f WHERE x IN (SELECT x FROM f WHERE k > 1)",
     "SELECT x FROM f WHERE x NOT IN (SELECT x FROM f WHERE k > 1)",
     "SELECT sum(x) AS s, avg(y) AS a, stddev(x) AS d FROM f",
+    "SELECT k, lag(x) OVER w AS l, row_number() OVER w AS n, nth_value(y, 2) OVER w AS v FROM f "
+    "WINDOW w AS (PARTITION BY k ORDER BY y DESC)",
+    "SELECT x, rank() OVER (PARTITION BY x ORDER BY y) AS r, sum(y) OVER (PARTITION BY k ORDER BY "
+    "x RANGE 1 PRECEDING) AS s, max(x) OVER (PARTITION BY k ORDER BY y ROWS 1 PRECEDING) AS m "
+    "FROM f",
+    "SELECT x, sum(x) OVER (PARTITION BY k ORDER BY y ROWS 1 PRECEDING) AS s, "
+    "first_value(x) IGNORE NULLS OVER (PARTITION BY y ORDER BY k) AS f FROM f",
 )
 
 

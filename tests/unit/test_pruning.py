@@ -29,6 +29,9 @@ READ = {
     "SELECT a FROM (SELECT DISTINCT a, b FROM t)": ["t a b"],
     "SELECT a FROM (SELECT a, c FROM t ORDER BY b LIMIT 2)": ["t a b c"],
     "SELECT a FROM t ORDER BY b": ["t a b"],
+    "SELECT a, rank() OVER (PARTITION BY k ORDER BY b) AS r FROM t": ["t k a b"],
+    "SELECT a, row_number() OVER (PARTITION BY k ORDER BY b) AS r FROM t": ["t k a b c m"],
+    "SELECT a FROM (SELECT a, row_number() OVER (PARTITION BY k ORDER BY b) AS r FROM t)": ["t a"],
 }
 """Queries, and the columns that they read of each stage."""
 

@@ -54,6 +54,7 @@ def by_duckdb(query: Resolved, rows: Rows) -> Counter[Any]:
     text = query.sql({name: f"_{name}" for name in STAGES}).replace("`", '"')
     for word in ("SEMI", "ANTI"):
         text = text.replace(f"LEFT {word}", word)
+    text = text.replace(") IGNORE NULLS", " IGNORE NULLS)")
     return Counter(duck().execute(text).fetchall())
 
 
@@ -113,9 +114,23 @@ REFUSED = {
     "SELECT :day AS d FROM t": "is a parameter",
     "SELECT * FROM t JOIN u USING (b)": "once on each side",
     "SELECT z.* FROM t": "has no table 'z'",
-    "SELECT a, row_number() OVER (ORDER BY b) AS n FROM t": "leaves equal",
-    "SELECT a, sum(b) OVER (ORDER BY a ROWS 2 PRECEDING) AS n FROM t": "leaves equal",
-    "SELECT a, sum(b) OVER w AS n FROM t WINDOW w AS (ORDER BY a ROWS 2 PRECEDING)": "leaves equal",
+    "SELECT a, row_number() OVER (PARTITION BY b) AS n FROM t": "write ORDER BY",
+    "SELECT a, rank() OVER (PARTITION BY b) AS n FROM t": "write ORDER BY",
+    "SELECT a, first_value(b) OVER (PARTITION BY k) AS n FROM t": "write ORDER BY",
+    "SELECT a, any_value(b) OVER (PARTITION BY k) AS n FROM t": "write ORDER BY",
+    "SELECT a, collect_list(b) OVER (PARTITION BY k) AS n FROM t": "write ORDER BY",
+    "SELECT a, sum(b) OVER (PARTITION BY a ROWS 2 PRECEDING) AS n FROM t": "write ORDER BY",
+    "SELECT a, sum(b) OVER w AS n FROM t WINDOW w AS (PARTITION BY a ROWS 2 PRECEDING)": (
+        "write ORDER BY"
+    ),
+    "SELECT a, count(DISTINCT b) OVER (PARTITION BY k) AS n FROM t": "has DISTINCT",
+    "SELECT a, row_number() FILTER (WHERE a > 1) OVER (ORDER BY b) AS n FROM t": "has a FILTER",
+    "SELECT a, rank() OVER (ORDER BY b ROWS CURRENT ROW) AS n FROM t": "does not take",
+    "SELECT a, sum(b) OVER (ORDER BY b, a RANGE 1 PRECEDING) AS n FROM t": "needs one column",
+    "SELECT a, sum(b) OVER (ORDER BY b ROWS BETWEEN 1 FOLLOWING AND CURRENT ROW) AS n FROM t": (
+        "ends before it begins"
+    ),
+    "SELECT a, first_value(b) OVER (ORDER BY a RANGE 1 PRECEDING) AS n FROM t": "write ROWS",
     "SELECT * EXCEPT (z) FROM t": "leaves out 'z'",
     "FROM t |> SELECT a": "not supported",
 }
@@ -140,6 +155,8 @@ TYPES = {
     "SELECT v.x FROM VALUES (1), (2L) AS v(x) CROSS JOIN t": "bigint",
     "SELECT * EXCEPT (a) FROM t FULL JOIN u USING (k)": "bigint, int, string, int",
     "SELECT a + 1 AS b, b * 2L AS c FROM t": "int, bigint",
+    "SELECT rank() OVER w AS r, cume_dist() OVER w AS c, lag(s) OVER w AS l, sum(a) OVER w AS t "
+    "FROM t WINDOW w AS (PARTITION BY k ORDER BY b)": "int, double, string, bigint",
 }
 
 
@@ -152,7 +169,8 @@ def test_types_are_known_without_spark(text: str) -> None:
 
 IN_SPARK = {
     "SELECT xxhash64(a) AS h FROM t": "xxhash64(a)",
-    "SELECT a, rank() OVER (ORDER BY b) AS r FROM t": "RANK() OVER (ORDER BY b)",
+    "SELECT a, skewness(b) OVER (PARTITION BY a) AS r FROM t": "skewness(b) OVER",
+    "SELECT a, lag(b, a) OVER (PARTITION BY a ORDER BY b) AS r FROM t": "lag(b, a) OVER",
     "SELECT e FROM t LATERAL VIEW explode(array(a)) x AS e": "LATERAL VIEW",
     "SELECT a, sum(b) AS s FROM t GROUP BY a WITH ROLLUP": "GROUP BY",
     "SELECT a FROM t WHERE (a, b) IN (SELECT n, a FROM u)": "(a, b) IN",
@@ -164,7 +182,7 @@ IN_SPARK = {
     "SELECT s LIKE '\\\\_x' AS l FROM t": "LIKE",
     "SELECT a, count(DISTINCT *) AS n FROM t GROUP BY a": "DISTINCT *",
     "SELECT a, count(t.*) AS n FROM t GROUP BY a": "t.*",
-    "SELECT a FROM t GROUP BY a QUALIFY rank() OVER (ORDER BY a) < 2": "RANK() OVER (ORDER BY a)",
+    "SELECT a FROM t GROUP BY a QUALIFY kurtosis(a) OVER (ORDER BY a) < 2": "kurtosis(a) OVER",
     "SELECT t.a FROM t JOIN t x ON t.k = x.k AND t.b IN (SELECT n FROM u)": "SELECT n FROM u",
 }
 

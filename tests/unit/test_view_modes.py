@@ -33,6 +33,7 @@ OF_PAGE = {
     "Distinct": "`DISTINCT`",
     "SetOperation": "`INTERSECT`",
     "Limit": "`ORDER BY … LIMIT`",
+    "Window": "window functions with `PARTITION BY`",
 }
 
 

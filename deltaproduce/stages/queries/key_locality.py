@@ -38,7 +38,8 @@ from deltaproduce.stages.sql.algebra.relations import (
     Values,
 )
 from deltaproduce.stages.sql.algebra.scalars import Output
-from deltaproduce.stages.sql.algebra.spark_only import Generate, InSpark, ValueInSpark, Window
+from deltaproduce.stages.sql.algebra.spark_only import Generate, InSpark, ValueInSpark
+from deltaproduce.stages.sql.algebra.windows import Window
 from deltaproduce.stages.sql.resolve import Named, Reading
 from deltaproduce.stages.sql.syntax import spelled
 from deltaproduce.stages.sql.text import Edit

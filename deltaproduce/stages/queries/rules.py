@@ -13,8 +13,7 @@ from deltaproduce.stages.queries.grammar import TWO_STAGES
 from deltaproduce.stages.queries.keys import Keys, fields_of
 from deltaproduce.stages.queries.spelling import Spelling
 from deltaproduce.stages.sql.algebra.relations import Aggregate, SetOperation
-from deltaproduce.stages.sql.algebra.spark_only import Window
-from deltaproduce.stages.sql.functions import BY_ORDER, ORDER_DEPENDENT
+from deltaproduce.stages.sql.algebra.windows import Window
 from deltaproduce.stages.sql.syntax import spelled
 
 
@@ -22,8 +21,7 @@ def check_window(window: Window, keys: Keys, spelling: Spelling) -> None:
     """Check that a window function sees rows of one source key at a time.
 
     Raises:
-        DefinitionError: it does not partition by every source key column, or depends on the order
-            of rows and has none.
+        DefinitionError: it does not partition by every source key column.
     """
     trees = [one.expression.tree for one in window.partition]
     held = frozenset[int]().union(*(keys.holds(fields_of(tree)) for tree in trees))
@@ -34,8 +32,6 @@ def check_window(window: Window, keys: Keys, spelling: Spelling) -> None:
                 f"{spelling.name(holding)} into its PARTITION BY, or make two stages: one that is "
                 "keyed by what is partitioned by, and one with the window function"
             )
-    if window.function in ORDER_DEPENDENT and not window.order:
-        raise DefinitionError(f"{window.text!r} {BY_ORDER}")
 
 
 def grouped(group: Aggregate, keys: Keys, spelling: Spelling, select: exp.Expr) -> Keys:

@@ -22,9 +22,11 @@ from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
 from deltaproduce.shown.explanations import Operator
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import DerivedKind, Found, Production
+from deltaproduce.stages.sql.algebra.calls import Call
 from deltaproduce.stages.sql.algebra.relations import Aggregate, Relation, Scan, Values
 from deltaproduce.stages.sql.algebra.scalars import readable
 from deltaproduce.stages.sql.algebra.spark_only import InSpark
+from deltaproduce.stages.sql.algebra.windows import Window
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.stages.sql.keys import key_columns
 from deltaproduce.stages.sql.projection import check_ansi
@@ -411,4 +413,7 @@ class View(DerivedKind):
 
 def _adds_floats(relation: Relation) -> bool:
     """Return whether an operator adds up floats, which Spark does in the order of rows."""
+    if isinstance(relation, Window):
+        calls = (one.aggregate for _, one in relation.calls)
+        return any(call is not None and call.adds_floats for call in calls)
     return isinstance(relation, Aggregate) and any(call.adds_floats for _, call in relation.calls)

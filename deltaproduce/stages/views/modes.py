@@ -25,10 +25,13 @@ from deltaproduce.stages.sql.algebra.relations import (
     Values,
 )
 from deltaproduce.stages.sql.algebra.scalars import Field
-from deltaproduce.stages.sql.operators import join, matched, plain, set_operation, single
+from deltaproduce.stages.sql.algebra.windows import Window
+from deltaproduce.stages.sql.operators import plain, set_operation
 from deltaproduce.stages.sql.operators.changes.keys import Link
 from deltaproduce.stages.sql.operators.following import is_none
 from deltaproduce.stages.sql.operators.groups import by_rows
+from deltaproduce.stages.sql.operators.joins import join, matched, single
+from deltaproduce.stages.sql.operators.windows.window import partition_fields
 from deltaproduce.types.data_types import (
     ArrayType,
     DataType,
@@ -44,6 +47,8 @@ JOIN_WITHOUT_EQUALITY: Final = "JOIN_WITHOUT_EQUALITY"
 """No two columns of the sides must be equal, so each row of one side may join each of the other."""
 GROUPS_WITHOUT_COLUMNS: Final = "GROUPS_WITHOUT_COLUMNS"
 """No column of a stage tells which rows a group has."""
+WINDOW_WITHOUT_PARTITION: Final = "WINDOW_WITHOUT_PARTITION"
+"""A window function without PARTITION BY, or by no column of a stage, is computed from all rows."""
 SUBQUERY_WITHOUT_LINK: Final = "SUBQUERY_WITHOUT_LINK"
 """A subquery that does not depend on the row makes its value of all rows of its stages."""
 ROWS_WITHOUT_COLUMNS: Final = "ROWS_WITHOUT_COLUMNS"
@@ -93,8 +98,7 @@ def _of_join(one: Join) -> str | None:
 
 
 def _of_matched(one: Matched) -> str | None:
-    linked, compared = matched.linked_fields(one)
-    every = (*linked, *compared)
+    every = _linked(one)
     if not every:
         return SUBQUERY_WITHOUT_LINK
     return _told(ROWS_WITHOUT_COLUMNS, one.input, _lefts(every), one.subquery, _rights(every))
@@ -110,6 +114,10 @@ def _of_single(one: Single) -> str | None:
 def _of_aggregate(one: Aggregate) -> str | None:
     columns = frozenset(by_rows.copies(one).values())
     return GROUPS_WITHOUT_COLUMNS if _wholes(one.input, columns) else None
+
+
+def _of_window(one: Window) -> str | None:
+    return WINDOW_WITHOUT_PARTITION if _wholes(one.input, partition_fields(one)) else None
 
 
 def _of_distinct(one: Distinct) -> str | None:
@@ -142,6 +150,7 @@ _REASONS: Final[Mapping[type[Relation], Callable[..., str | None]]] = MappingPro
         Aggregate: _of_aggregate,
         Distinct: _of_distinct,
         SetOperation: _of_set_operation,
+        Window: _of_window,
     }
 )
 
@@ -169,13 +178,15 @@ def _asked(relation: Relation, fields: frozenset[str]) -> Iterator[tuple[Relatio
                 yield side, _named(fields, set_operation.renamed(relation, side))
         case Join():
             yield from _asked_of_join(relation, fields)
-        case Matched():
-            linked, compared = matched.linked_fields(relation)
+        case Matched() | Single():
             yield relation.input, _within(fields, relation.input.fields)
-            yield relation.subquery, _rights((*linked, *compared))
-        case Single():
-            yield relation.input, _within(fields, relation.input.fields)
-            yield relation.subquery, _rights(single.linked_fields(relation))
+            yield relation.subquery, _rights(_linked(relation))
+        case Window():
+            yield (
+                relation.input,
+                fields & partition_fields(relation) or _within(fields, relation.input.fields),
+            )
+            yield relation.input, partition_fields(relation)
         case Limit():
             yield relation.input, None
 
@@ -187,6 +198,19 @@ def _asked_of_join(one: Join, fields: frozenset[str]) -> Iterator[tuple[Relation
         yield from ((one.left, lefts), (one.right, _rights(linked) if lefts else None))
     else:
         yield from ((one.left, _lefts(linked)), (one.right, rights))
+
+
+def _linked(one: Matched | Single) -> tuple[Link, ...]:
+    if isinstance(one, Single):
+        return single.linked_fields(one)
+    linked, compared = matched.linked_fields(one)
+    return *linked, *compared
+
+
+def _asked_of_window(one: Window, fields: frozenset[str]) -> Iterator[tuple[Relation, _Fields]]:
+    by = partition_fields(one)
+    yield one.input, fields & by or _within(fields, one.input.fields)
+    yield one.input, by
 
 
 def _lefts(linked: Iterable[Link]) -> frozenset[str]:

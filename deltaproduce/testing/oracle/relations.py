@@ -29,7 +29,9 @@ from deltaproduce.stages.sql.algebra.relations import (
     Values,
 )
 from deltaproduce.stages.sql.algebra.scalars import Scalar, SortKey
+from deltaproduce.stages.sql.algebra.windows import Window
 from deltaproduce.stages.sql.expressions.model import value_of
+from deltaproduce.testing.oracle.window_functions import windowed
 
 _Row: TypeAlias = Mapping[str, Any]
 Contents: TypeAlias = Mapping[str, Sequence[_Row]]
@@ -217,6 +219,10 @@ def _limit(limit: Limit, contents: Contents) -> Iterator[_Row]:
     yield from rows if limit.count is None else rows[: limit.count]
 
 
+def _window(window: Window, contents: Contents) -> Iterator[_Row]:
+    return windowed(window, interpreted(window.input, contents), _called)
+
+
 _ROWS: Final[Mapping[type[Relation], Callable[[Any, Contents], Iterator[_Row]]]] = MappingProxyType(
     {
         Scan: _scan,
@@ -230,5 +236,6 @@ _ROWS: Final[Mapping[type[Relation], Callable[[Any, Contents], Iterator[_Row]]]]
         Distinct: _distinct,
         SetOperation: _set_operation,
         Limit: _limit,
+        Window: _window,
     }
 )

@@ -10,8 +10,8 @@ from sqlglot import exp
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.algebra.relations import Project, Relation, SetOperation
 from deltaproduce.stages.sql.algebra.scalars import constant_of, readable
-from deltaproduce.stages.sql.algebra.spark_only import InSpark, ValueInSpark, Window
-from deltaproduce.stages.sql.functions import BY_PLACE, PHYSICAL, VOLATILE, is_time
+from deltaproduce.stages.sql.algebra.spark_only import InSpark, ValueInSpark
+from deltaproduce.stages.sql.functions import PHYSICAL, VOLATILE, is_time
 from deltaproduce.stages.sql.syntax import function_name, spelled
 from deltaproduce.stages.sql.text import line_at
 
@@ -41,23 +41,6 @@ def check_determined(relation: Relation, free: Collection[str] = (), advice: str
                     raise DefinitionError(
                         f"{readable(spelled(node))!r} {wrong}", line=line_at(node)
                     )
-
-
-def check_places(relation: Relation) -> None:
-    """Refuse window functions that depend on the order of rows that their ORDER BY leaves equal.
-
-    Raises:
-        DefinitionError: with `line`.
-    """
-    for one in relation.walk():
-        if isinstance(one, Window) and (one.by_rows or one.function in BY_PLACE):
-            lines = (line_at(scalar.expression.tree) for scalar in one.scalars)
-            raise DefinitionError(
-                f"{one.text!r} depends on the order of rows that its ORDER BY leaves equal, which "
-                "a view does not define; use rank() or a RANGE frame, or read a stage that is "
-                "keyed by PARTITION BY",
-                line=next((line for line in lines if line is not None), None),
-            )
 
 
 def _filled(relation: Relation, fields: list[str]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from deltaproduce.stages.sql.algebra.relations import (
     Single,
 )
 from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar
+from deltaproduce.stages.sql.algebra.windows import Window, WindowCall
 
 _Fields: TypeAlias = Collection[str]
 """The ids of fields."""
@@ -84,6 +85,13 @@ def _of_union(one: SetOperation, wanted: _Fields) -> set[str]:
     return {side.fields[place].id for side in one.inputs for place in places}
 
 
+def _of_window(one: Window, wanted: _Fields) -> set[str]:
+    calls = _window_calls(one, wanted)
+    if not calls:
+        return {*wanted}
+    return {*wanted, *(field.id for field in one.ties)} | _read(replace(one, calls=calls).scalars)
+
+
 _READS: Final[Mapping[type[Relation], Callable[..., set[str]]]] = MappingProxyType(
     {
         Project: _of_project,
@@ -93,6 +101,7 @@ _READS: Final[Mapping[type[Relation], Callable[..., set[str]]]] = MappingProxyTy
         Single: _of_single,
         Aggregate: _of_aggregate,
         SetOperation: _of_union,
+        Window: _of_window,
     }
 )
 """The fields that an operator reads for wanted ones; those that are not here read all."""
@@ -114,6 +123,9 @@ def _rebuilt(relation: Relation, inputs: Sequence[Relation], wanted: _Fields) ->
             return replace(relation, input=inputs[0], calls=_calls(relation, wanted))
         case SetOperation():
             return _rebuilt_union(relation, inputs, wanted)
+        case Window():
+            calls = _window_calls(relation, wanted)
+            return replace(relation, input=inputs[0], calls=calls) if calls else inputs[0]
     is_same = all(one is other for one, other in zip(inputs, relation.inputs, strict=True))
     return relation if is_same else relation.over(inputs)
 
@@ -144,6 +156,10 @@ def _outputs(one: Project, wanted: _Fields) -> tuple[Output, ...]:
 def _calls(one: Aggregate, wanted: _Fields) -> tuple[tuple[Field, Call], ...]:
     counted = [pair for pair in one.calls if pair[0].id in wanted]
     return tuple(counted if counted or one.keys else one.calls[:1])
+
+
+def _window_calls(one: Window, wanted: _Fields) -> tuple[tuple[Field, WindowCall], ...]:
+    return tuple(pair for pair in one.calls if pair[0].id in wanted)
 
 
 def _places(fields: Sequence[Field], wanted: _Fields) -> list[int]:

@@ -50,30 +50,6 @@ class _Added(Relation):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Window(_Added):
-    """Each row, with the value of a window function.
-
-    Attributes:
-        function: its name, in lower case; None if it is no function.
-        arguments: its arguments, and its condition.
-        partition: the expressions by which rows belong to one partition.
-        order: those that order the rows of a partition.
-        by_rows: whether its frame counts rows.
-    """
-
-    function: str | None
-    arguments: tuple[Scalar, ...]
-    partition: tuple[Scalar, ...]
-    order: tuple[Scalar, ...]
-    by_rows: bool
-
-    @property
-    def scalars(self) -> tuple[Scalar, ...]:
-        """See `Relation.scalars`."""
-        return (*self.arguments, *self.partition, *self.order)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Generate(_Added):
     """Each row once for each row that a generator such as ``explode`` makes of it."""
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from deltaproduce.stages.sql.algebra.provenance import bare
 from deltaproduce.stages.sql.algebra.relations import Matched, Project, Relation, Scan, Single
 from deltaproduce.stages.sql.algebra.scalars import Scalar
+from deltaproduce.stages.sql.algebra.windows import Window
 
 
 def columns_used(relations: Iterable[Relation]) -> dict[str, frozenset[str]]:
@@ -37,6 +38,8 @@ def _named(relation: Relation) -> Iterator[str]:
             if bare(output) != output.field.id:
                 yield from output.scalar.fields
         return
+    if isinstance(relation, Window):
+        yield from (field.id for field in relation.ties)
     scalars: Iterable[Scalar] = relation.scalars
     if isinstance(relation, Matched | Single) and relation.linked is not None:
         scalars = (*scalars, *relation.linked.conditions)

@@ -22,17 +22,17 @@ from deltaproduce.stages.sql.algebra.relations import (
     Single,
     Values,
 )
+from deltaproduce.stages.sql.algebra.windows import Window
 from deltaproduce.stages.sql.operators import (
     distinct,
-    join,
     limit,
-    matched,
     plain,
     set_operation,
-    single,
 )
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.stages.sql.operators.groups import by_rows
+from deltaproduce.stages.sql.operators.joins import join, matched, single
+from deltaproduce.stages.sql.operators.windows import window
 
 
 def rows_of(relation: Relation, contents: Mapping[str, pa.Table], computing: Computing) -> pa.Table:
@@ -85,6 +85,7 @@ _WHOLE: Final[Mapping[type[Relation], Callable[..., pa.Table]]] = MappingProxyTy
         Distinct: distinct.whole,
         SetOperation: set_operation.whole,
         Limit: limit.whole,
+        Window: window.whole,
     }
 )
 """What returns all rows of an operator, from it and all rows of its inputs."""

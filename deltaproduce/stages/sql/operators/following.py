@@ -28,14 +28,12 @@ from deltaproduce.stages.sql.algebra.relations import (
     Single,
     Values,
 )
+from deltaproduce.stages.sql.algebra.windows import Window
 from deltaproduce.stages.sql.operators import (
     distinct,
-    join,
     limit,
-    matched,
     plain,
     set_operation,
-    single,
 )
 from deltaproduce.stages.sql.operators.changes.keys import Keys
 from deltaproduce.stages.sql.operators.changes.rules import NO_KEYS
@@ -43,6 +41,8 @@ from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.stages.sql.operators.evaluation import made_of
 from deltaproduce.stages.sql.operators.groups import by_rows
+from deltaproduce.stages.sql.operators.joins import join, matched, single
+from deltaproduce.stages.sql.operators.windows import window
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.data_types import DataType, NullType
 
@@ -151,6 +151,7 @@ RULES: Final[Mapping[type[Relation], Callable[..., Signed]]] = MappingProxyType(
         Distinct: distinct.change,
         SetOperation: set_operation.change,
         Limit: limit.change,
+        Window: window.change,
     }
 )
 """What returns the change of an operator's rows, from it and the changes of its inputs."""
@@ -167,6 +168,7 @@ LOOKED_UP: Final[Mapping[type[Relation], Callable[..., pa.Table]]] = MappingProx
         Distinct: distinct.looked_up,
         SetOperation: set_operation.looked_up,
         Limit: limit.looked_up,
+        Window: window.looked_up,
     }
 )
 """What returns the rows of an operator before that have some keys."""

@@ -14,10 +14,10 @@ from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.relations import Relation
 from deltaproduce.stages.sql.algebra.scalars import Field, Scalar, columns_in
-from deltaproduce.stages.sql.algebra.spark_only import Generate, ValueInSpark, Window
+from deltaproduce.stages.sql.algebra.spark_only import Generate, ValueInSpark
 from deltaproduce.stages.sql.functions import GENERATORS, VOLATILE, names_in
 from deltaproduce.stages.sql.resolve import subqueries
-from deltaproduce.stages.sql.resolve.names import Scope, unknown
+from deltaproduce.stages.sql.resolve.names import Named, Scope, unknown
 from deltaproduce.stages.sql.resolve.reading import (
     Ctes,
     Link,
@@ -27,8 +27,10 @@ from deltaproduce.stages.sql.resolve.reading import (
     rebuilt,
     with_parts,
 )
+from deltaproduce.stages.sql.resolve.windows import Asked, Tie, tie, windowed
 from deltaproduce.stages.sql.syntax import function_name, spelled
 from deltaproduce.types.data_types import BooleanType, DataType
+from deltaproduce.types.ddl import identifier
 
 _UNITS: Final = names_in("date_add date_diff dateadd datediff timestampadd timestampdiff")
 """Functions whose first argument of three is a unit, such as DAY."""
@@ -196,38 +198,24 @@ class Building:
 
     def _window(self, node: exp.Window) -> Field:
         """Add the field of a window function."""
-        spec = self.windows.get(node.alias.lower(), node)
-        call, where = node.this, list[exp.Expr]()
-        while isinstance(call, exp.IgnoreNulls | exp.RespectNulls | exp.Filter | exp.WithinGroup):
-            where += [call.expression.this] if isinstance(call, exp.Filter) else _sorted_in(call)
-            call = call.this
-        order = spec.args.get("order")
-        frame = spec.args.get("spec")
-        parts = (
-            [one for one in (*call.expressions, *where) if not isinstance(one, exp.Star)],
-            spec.args.get("partition_by") or [],
-            [] if order is None else [one.this for one in order.expressions],
+        asked = Asked.read(node, self.windows)
+        self.relation, own = windowed(
+            asked, self.expression, lambda: self.relation, self.ties(), self.reading
         )
-        trees = [[self.expression(one) for one in some] for some in parts]
-        fields = self.relation.fields
-        arguments, partition, by = (
-            tuple(map(lambda tree, one: self.reading.typed(tree, fields, one), *both))
-            for both in zip(trees, parts, strict=True)
-        )
-        own = self.reading.field(function_name(call), None)
-        made = Window(
-            self.relation,
-            (own,),
-            spelled(node),
-            function_name(call),
-            arguments,
-            partition,
-            by,
-            frame is not None and frame.args.get("kind") == "ROWS",
-        )
-        self.relation = made
-        self.reading.origins[made] = Origin(node)
         return own
+
+    def ties(self) -> list[Tie]:
+        """Return the columns that order rows which an ORDER BY leaves equal.
+
+        Those that USING merged are left out: rows that are equal in the others are equal in them.
+        """
+        return [tie(one.field, self._text_of(one)) for one in self.scope.columns]
+
+    def _text_of(self, one: Named) -> str | None:
+        """Return the name of a column in the text; None if it has none of its own."""
+        if one.name is None or not self.scope.means(one):
+            return None
+        return ".".join(identifier(part) for part in (one.table, one.name) if part is not None)
 
     def _among(self, node: exp.Expr) -> exp.Expr:
         """Return the field of IN with a subquery."""
@@ -252,12 +240,6 @@ class Building:
         self.relation = added.relation
         self.reading.origins[added.relation] = Origin(node)
         return added.tree
-
-
-def _sorted_in(call: exp.Expr) -> list[exp.Expr]:
-    """Return what WITHIN GROUP sorts by."""
-    is_sorted = isinstance(call, exp.WithinGroup)
-    return [one.this for one in call.expression.expressions] if is_sorted else []
 
 
 def _parameters(node: exp.Expr) -> set[str]:

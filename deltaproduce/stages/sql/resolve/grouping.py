@@ -19,6 +19,7 @@ from deltaproduce.stages.sql.functions import AGGREGATES, BY_ORDER, ORDER_DEPEND
 from deltaproduce.stages.sql.resolve.building import Building
 from deltaproduce.stages.sql.resolve.reading import Link, Origin, Reading, own
 from deltaproduce.stages.sql.resolve.ties import least_of_ties
+from deltaproduce.stages.sql.resolve.windows import Tie, tie
 from deltaproduce.stages.sql.syntax import function_name
 from deltaproduce.stages.sql.text import refused
 
@@ -51,11 +52,13 @@ class Grouped(Building):
 
     Attributes:
         rows: the relation before it.
+        by: the keys as they are written.
         keys: the fields of the keys, by their resolved text.
         calls: the fields of the calls, by their text.
     """
 
     rows: Building = field(kw_only=True)
+    by: Sequence[exp.Expr] = ()
     keys: dict[str, Output] = field(default_factory=dict)
     calls: dict[str, Field] = field(default_factory=dict)
 
@@ -81,6 +84,12 @@ class Grouped(Building):
         if any(c.name in own_fields - known for c in columns_in(tree)):
             raise refused(node, "is neither grouped by nor in an aggregate; add it to GROUP BY")
         return tree
+
+    def ties(self) -> list[Tie]:
+        """See `Building.ties`: the keys."""
+        pairs = zip(self.by, self.keys.values(), strict=False)  # those of links are the same
+        written = ((one.sql("spark", normalize_functions=False), key) for one, key in pairs)
+        return [tie(key.field, f"({text})") for text, key in written]
 
     def _key(self, node: exp.Expr) -> Field | None:
         """Return the field of a key, if an expression is one."""
@@ -159,12 +168,12 @@ def grouped(
     Raises:
         DefinitionError: a key cannot be one.
     """
-    outputs = dict[str, Output]()
+    outputs, by = dict[str, Output](), dict[str, exp.Expr]()
     for node in keys:
         if aggregates(node):
             raise refused(node, "is an aggregate, and no key of groups")
-        tree = rows.expression(node)
-        _add_key(tree, rows, outputs, node)
+        key = _add_key(rows.expression(node), rows, outputs, node)
+        by.setdefault(key.id, node)
     links = list[Link]()
     for link in rows.links:
         sided = _own_side(link, rows)
@@ -193,6 +202,7 @@ def grouped(
         rows.ctes,
         links=links,
         rows=rows,
+        by=list(by.values()),
         keys=outputs,
         calls=fields,
         windows=rows.windows,

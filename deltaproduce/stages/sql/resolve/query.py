@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.sql.algebra.determinism import check_determined, check_places
+from deltaproduce.stages.sql.algebra.determinism import check_determined
 from deltaproduce.stages.sql.algebra.fitting import check_fit
 from deltaproduce.stages.sql.algebra.joining import with_ordered_joins
 from deltaproduce.stages.sql.algebra.pruning import pruned
@@ -135,7 +135,6 @@ def resolved(
     """
     found = as_written(QueryText.read(text), stages, constants)
     check_determined(found.relation)
-    check_places(found.relation)
     wanted = (*found.fields.values(), *(key.field.id for key in found.order))
     return replace(found, relation=pruned(with_ordered_joins(found.relation), wanted))
 

@@ -19,7 +19,7 @@ from deltaproduce.stages.sql.algebra.relations import (
     one_row,
 )
 from deltaproduce.stages.sql.algebra.scalars import Output, Scalar, SortKey, columns_in, constant_of
-from deltaproduce.stages.sql.algebra.spark_only import Window
+from deltaproduce.stages.sql.algebra.windows import Window
 from deltaproduce.stages.sql.resolve.building import Building
 from deltaproduce.stages.sql.resolve.from_items import from_, joined, with_laterals
 from deltaproduce.stages.sql.resolve.grouping import (
@@ -46,6 +46,7 @@ from deltaproduce.stages.sql.resolve.reading import (
     conjuncts,
     own,
 )
+from deltaproduce.stages.sql.resolve.windows import Tie
 from deltaproduce.stages.sql.text import refused
 
 _KNOWN: Final = frozenset(
@@ -178,6 +179,10 @@ class _InSpark(Building):
                     super().replaced(part)
             return self.only_in_spark(node, read_call(node, self).data_type).tree
         return super().replaced(node)
+
+    def ties(self) -> list[Tie]:
+        """See `Building.ties`: none are known."""
+        return []
 
 
 def _outputs(node: exp.Select, building: Building) -> list[tuple[Named, Output]]:

@@ -41,7 +41,7 @@ from deltaproduce.types.pandas_on_demand import in_numpy
 _DIGITS: Final = 38
 TOTAL_DIGITS: Final = 28
 """Terms of at most this many digits add up in 38 digits without overflow, up to 10**10 terms."""
-_SQUARED: Final = 2
+SQUARED: Final = 2
 _PART_ROWS: Final = 1 << 16
 """The number of rows that are added up exactly at once, about a hundred bytes each."""
 
@@ -127,7 +127,7 @@ class Measure(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class _Count(Measure):
+class Count(Measure):
     """The number of rows or values of a sort."""
 
     @property
@@ -158,7 +158,7 @@ class _Count(Measure):
 
 
 @dataclass(frozen=True, slots=True)
-class _SparkCount(_Count):
+class _SparkCount(Count):
     """A count that Spark computes, too."""
 
     @abstractmethod
@@ -182,7 +182,7 @@ class Rows(_SparkCount):
     argument: None = None
 
     def counted(self, values: pa.Array) -> pa.Array:
-        """See `_Count.counted`: all of them."""
+        """See `Count.counted`: all of them."""
         return pa.repeat(pa.scalar(True, pa.bool_()), len(values))
 
     def counted_in_spark(self, value: Expression) -> Expression:
@@ -196,7 +196,7 @@ class Values(_SparkCount):
     """The number of values that are not null."""
 
     def counted(self, values: pa.Array) -> pa.Array:
-        """See `_Count.counted`."""
+        """See `Count.counted`."""
         return pc.is_valid(values)
 
     def counted_in_spark(self, value: Expression) -> Expression:
@@ -209,7 +209,7 @@ class Trues(_SparkCount):
     """The number of values that are true."""
 
     def counted(self, values: pa.Array) -> pa.Array:
-        """See `_Count.counted`."""
+        """See `Count.counted`."""
         return pc.fill_null(values, fill_value=False)
 
     def counted_in_spark(self, value: Expression) -> Expression:
@@ -218,7 +218,7 @@ class Trues(_SparkCount):
 
 
 @dataclass(frozen=True, slots=True)
-class Beyond(_Count):
+class Beyond(Count):
     """The number of float or double values that are NaN, or infinite.
 
     Attributes:
@@ -228,7 +228,7 @@ class Beyond(_Count):
     which: str
 
     def counted(self, values: pa.Array) -> pa.Array:
-        """See `_Count.counted`."""
+        """See `Count.counted`."""
         number = float(self.which)
         same = (
             pc.is_nan(values)
@@ -264,13 +264,13 @@ class Total(Measure):
         """See `Measure.here`."""
         assert values is not None
         wide, numbers = arrow_type(self.data_type), whole_numbers(values)
-        if self.power == _SQUARED and numbers is not None:
+        if self.power == SQUARED and numbers is not None:
             numbers = squared(numbers)
         sums = None if numbers is None else summed(numbers * signs, groups, size)
         if sums is not None:
             return as_decimals(sums, wide)
         terms = values.cast(arrow_type(self._of_values))
-        if self.power == _SQUARED:
+        if self.power == SQUARED:
             terms = pc.multiply(terms, terms)
         terms = pc.fill_null(terms.cast(wide), pa.scalar(Decimal(0), wide))
         return self.added(self.turned(terms, signs < 0), groups, size)
@@ -279,7 +279,7 @@ class Total(Measure):
         """See `Measure.in_spark`."""
         assert value is not None
         term = value.cast(in_spark(self._of_values))
-        if self.power == _SQUARED:
+        if self.power == SQUARED:
             term = term * term
         term = term.cast(in_spark(self.data_type))
         signed = f.when(sign < 0, -term).otherwise(term)
@@ -330,15 +330,15 @@ class ExactTotal(Measure):
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.here`: in parts, since a value is many times as large there as a double."""
         assert values is not None
-        if pa.types.is_floating(values.type) and self.power != _SQUARED:
+        if pa.types.is_floating(values.type) and self.power != SQUARED:
             dense = doubles_summed(_finite(values), signs, groups, size)
             if dense is not None:
                 return to_binary(dense)
         parts, their_groups = [], []
         for begin in range(0, len(values) or 1, _PART_ROWS):
             part = slice(begin, begin + _PART_ROWS)
-            numbers = _exact(values.slice(begin, _PART_ROWS))
-            if self.power == _SQUARED:
+            numbers = exact_values(values.slice(begin, _PART_ROWS))
+            if self.power == SQUARED:
                 numbers = numbers.times(numbers)
             found, places = np.unique(groups[part], return_inverse=True)
             parts.append(numbers.turned(signs[part] < 0).summed(places, len(found)))
@@ -411,7 +411,7 @@ class Merged(Measure):
         return self.measure.added_in_spark(state, sign)
 
 
-def _exact(values: pa.Array) -> ExactNumbers:
+def exact_values(values: pa.Array) -> ExactNumbers:
     """Convert values to exact numbers: zero for null, NaN and infinity."""
     if pa.types.is_floating(values.type):
         return of_doubles(_finite(values))

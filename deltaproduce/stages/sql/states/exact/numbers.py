@@ -76,6 +76,25 @@ class ExactNumbers:
         signed = np.where(np.repeat(self.negative, lengths), -self.limbs, self.limbs)
         return accumulated([(np.repeat(groups, lengths), self._places(), signed)], size)
 
+    def of_ranges(self, begin: Numbers, end: Numbers) -> ExactNumbers:
+        """Return the sum of each range of numbers: a difference of two sums from the first one on.
+
+        Args:
+            begin: where each range begins.
+            end: the place after its last number; there are fewer than 2**31 numbers.
+        """
+        there = self.lengths > 0
+        lowest = int(self.lowest.min(initial=_FAR, where=there)) if there.any() else 0
+        highest = int((self.lowest + self.lengths).max(initial=lowest, where=there))
+        width = highest - lowest + _ROOM
+        signed = np.where(np.repeat(self.negative, self.lengths), -self.limbs, self.limbs)
+        owners = np.repeat(np.arange(len(self)), self.lengths)
+        running = np.zeros((len(self) + 1, width), np.int64)
+        running[owners + 1, self._places() - lowest] = signed
+        np.cumsum(running, axis=0, out=running)
+        limbs = (running[end] - running[begin]).reshape(-1)
+        return _settled(limbs, np.arange(len(begin) + 1) * width, np.full(len(begin), lowest))
+
     def times(self, others: ExactNumbers) -> ExactNumbers:
         """Return the products with another column's numbers, row by row."""
         lengths = self.lengths

@@ -10,7 +10,7 @@ from deltaproduce.stages.sql.operators.changes.keys import Keys, Link, across, l
 from deltaproduce.stages.sql.operators.changes.rules import Changes, EachRow, both
 from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing, QueryError
-from deltaproduce.stages.sql.operators.pairs import Side, matching
+from deltaproduce.stages.sql.operators.joins.pairs import Side, matching
 
 
 def whole(

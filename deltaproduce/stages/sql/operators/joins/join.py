@@ -10,7 +10,7 @@ from deltaproduce.stages.sql.operators.changes.keys import Keys, Link, across, l
 from deltaproduce.stages.sql.operators.changes.rules import Changes, EachRow, both, nothing
 from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing
-from deltaproduce.stages.sql.operators.pairs import Side, beside, marked, matching, rows_at
+from deltaproduce.stages.sql.operators.joins.pairs import Side, beside, marked, matching, rows_at
 
 
 def whole(join: Join, left: pa.Table, right: pa.Table, computing: Computing) -> pa.Table:

@@ -12,7 +12,7 @@ from deltaproduce.stages.sql.operators.changes.keys import Keys, Link, across, l
 from deltaproduce.stages.sql.operators.changes.rules import Changes, EachRow
 from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing
-from deltaproduce.stages.sql.operators.pairs import Side, marked, matching
+from deltaproduce.stages.sql.operators.joins.pairs import Side, marked, matching
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 

@@ -1,0 +1,1 @@
+"""What puts rows of two inputs side by side: joins, and what subqueries have for each row."""
