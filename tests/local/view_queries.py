@@ -96,10 +96,30 @@ EXAMPLES = (
     "HAVING count(*) < 4",
     "SELECT t.k, row_number() OVER (PARTITION BY t.k ORDER BY n NULLS FIRST) AS r "
     "FROM t JOIN u USING (k)",
+    "SELECT a, b, sum(k) AS s1, count(*) AS n, grouping(a) AS g, grouping_id(a, b) AS i FROM t "
+    "GROUP BY ROLLUP (a, b)",
+    "SELECT k, a, max(s) AS m FROM t GROUP BY k, GROUPING SETS ((a), (b), (a)) HAVING count(*) > 1",
+    "SELECT a, b, k, count(*) AS n FROM t GROUP BY GROUPING SETS ((a, b), k), ROLLUP (s)",
+    "SELECT a + 1 AS x, count(DISTINCT b) AS n FROM t GROUP BY CUBE (a + 1, (k, b))",
+    "SELECT a AS x, count(*) AS n, rank() OVER (PARTITION BY grouping(a) ORDER BY count(*) "
+    "NULLS FIRST) AS r FROM t GROUP BY ROLLUP (1, b)",
     "SELECT sum(b) FILTER (WHERE a > 1) OVER (PARTITION BY s ORDER BY b NULLS FIRST ROWS "
     "1 PRECEDING) AS x, sum(b) OVER (PARTITION BY k) AS y FROM t",
 )
 """A query for each operator, also in company of others."""
+
+OF_SPARK = (
+    "SELECT a, b, sum(a) AS n, grouping_id() AS i FROM t GROUP BY a, b WITH CUBE",
+    "SELECT a, row_number() OVER (PARTITION BY a ORDER BY count(*)) AS z FROM t GROUP BY "
+    "a, b WITH ROLLUP",
+    "SELECT k, e FROM t LATERAL VIEW explode(array(a, b, 5)) x AS e",
+    "SELECT k, p, e FROM t LATERAL VIEW OUTER posexplode(array(a, b)) x AS p, e WHERE e > 1",
+    "SELECT k, explode(array(a, b)) AS e FROM t",
+    "SELECT k, posexplode(array(a, k)) AS (p, e) FROM t",
+    "SELECT k, stack(2, 'x', a, s, b) AS (w, n) FROM t",
+    "SELECT e, count(*) AS n FROM t LATERAL VIEW explode(array(a, b)) x AS e GROUP BY e",
+)
+"""Queries that DuckDB does not have."""
 
 
 @dataclass

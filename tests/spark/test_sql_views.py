@@ -106,6 +106,20 @@ QUERIES = (
     "SELECT customer, year(day) AS y, sum(amount) AS s, rank() OVER (ORDER BY sum(amount)) AS r, "
     "row_number() OVER (PARTITION BY year(day) ORDER BY count(*)) AS n FROM sales "
     "GROUP BY customer, year(day) QUALIFY r < 4",
+    "SELECT customer, ok, sum(amount) AS s, grouping(customer) AS g, grouping_id() AS i FROM sales "
+    "GROUP BY ROLLUP (customer, ok)",
+    "SELECT customer AS c, year(day) AS y, count(*) AS n, grouping(year(day)) AS g FROM sales "
+    "GROUP BY customer, CUBE (year(day), ok) HAVING count(*) > 0",
+    "SELECT ok, word, max(rate) AS r, sum(small) AS m FROM sales GROUP BY ok, word "
+    "GROUPING SETS ((ok, word), ok, (ok), ())",
+    "SELECT ok, count(*) AS n, row_number() OVER (PARTITION BY ok ORDER BY count(*)) AS r "
+    "FROM sales GROUP BY ok, word WITH CUBE",
+    "SELECT small, sum(small) AS s, count(*) AS n FROM sales WHERE id > 9 GROUP BY ROLLUP (small)",
+    "SELECT count(*) AS n FROM sales WHERE id > 9 GROUP BY GROUPING SETS (())",
+    "SELECT id, e FROM sales LATERAL VIEW explode(array(small, customer)) x AS e",
+    "SELECT id, p, e FROM sales LATERAL VIEW OUTER posexplode(array(word, 'z')) x AS p, e",
+    "SELECT id, explode(array(amount, 1.5)) AS e FROM sales",
+    "SELECT id, stack(2, 'x', small, word, NULL) AS (w, n) FROM sales",
     "SELECT s.id, name, row_number() OVER (PARTITION BY ok ORDER BY born DESC) AS n FROM sales s "
     "LEFT JOIN people USING (customer) QUALIFY n < 3",
 )
@@ -217,6 +231,43 @@ def test_random_queries_return_what_spark_returns(spark: SparkSession, long_run:
         frames = tables(contents(random))
         with viewed(spark, frames) as views:
             check(spark, resolved(Queries(random).query(), STAGES), frames, views)
+
+
+NESTED = {
+    "g": row_schema(
+        "k bigint", "a array<int>, m map<string,int>, s array<struct<p:int,q:string>>", stage="g"
+    )
+}
+OF_NESTED = pa.table(
+    {
+        "k": pa.array([1, 2, 3, 4], pa.int64()),
+        "a": pa.array([[1, None], [], None, [3]], pa.list_(pa.int32())),
+        "m": pa.array(
+            [[("x", 1)], [], None, [("y", None), ("z", 2)]], pa.map_(pa.string(), pa.int32())
+        ),
+        "s": pa.array(
+            [[{"p": 1, "q": "u"}], [None], None, []],
+            pa.list_(pa.struct([("p", pa.int32()), ("q", pa.string())])),
+        ),
+    }
+)
+GENERATORS = (
+    "SELECT k, e FROM g LATERAL VIEW explode(a) x AS e",
+    "SELECT k, e FROM g LATERAL VIEW OUTER explode(a) x AS e",
+    "SELECT k, posexplode_outer(a) AS (p, e) FROM g",
+    "SELECT k, explode(m) AS (x, y) FROM g",
+    "SELECT k, posexplode_outer(m) AS (p, x, y) FROM g",
+    "SELECT k, inline(s) AS (x, y) FROM g",
+    "SELECT k, x, y FROM g LATERAL VIEW inline_outer(s) z AS x, y",
+    "SELECT k, row_number() OVER (PARTITION BY k > 9 ORDER BY 1 + 1) AS n "
+    "FROM (SELECT a, s, k FROM g)",
+)
+
+
+def test_generators_and_orders_of_nested_values_are_those_of_spark(spark: SparkSession) -> None:
+    with viewed(spark, {"g": OF_NESTED}) as views:
+        for text in GENERATORS:
+            check(spark, resolved(text, NESTED), {"g": OF_NESTED}, views)
 
 
 def typed_table(schema: RowSchema, rows: list[tuple[Any, ...]]) -> pa.Table:

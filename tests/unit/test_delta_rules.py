@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from delta_feeders import InMemory, bag
-from view_queries import EXAMPLES, STAGES, Queries, contents, tables
+from view_queries import EXAMPLES, OF_SPARK, STAGES, Queries, contents, tables
 
 from deltaproduce.stages.sql.operators.changes.signed import (
     InconsistentError,
@@ -105,7 +105,7 @@ MORE = (
 )
 
 
-@pytest.mark.parametrize("text", [*EXAMPLES, *MORE])
+@pytest.mark.parametrize("text", [*EXAMPLES, *OF_SPARK, *MORE])
 def test_an_example_of_each_rule(text: str, long_run: bool) -> None:
     """Also of what fails: exactly if the query fails over the stages after."""
     random, query = Random(text), resolved(text, STAGES)

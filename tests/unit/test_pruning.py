@@ -31,6 +31,8 @@ READ = {
     "SELECT a FROM t ORDER BY b": ["t a b"],
     "SELECT a, rank() OVER (PARTITION BY k ORDER BY b) AS r FROM t": ["t k a b"],
     "SELECT a, row_number() OVER (PARTITION BY k ORDER BY b) AS r FROM t": ["t k a b c m"],
+    "SELECT sum(b) AS s FROM t GROUP BY ROLLUP (a, k)": ["t k a b"],
+    "SELECT k, x FROM t LATERAL VIEW posexplode(array(a, b)) e AS p, x": ["t k a b"],
     "SELECT a FROM (SELECT a, row_number() OVER (PARTITION BY k ORDER BY b) AS r FROM t)": ["t a"],
 }
 """Queries, and the columns that they read of each stage."""

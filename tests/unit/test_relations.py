@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from view_queries import EXAMPLES, STAGES, Queries, contents, tables
+from view_queries import EXAMPLES, OF_SPARK, STAGES, Queries, contents, tables
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.operators.computing import Computing, QueryError
@@ -58,13 +58,16 @@ def by_duckdb(query: Resolved, rows: Rows) -> Counter[Any]:
     return Counter(duck().execute(text).fetchall())
 
 
-def check(text: str, random: Random, times: int) -> None:
+def check(text: str, random: Random, times: int, *, is_of_spark: bool = False) -> None:
     query = resolved(text, STAGES)
     assert query.only_in_spark is None, text
     for _ in range(times):
         rows = contents(random)
         found = computed(query, rows)
         assert found == by_oracle(query, rows), text
+        is_of_nothing = not rows["t"] and ("ROLLUP" in text or "CUBE" in text)
+        if is_of_spark or is_of_nothing:  # DuckDB has a total of nothing
+            continue
         if not any(part in text for part in UNLIKE_DUCKDB):
             assert found == by_duckdb(query, rows), text
 
@@ -77,10 +80,10 @@ def test_random_queries_return_what_duckdb_and_the_oracle_return(part: int, long
         check(Queries(random).query(), random, 2)
 
 
-@pytest.mark.parametrize("text", EXAMPLES)
+@pytest.mark.parametrize("text", [*EXAMPLES, *OF_SPARK])
 def test_an_example_of_each_operator(text: str) -> None:
     """NOT IN beside nulls, in particular; conditions of more than two tables."""
-    check(text, Random(text), 12)
+    check(text, Random(text), 12, is_of_spark=text in OF_SPARK)
 
 
 REFUSED = {
@@ -171,8 +174,8 @@ IN_SPARK = {
     "SELECT xxhash64(a) AS h FROM t": "xxhash64(a)",
     "SELECT a, skewness(b) OVER (PARTITION BY a) AS r FROM t": "skewness(b) OVER",
     "SELECT a, lag(b, a) OVER (PARTITION BY a ORDER BY b) AS r FROM t": "lag(b, a) OVER",
-    "SELECT e FROM t LATERAL VIEW explode(array(a)) x AS e": "LATERAL VIEW",
-    "SELECT a, sum(b) AS s FROM t GROUP BY a WITH ROLLUP": "GROUP BY",
+    "SELECT e FROM t LATERAL VIEW explode(split(s, ',')) x AS e": "LATERAL VIEW",
+    "SELECT a, skewness(b) AS s FROM t GROUP BY a WITH ROLLUP": "skewness",
     "SELECT a FROM t WHERE (a, b) IN (SELECT n, a FROM u)": "(a, b) IN",
     "SELECT kurtosis(a) AS m FROM t": "kurtosis(a)",
     "SELECT a FROM t WHERE EXISTS (SELECT max(n) FROM u WHERE u.k = t.k)": "EXISTS",

@@ -33,6 +33,8 @@ OF_PAGE = {
     "Distinct": "`DISTINCT`",
     "SetOperation": "`INTERSECT`",
     "Limit": "`ORDER BY … LIMIT`",
+    "Expand": "`ROLLUP`, `CUBE`, `GROUPING SETS`",
+    "Generate": "`LATERAL VIEW`",
     "Window": "window functions with `PARTITION BY`",
 }
 

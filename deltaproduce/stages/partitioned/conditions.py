@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from sqlglot import exp
 
+from deltaproduce.stages.sql.algebra.expanding import Generate
 from deltaproduce.stages.sql.algebra.relations import (
     Filter,
     Join,
@@ -26,7 +27,7 @@ from deltaproduce.stages.sql.algebra.relations import (
     Single,
 )
 from deltaproduce.stages.sql.algebra.scalars import Scalar, constant_of, with_escapes
-from deltaproduce.stages.sql.algebra.spark_only import Generate, ValueInSpark
+from deltaproduce.stages.sql.algebra.spark_only import ValueInSpark
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.resolve import Resolved
 from deltaproduce.types.data_types import DataType

@@ -24,6 +24,7 @@ from deltaproduce.stages.queries.joins import check_join, check_linked
 from deltaproduce.stages.queries.keys import Keys, fields_of, joined
 from deltaproduce.stages.queries.rules import check_distinct, check_window, grouped, united
 from deltaproduce.stages.queries.spelling import Spelling, alias_edits
+from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
     Aggregate,
     Distinct,
@@ -38,7 +39,7 @@ from deltaproduce.stages.sql.algebra.relations import (
     Values,
 )
 from deltaproduce.stages.sql.algebra.scalars import Output
-from deltaproduce.stages.sql.algebra.spark_only import Generate, InSpark, ValueInSpark
+from deltaproduce.stages.sql.algebra.spark_only import InSpark, ValueInSpark
 from deltaproduce.stages.sql.algebra.windows import Window
 from deltaproduce.stages.sql.resolve import Named, Reading
 from deltaproduce.stages.sql.syntax import spelled
@@ -117,6 +118,11 @@ class KeyLocality:
         keys = grouped(group, below.keys, self.spelling, self.reading.origins[group].node)
         return Keyed(group.over([below.relation]), keys, below.hidden)
 
+    def expanded(self, expand: Expand) -> Keyed:
+        """Refuse groups of several sets of keys: some set lacks a source key column."""
+        text = spelled(self.reading.origins[expand].node)
+        raise DefinitionError(f"{text!r} {TOTALS}")
+
     def distinct(self, distinct: Distinct) -> Keyed:
         """Return each row of a source key once."""
         below = self.of(distinct.input)
@@ -134,8 +140,6 @@ class KeyLocality:
         """Return what Spark makes of constants; of stages it has no rule."""
         if not _reads_stages(relation):
             return Keyed(relation, Keys())
-        if isinstance(relation.tree, exp.Group):
-            raise DefinitionError(f"{relation.text!r} {TOTALS}")
         if isinstance(relation.tree, exp.Lateral):
             raise DefinitionError(
                 f"{relation.text!r} is not supported in FROM; use LATERAL VIEW for generators, and "
@@ -243,6 +247,7 @@ _RULES: Final[Mapping[type[Relation], Callable[[KeyLocality, Any], Keyed]]] = Ma
         ValueInSpark: KeyLocality.asked,
         Window: KeyLocality.windowed,
         Aggregate: KeyLocality.grouped,
+        Expand: KeyLocality.expanded,
         Distinct: KeyLocality.distinct,
         SetOperation: KeyLocality.united,
         InSpark: KeyLocality.in_spark,

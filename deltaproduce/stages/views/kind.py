@@ -22,7 +22,6 @@ from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
 from deltaproduce.shown.explanations import Operator
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import DerivedKind, Found, Production
-from deltaproduce.stages.sql.algebra.calls import Call
 from deltaproduce.stages.sql.algebra.relations import Aggregate, Relation, Scan, Values
 from deltaproduce.stages.sql.algebra.scalars import readable
 from deltaproduce.stages.sql.algebra.spark_only import InSpark

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
     Aggregate,
     Distinct,
@@ -26,7 +27,7 @@ from deltaproduce.stages.sql.algebra.relations import (
 )
 from deltaproduce.stages.sql.algebra.scalars import Field
 from deltaproduce.stages.sql.algebra.windows import Window
-from deltaproduce.stages.sql.operators import plain, set_operation
+from deltaproduce.stages.sql.operators import expand, plain, set_operation
 from deltaproduce.stages.sql.operators.changes.keys import Link
 from deltaproduce.stages.sql.operators.following import is_none
 from deltaproduce.stages.sql.operators.groups import by_rows
@@ -151,8 +152,16 @@ _REASONS: Final[Mapping[type[Relation], Callable[..., str | None]]] = MappingPro
         Distinct: _of_distinct,
         SetOperation: _of_set_operation,
         Window: _of_window,
+        Expand: lambda _: None,
+        Generate: lambda _: None,
     }
 )
+
+
+_COPIES: Final[Mapping[type[Relation], Callable[..., Mapping[str, str]]]] = MappingProxyType(
+    {Project: plain.copies, Aggregate: by_rows.copies, Expand: expand.copies}
+)
+"""The fields by which an operator is looked up -> those that they copy of its one input."""
 
 
 def _wholes(relation: Relation, fields: _Fields) -> bool:
@@ -166,13 +175,14 @@ def _wholes(relation: Relation, fields: _Fields) -> bool:
 
 def _asked(relation: Relation, fields: frozenset[str]) -> Iterator[tuple[Relation, _Fields]]:
     """Yield what a look-up by fields asks of the operator's inputs."""
+    copies = _COPIES.get(type(relation))
+    if copies is not None:
+        yield relation.inputs[0], _named(fields, copies(relation))
+        return
     match relation:
-        case Project():
-            yield relation.input, _named(fields, plain.copies(relation))
-        case Aggregate():
-            yield relation.input, _named(fields, by_rows.copies(relation))
-        case Filter() | Distinct():
-            yield relation.input, fields
+        case Filter() | Distinct() | Generate():
+            (input_,) = relation.inputs
+            yield input_, _within(fields, input_.fields)
         case SetOperation():
             for side in relation.inputs:
                 yield side, _named(fields, set_operation.renamed(relation, side))
@@ -182,11 +192,7 @@ def _asked(relation: Relation, fields: frozenset[str]) -> Iterator[tuple[Relatio
             yield relation.input, _within(fields, relation.input.fields)
             yield relation.subquery, _rights(_linked(relation))
         case Window():
-            yield (
-                relation.input,
-                fields & partition_fields(relation) or _within(fields, relation.input.fields),
-            )
-            yield relation.input, partition_fields(relation)
+            yield from _asked_of_window(relation, fields)
         case Limit():
             yield relation.input, None
 

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from deltaproduce.errors import ProducerError
 from deltaproduce.stages.sql.algebra.calls import Call
+from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
     Aggregate,
     Distinct,
@@ -223,6 +224,27 @@ def _window(window: Window, contents: Contents) -> Iterator[_Row]:
     return windowed(window, interpreted(window.input, contents), _called)
 
 
+def _expand(expand: Expand, contents: Contents) -> Iterator[_Row]:
+    for row in interpreted(expand.input, contents):
+        for scalars in expand.lists:
+            pairs = zip(expand.own, scalars, strict=True)
+            yield {**row, **{field.id: value_of(one.expression, row) for field, one in pairs}}
+
+
+def _generate(generate: Generate, contents: Contents) -> Iterator[_Row]:
+    """Yield the items of arrays."""
+    for row in interpreted(generate.input, contents):
+        items = value_of(generate.arguments[0].expression, row) or []
+        found = [
+            (n, item) if generate.function == "posexplode" else (item,)
+            for n, item in enumerate(items)
+        ]
+        if not found and generate.is_outer:
+            found = [(None,) * len(generate.own)]  # type: ignore[list-item]
+        for values in found:
+            yield {**row, **{f.id: v for f, v in zip(generate.own, values, strict=True)}}
+
+
 _ROWS: Final[Mapping[type[Relation], Callable[[Any, Contents], Iterator[_Row]]]] = MappingProxyType(
     {
         Scan: _scan,
@@ -237,5 +259,7 @@ _ROWS: Final[Mapping[type[Relation], Callable[[Any, Contents], Iterator[_Row]]]]
         SetOperation: _set_operation,
         Limit: _limit,
         Window: _window,
+        Expand: _expand,
+        Generate: _generate,
     }
 )

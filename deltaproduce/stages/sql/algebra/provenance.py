@@ -19,7 +19,7 @@ from deltaproduce.stages.sql.algebra.relations import (
     Values,
 )
 from deltaproduce.stages.sql.algebra.scalars import Output
-from deltaproduce.stages.sql.algebra.spark_only import Generate, InSpark, ValueInSpark
+from deltaproduce.stages.sql.algebra.spark_only import InSpark, ValueInSpark
 
 
 def copied(relation: Relation) -> dict[str, tuple[Scan, str]]:
@@ -30,7 +30,7 @@ def copied(relation: Relation) -> dict[str, tuple[Scan, str]]:
             return {field.id: (relation, column) for field, column in pairs}
         case SetOperation() | Values() | InSpark():
             return {}
-        case Generate() | ValueInSpark():  # a view over them is kept by all columns
+        case ValueInSpark():  # a view over them is kept by all columns
             return {}
         case Project():
             return _renamed(relation.outputs, copied(relation.input))

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from deltaproduce.stages.sql.algebra.calls import Call
+from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
     Aggregate,
     Filter,
@@ -92,6 +93,11 @@ def _of_window(one: Window, wanted: _Fields) -> set[str]:
     return {*wanted, *(field.id for field in one.ties)} | _read(replace(one, calls=calls).scalars)
 
 
+def _of_expand(one: Expand, wanted: _Fields) -> set[str]:
+    lists = _lists(one, wanted)[1]
+    return {*wanted} | _read(scalar for scalars in lists for scalar in scalars)
+
+
 _READS: Final[Mapping[type[Relation], Callable[..., set[str]]]] = MappingProxyType(
     {
         Project: _of_project,
@@ -102,6 +108,8 @@ _READS: Final[Mapping[type[Relation], Callable[..., set[str]]]] = MappingProxyTy
         Aggregate: _of_aggregate,
         SetOperation: _of_union,
         Window: _of_window,
+        Expand: _of_expand,
+        Generate: _of_conditions,
     }
 )
 """The fields that an operator reads for wanted ones; those that are not here read all."""
@@ -123,6 +131,9 @@ def _rebuilt(relation: Relation, inputs: Sequence[Relation], wanted: _Fields) ->
             return replace(relation, input=inputs[0], calls=_calls(relation, wanted))
         case SetOperation():
             return _rebuilt_union(relation, inputs, wanted)
+        case Expand():
+            own, lists = _lists(relation, wanted)
+            return Expand(inputs[0], own, lists)
         case Window():
             calls = _window_calls(relation, wanted)
             return replace(relation, input=inputs[0], calls=calls) if calls else inputs[0]
@@ -156,6 +167,14 @@ def _outputs(one: Project, wanted: _Fields) -> tuple[Output, ...]:
 def _calls(one: Aggregate, wanted: _Fields) -> tuple[tuple[Field, Call], ...]:
     counted = [pair for pair in one.calls if pair[0].id in wanted]
     return tuple(counted if counted or one.keys else one.calls[:1])
+
+
+def _lists(
+    one: Expand, wanted: _Fields
+) -> tuple[tuple[Field, ...], tuple[tuple[Scalar, ...], ...]]:
+    places = _places(one.own, wanted)
+    lists = (tuple(scalars[place] for place in places) for scalars in one.lists)
+    return tuple(one.own[place] for place in places), tuple(lists)
 
 
 def _window_calls(one: Window, wanted: _Fields) -> tuple[tuple[Field, WindowCall], ...]:

@@ -50,18 +50,6 @@ class _Added(Relation):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Generate(_Added):
-    """Each row once for each row that a generator such as ``explode`` makes of it."""
-
-    generator: Scalar
-
-    @property
-    def scalars(self) -> tuple[Scalar, ...]:
-        """See `Relation.scalars`."""
-        return (self.generator,)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class ValueInSpark(_Added):
     """Each row, with a value that Spark computes from it.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from datetime import date
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -176,6 +177,7 @@ _NODES: Final[Mapping[type[exp.Expr], Callable[[Any, _Row], Any]]] = MappingProx
         exp.Sub: _strict(operator.sub),
         exp.Mul: _strict(operator.mul),
         exp.Mod: _strict(_remainder),
+        exp.IntDiv: _strict(lambda left, right: int(Fraction(left, right))),
         exp.TryCast: _cast,
         exp.Anonymous: _call,
     }

@@ -8,6 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
     Aggregate,
     Distinct,
@@ -25,6 +26,8 @@ from deltaproduce.stages.sql.algebra.relations import (
 from deltaproduce.stages.sql.algebra.windows import Window
 from deltaproduce.stages.sql.operators import (
     distinct,
+    expand,
+    generate,
     limit,
     plain,
     set_operation,
@@ -86,6 +89,8 @@ _WHOLE: Final[Mapping[type[Relation], Callable[..., pa.Table]]] = MappingProxyTy
         SetOperation: set_operation.whole,
         Limit: limit.whole,
         Window: window.whole,
+        Expand: expand.whole,
+        Generate: generate.whole,
     }
 )
 """What returns all rows of an operator, from it and all rows of its inputs."""

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 from sqlglot import exp
 
+from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
     Aggregate,
     Distinct,
@@ -31,6 +32,8 @@ from deltaproduce.stages.sql.algebra.relations import (
 from deltaproduce.stages.sql.algebra.windows import Window
 from deltaproduce.stages.sql.operators import (
     distinct,
+    expand,
+    generate,
     limit,
     plain,
     set_operation,
@@ -152,6 +155,8 @@ RULES: Final[Mapping[type[Relation], Callable[..., Signed]]] = MappingProxyType(
         SetOperation: set_operation.change,
         Limit: limit.change,
         Window: window.change,
+        Expand: expand.change,
+        Generate: generate.change,
     }
 )
 """What returns the change of an operator's rows, from it and the changes of its inputs."""
@@ -169,6 +174,8 @@ LOOKED_UP: Final[Mapping[type[Relation], Callable[..., pa.Table]]] = MappingProx
         SetOperation: set_operation.looked_up,
         Limit: limit.looked_up,
         Window: window.looked_up,
+        Expand: expand.looked_up,
+        Generate: generate.looked_up,
     }
 )
 """What returns the rows of an operator before that have some keys."""

@@ -12,11 +12,13 @@ from typing import Final
 
 from sqlglot import exp
 
+from deltaproduce.stages.sql.algebra.expanding import Expand, Generate, generated
 from deltaproduce.stages.sql.algebra.relations import Relation
 from deltaproduce.stages.sql.algebra.scalars import Field, Scalar, columns_in
-from deltaproduce.stages.sql.algebra.spark_only import Generate, ValueInSpark
+from deltaproduce.stages.sql.algebra.spark_only import ValueInSpark
 from deltaproduce.stages.sql.functions import GENERATORS, VOLATILE, names_in
 from deltaproduce.stages.sql.resolve import subqueries
+from deltaproduce.stages.sql.resolve.generators import alike, columns_of, lists_in
 from deltaproduce.stages.sql.resolve.names import Named, Scope, unknown
 from deltaproduce.stages.sql.resolve.reading import (
     Ctes,
@@ -25,7 +27,6 @@ from deltaproduce.stages.sql.resolve.reading import (
     Reading,
     Selected,
     rebuilt,
-    with_parts,
 )
 from deltaproduce.stages.sql.resolve.windows import Asked, Tie, tie, windowed
 from deltaproduce.stages.sql.syntax import function_name, spelled
@@ -129,17 +130,47 @@ class Building:
         return False
 
     def generated(
-        self, node: exp.Expr, names: Sequence[str], clause: exp.Expr | None = None
+        self,
+        node: exp.Expr,
+        names: Sequence[str] = (),
+        clause: exp.Expr | None = None,
+        *,
+        is_outer: bool = False,
     ) -> list[Field]:
         """Add the columns of a generator, such as ``explode(…)``.
 
         Args:
+            names: their names; Spark's if there are none.
             clause: the clause that it is.
+            is_outer: whether a row of which it makes none stays.
         """
-        tree = with_parts(node, self.replaced)
-        scalar = self.reading.typed(tree, self.relation.fields, node)
-        own = tuple(self.reading.field(name, None) for name in names)
-        self.relation = Generate(self.relation, own, spelled(clause or node), scalar)
+        name = function_name(node) or ""
+        function = name.removesuffix("_outer")
+        lists = lists_in(node, names)
+        if lists is not None:
+            return self._expanded(lists, names or columns_of(function), node)
+        trees = [self.expression(one) for one in node.expressions]
+        fields = self.relation.fields
+        scalars = tuple(map(lambda t, n: self.reading.typed(t, fields, n), trees, node.expressions))
+        known = generated(function, [one.data_type for one in scalars])
+        if known is None or (names and len(known) != len(names)):
+            own = tuple(self.reading.field(one, None) for one in names or [function])
+        else:
+            pairs = zip(names or [one for one, _ in known], known, strict=True)
+            own = tuple(self.reading.field(one, kind) for one, (_, kind) in pairs)
+        outer = is_outer or name != function
+        text = spelled(clause or node)
+        self.relation = Generate(self.relation, own, text, function, scalars, outer)
+        return list(own)
+
+    def _expanded(
+        self, lists: list[list[exp.Expr]], names: Sequence[str], node: exp.Expr
+    ) -> list[Field]:
+        """Add fields with the values of lists of expressions, one row per list."""
+        trees = [[self.expression(one) for one in some] for some in lists]
+        own, scalars = alike(trees, lists, names, self.relation.fields, self.reading)
+        self.relation = Expand(self.relation, own, scalars)
+        self.reading.origins[self.relation] = Origin(node)
         return list(own)
 
     def expression(self, node: exp.Expr) -> exp.Expr:
@@ -170,7 +201,7 @@ class Building:
                 found = None if query is None else self._query(query)
                 return self.only_in_spark(node, None, found).tree
         if function_name(node) in GENERATORS:
-            return self.generated(node, [function_name(node) or ""])[0].tree
+            return self.generated(node)[0].tree
         return self._asked(node)
 
     def _asked(self, node: exp.Expr) -> exp.Expr | None:

@@ -100,13 +100,14 @@ def joined(
 def with_laterals(
     found: tuple[Relation, Scope], laterals: Sequence[exp.Expr], reading: Reading, ctes: Ctes
 ) -> tuple[Relation, Scope]:
-    """Return a relation with LATERAL VIEWs, which only Spark computes."""
+    """Return a relation with LATERAL VIEWs."""
     for lateral in laterals:
         relation, scope = found
         names = _names_of(lateral, reading)
         rows = Building(reading, relation, scope, ctes)
-        fields = rows.generated(lateral.this, names or ["in_spark"], lateral)
-        pairs = zip(names, fields, strict=bool(names))
+        outer = bool(lateral.args.get("outer"))
+        fields = rows.generated(lateral.this, names, lateral, is_outer=outer)
+        pairs = zip(names, fields, strict=False)  # without names only Spark knows them
         own = reading.named(Named(lateral.alias or None, name, field) for name, field in pairs)
         found = rows.relation, _wider(scope, own, is_open=not names)
     return found

@@ -6,17 +6,20 @@ refused, as by Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from deltaproduce.types.data_types import LongType
 from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.calls import Call
+from deltaproduce.stages.sql.algebra.expanding import Expand
 from deltaproduce.stages.sql.algebra.relations import Aggregate
-from deltaproduce.stages.sql.algebra.scalars import Field, Output, columns_in
+from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar, columns_in
 from deltaproduce.stages.sql.functions import AGGREGATES, BY_ORDER, ORDER_DEPENDENT, ORDERING
 from deltaproduce.stages.sql.resolve.building import Building
+from deltaproduce.stages.sql.resolve.grouping_sets import group_by
 from deltaproduce.stages.sql.resolve.reading import Link, Origin, Reading, own
 from deltaproduce.stages.sql.resolve.ties import least_of_ties
 from deltaproduce.stages.sql.resolve.windows import Tie, tie
@@ -25,6 +28,9 @@ from deltaproduce.stages.sql.text import refused
 
 _TIED: Final = frozenset({"min_by", "max_by", "mode"})
 """Aggregate functions that may return any of several values."""
+_OF_SETS: Final = frozenset({"grouping", "grouping_id"})
+"""Functions of the grouping set that a group is of."""
+_NULL: Final = Scalar.of(exp.null(), ())
 _AROUND: Final = exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup
 
 
@@ -55,15 +61,19 @@ class Grouped(Building):
         by: the keys as they are written.
         keys: the fields of the keys, by their resolved text.
         calls: the fields of the calls, by their text.
+        number: the field with the number of the grouping set; None if there is one set.
     """
 
     rows: Building = field(kw_only=True)
     by: Sequence[exp.Expr] = ()
     keys: dict[str, Output] = field(default_factory=dict)
     calls: dict[str, Field] = field(default_factory=dict)
+    number: Field | None = None
 
     def replaced(self, node: exp.Expr) -> exp.Expr | None:
         """See `Building.replaced`: keys and calls become their fields."""
+        if self.number is not None and function_name(node) in _OF_SETS:
+            return self._of_set(node, self.number)
         if is_aggregate(node):
             return self._call(node).tree
         if not isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Query | exp.Subquery):
@@ -85,8 +95,29 @@ class Grouped(Building):
             raise refused(node, "is neither grouped by nor in an aggregate; add it to GROUP BY")
         return tree
 
+    def _of_set(self, node: exp.Expr, number: Field) -> exp.Expr:
+        """Return what GROUPING and GROUPING_ID are: binary digits of the number of the set."""
+        known = [output.field.id for output in self.keys.values()]
+        keys = known[: len(self.by)]
+        given = [columns_in(self.expression(one)) for one in node.expressions]
+        asked = [keys.index(one[0].name) for one in given if one and one[0].name in keys]
+        if function_name(node) == "grouping_id":
+            if node.expressions and asked != [*range(len(keys))]:
+                raise refused(node, "needs all keys of the GROUP BY, in their order, or none")
+            return number.tree
+        if len(asked) != 1 or len(given) != 1:
+            raise refused(node, "needs a key of the GROUP BY")
+        digit = exp.Literal.number(1 << (len(keys) - 1 - asked[0]))
+        shifted = exp.Paren(this=exp.IntDiv(this=number.tree, expression=digit))
+        last = exp.Paren(this=exp.Mod(this=shifted, expression=exp.Literal.number(2)))
+        return exp.TryCast(this=last, to=exp.DataType.build("tinyint", dialect="spark"))
+
     def ties(self) -> list[Tie]:
-        """See `Building.ties`: the keys."""
+        """See `Building.ties`: the keys, and the number of the grouping set."""
+        sets = [] if self.number is None else [tie(self.number, "grouping_id()")]
+        return [*self._ties(), *sets]
+
+    def _ties(self) -> list[Tie]:
         pairs = zip(self.by, self.keys.values(), strict=False)  # those of links are the same
         written = ((one.sql("spark", normalize_functions=False), key) for one, key in pairs)
         return [tie(key.field, f"({text})") for text, key in written]
@@ -122,42 +153,8 @@ class Grouped(Building):
         return self.calls[node.sql("spark")]
 
 
-def keys_of(select: exp.Expr, rows: Building) -> list[exp.Expr] | None:
-    """Return the expressions of GROUP BY; None if only Spark computes its groups.
-
-    Raises:
-        DefinitionError: a number is that of no column.
-    """
-    group = select.args.get("group")
-    if group is None:
-        return []
-    columns = select.expressions
-    if group.args.get("all"):
-        return [one.unalias() for one in columns if not aggregates(one)]
-    special = exp.Rollup | exp.Cube | exp.GroupingSets
-    if any(value for name, value in group.args.items() if name not in {"expressions", "all"}):
-        return None
-    if any(isinstance(one, special) for one in group.expressions):
-        return None
-    found = list[exp.Expr]()
-    for node in group.expressions:
-        if isinstance(node, exp.Literal) and node.is_int:
-            number = int(node.name)
-            if not 0 < number <= len(columns) or any(_is_star(one) for one in columns[:number]):
-                raise refused(node, f"is the number of no column; there are {len(columns)}")
-            found.append(columns[number - 1].unalias())
-        elif isinstance(node, exp.Column) and rows.scope.find(node) is None:
-            aliased = [o for o in columns if isinstance(o, exp.Alias) and _is_named(o, node)]
-            found.append(aliased[0].this if aliased else node)
-        else:
-            found.append(node)
-    return found
-
-
-def grouped(
-    select: exp.Expr, rows: Building, keys: Sequence[exp.Expr], nodes: Sequence[exp.Expr]
-) -> Grouped | None:
-    """Return the groups of rows by expressions, and by what a subquery is linked with.
+def grouped(select: exp.Expr, rows: Building, nodes: Sequence[exp.Expr]) -> Grouped | None:
+    """Return the groups of a SELECT, also by what it is linked with as a subquery.
 
     Args:
         nodes: the expressions over the groups, of which the calls are computed.
@@ -169,23 +166,25 @@ def grouped(
         DefinitionError: a key cannot be one.
     """
     outputs, by = dict[str, Output](), dict[str, exp.Expr]()
-    for node in keys:
+    said = group_by(select, rows, [aggregates(one) for one in select.expressions])
+    for node in said.keys:
         if aggregates(node):
             raise refused(node, "is an aggregate, and no key of groups")
         key = _add_key(rows.expression(node), rows, outputs, node)
         by.setdefault(key.id, node)
-    links = list[Link]()
-    for link in rows.links:
-        sided = _own_side(link, rows)
-        if sided is None:
+    number = None
+    if said.sets is not None:
+        if rows.links or len(outputs) < len(said.keys):
             return None
-        mine, other = sided
-        key = _add_key(mine, rows, outputs, link.node)
-        made = type(link.tree)(this=other, expression=key.tree)
-        links.append(Link(made, link.node))
+        outputs, number = _expanded(select, said.sets, rows, outputs)
+    links = _links(rows, outputs)
+    if links is None:
+        return None
     fields, calls = dict[str, Field](), list[tuple[Field, Call]]()
     for node in (part for one in nodes for part in _calls_in(one)):
         text = node.sql("spark")
+        if number is not None and function_name(node) in _OF_SETS:
+            continue
         call = read_call(node, rows)
         if text not in fields:
             fields[text] = rows.reading.field(call.function, call.data_type)
@@ -206,7 +205,55 @@ def grouped(
         keys=outputs,
         calls=fields,
         windows=rows.windows,
+        number=number,
     )
+
+
+def _links(rows: Building, outputs: dict[str, Output]) -> list[Link] | None:
+    """Add what rows are linked by to the keys, and return the links over these.
+
+    Returns:
+        None if only Spark knows how they are linked.
+    """
+    links = list[Link]()
+    for link in rows.links:
+        sided = _own_side(link, rows)
+        if sided is None:
+            return None
+        mine, other = sided
+        key = _add_key(mine, rows, outputs, link.node)
+        made = type(link.tree)(this=other, expression=key.tree)
+        links.append(Link(made, link.node))
+    return links
+
+
+def _expanded(
+    select: exp.Expr,
+    sets: tuple[tuple[int, ...], ...],
+    rows: Building,
+    keys: Mapping[str, Output],
+) -> tuple[dict[str, Output], Field]:
+    """Make the rows of each set of keys, and return the keys of groups, and the set's number."""
+    reading = rows.reading
+    own = [reading.field(key.field.name, key.scalar.data_type) for key in keys.values()]
+    number = reading.field("grouping_id", LongType())
+    place = None if len({*sets}) == len(sets) else reading.field("grouping_set", LongType())
+    scalars, lists = [key.scalar for key in keys.values()], list[tuple[Scalar, ...]]()
+    for n, one in enumerate(sets):
+        lacking = "".join("0" if at in one else "1" for at in range(len(scalars)))
+        values = [key if at in one else _NULL for at, key in enumerate(scalars)]
+        numbers = [int(lacking, 2), *([] if place is None else [n])]
+        lists.append((*values, *map(_long, numbers)))
+    added = [number, *([] if place is None else [place])]
+    rows.relation = Expand(rows.relation, (*own, *added), tuple(lists))
+    reading.origins[rows.relation] = Origin(select.args["group"])
+    pairs = [*zip(keys, own, strict=True), *((field.id, field) for field in added)]
+    return {text: Output(field, Scalar.of(field.tree, [field])) for text, field in pairs}, number
+
+
+def _long(number: int) -> Scalar:
+    to = exp.DataType.build("bigint", dialect="spark")
+    return Scalar.of(exp.TryCast(this=exp.Literal.number(number), to=to), (), str(number))
 
 
 def _calls_in(node: exp.Expr) -> Iterator[exp.Expr]:
@@ -312,11 +359,3 @@ def _called(node: exp.Expr) -> exp.Expr:
 
 def _text(tree: exp.Expr) -> str:
     return str(tree.unnest().sql("spark"))
-
-
-def _is_star(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Star) or isinstance(node.this, exp.Star)
-
-
-def _is_named(alias: exp.Expr, node: exp.Column) -> bool:
-    return not node.args.get("table") and alias.alias.lower() == node.name.lower()

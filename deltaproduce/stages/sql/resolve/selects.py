@@ -27,7 +27,6 @@ from deltaproduce.stages.sql.resolve.grouping import (
     aggregates,
     grouped,
     is_aggregate,
-    keys_of,
     read_call,
 )
 from deltaproduce.stages.sql.resolve.names import Named, Scope
@@ -137,8 +136,7 @@ def _groups(node: exp.Select, rows: Building) -> tuple[Building, tuple[str, ...]
     over += _sorted_by(node.args.get("order"))
     if node.args.get("group") is None and having is None and not any(map(aggregates, over)):
         return rows, None
-    keys = keys_of(node, rows)
-    found = None if keys is None else grouped(node, rows, keys, over)
+    found = grouped(node, rows, over)
     if found is None:
         fields = rows.relation.fields
         clause = node.args.get("group") or node
@@ -153,7 +151,7 @@ def _groups(node: exp.Select, rows: Building) -> tuple[Building, tuple[str, ...]
             windows=rows.windows,
         )
         return in_spark, None
-    own_keys = tuple(found.keys.values())[: len(found.keys) - len(found.links)]
+    own_keys = tuple(found.keys.values())[: len(found.by)]
     return found, tuple(key.field.id for key in own_keys)
 
 

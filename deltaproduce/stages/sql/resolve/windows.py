@@ -167,7 +167,7 @@ def windowed(
     keys = tuple(_order_key(tree, one, fields, reading) for tree, one in order)
     frame = _frame(asked, keys, resolve, fields, reading)
     is_total = asked.name in BY_PLACE or (frame.by_rows and not frame.is_whole)
-    _check(asked, frame, is_total=is_total)
+    _check(asked, frame, reading, is_total=is_total)
     scalars = tuple(map(lambda t, n: reading.typed(t, fields, n), arguments, asked.arguments))
     condition = None
     if where is not None and asked.where is not None:
@@ -181,7 +181,7 @@ def windowed(
         keys,
         tuple(dict.fromkeys(tie.field for tie in ties)) if is_total else (),
     )
-    if is_total:
+    if is_total and asked.order:
         _add_ties(asked, ties, reading)
     if isinstance(below, Window):
         both = replace(made, input=below)
@@ -191,10 +191,10 @@ def windowed(
     return made, own
 
 
-def _check(asked: Asked, frame: Frame, *, is_total: bool) -> None:
+def _check(asked: Asked, frame: Frame, reading: Reading, *, is_total: bool) -> None:
     if not asked.order and (is_total or asked.name in _ORDERED):
         advice = "depends on the order of rows, and its window has none; write ORDER BY"
-        raise refused(asked.node, advice)
+        reading.leave_to_spark(asked.node, advice)
     if asked.where is not None and asked.name not in AGGREGATES | {"first_value"}:
         raise refused(asked.node, "has a FILTER, which only aggregates have")
     is_usual = frame.by_rows and (frame.start.kind, frame.end.kind) == ("unbounded", "current")
@@ -298,7 +298,9 @@ def _call(
     ignores = asked.ignores_nulls or _flagged(asked)
     if name in AGGREGATES - ENDS:
         call = Call.of(name, arguments, is_distinct=False, where=where, text=text)
-        known = call.is_plain and asked.is_usual and not ignores
+        is_added_up = call.function == "count" or call.is_end
+        is_added_up = call.is_plain and (is_added_up or call.planned.ordered is None)
+        known = is_added_up and asked.is_usual and not ignores
         kind = call.data_type if known else None
         return WindowCall(name, arguments, frame, 0, False, call, text, kind, known)
     number = _number(asked, name)

@@ -1,0 +1,73 @@
+"""Generators: each row once for each item of an array, or entry of a map."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaproduce.engines.local.arrays import Numbers
+from deltaproduce.stages.sql.algebra.expanding import Generate
+from deltaproduce.stages.sql.operators.changes.keys import Keys
+from deltaproduce.stages.sql.operators.changes.rules import Changes
+from deltaproduce.stages.sql.operators.changes.signed import Signed
+from deltaproduce.stages.sql.operators.computing import Computing
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.pandas_on_demand import in_numpy
+
+
+def whole(generate: Generate, rows: pa.Table, computing: Computing) -> pa.Table:
+    """Return each row once for each row that the generator makes of it."""
+    return _made(generate, rows, computing)[0]
+
+
+def change(generate: Generate, changes: Changes) -> Signed:
+    """Return what the generator makes of each row of the change."""
+    touched = changes.change(generate.input)
+    rows, owners = _made(generate, touched.rows, changes.computing)
+    return Signed(rows, touched.counts[owners]).net()
+
+
+def looked_up(generate: Generate, keys: Keys, changes: Changes) -> pa.Table:
+    """Return the rows before that have one of the keys."""
+    rows = changes.before(generate.input, keys.within(generate.input.fields))
+    return keys.of_rows(whole(generate, rows, changes.computing))
+
+
+def _made(generate: Generate, rows: pa.Table, computing: Computing) -> tuple[pa.Table, Numbers]:
+    """Return the generator's rows, and which row of the input each of them is made of."""
+    (argument,) = generate.arguments
+    lists = computing.value(argument, rows, generate.input.fields)
+    sizes = in_numpy(pc.fill_null(pc.list_value_length(_as_lists(lists)), 0), np.int64)
+    alone = np.flatnonzero(sizes == 0) if generate.is_outer else np.zeros(0, np.int64)
+    owners = np.repeat(np.arange(len(rows)), sizes)
+    places = np.arange(len(owners)) - np.repeat(sizes.cumsum() - sizes, sizes)
+    items = pc.list_flatten(_as_lists(lists))
+    columns = _columns(generate, items, pa.array(places.astype(np.int32)))
+    every = np.concatenate([owners, alone])
+    found = rows.combine_chunks().take(pa.array(every))
+    for field, values in zip(generate.own, columns, strict=True):
+        assert field.data_type is not None
+        wanted = arrow_type(field.data_type)
+        padded = [values.cast(wanted), pa.nulls(len(alone), wanted)]
+        found = found.append_column(field.id, pa.concat_arrays(padded))
+    return found, every
+
+
+def _as_lists(array: pa.Array) -> pa.Array:
+    """Return maps as lists of their entries."""
+    if not pa.types.is_map(array.type):
+        return array
+    entries = pa.list_(pa.struct([array.type.key_field, array.type.item_field]))
+    return array.cast(entries)
+
+
+def _columns(generate: Generate, items: pa.Array, places: pa.Array) -> list[pa.Array]:
+    """Return the columns of a generator from all items, and their places in their arrays."""
+    kind = items.type
+    is_entry = len(generate.own) > (2 if generate.function == "posexplode" else 1)
+    if generate.function == "inline" or (pa.types.is_struct(kind) and is_entry):
+        found = items.flatten()
+    else:
+        found = [items]
+    return [places, *found] if generate.function == "posexplode" else found
