@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from sqlglot import exp
 
-from deltaproduce.stages.sql.algebra.expanding import Generate
+from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
     Filter,
     Join,
@@ -180,7 +180,7 @@ class _Reads:
         match relation:
             case Scan():
                 self.reads.append(self._read(relation, above))
-            case Filter() | Matched() | Single() | ValueInSpark() | Generate():
+            case Filter() | Matched() | Single() | ValueInSpark() | Generate() | Expand():
                 self._chosen(relation, above)
             case Join():
                 self._joined(relation, above)
@@ -203,7 +203,7 @@ class _Reads:
                     trees.append(relation.condition.expression.tree)
                 case Matched() | Single() | ValueInSpark():
                     self._asked(relation)
-                case Generate():
+                case Generate() | Expand():
                     pass
                 case _:
                     break

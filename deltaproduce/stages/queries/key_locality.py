@@ -87,7 +87,7 @@ class KeyLocality:
         """Return constants, which are the same for every source key."""
         return Keyed(values, Keys())
 
-    def row_by_row(self, relation: Filter | Generate) -> Keyed:
+    def row_by_row(self, relation: Filter | Generate | Expand) -> Keyed:
         """Return what is made of one row at a time."""
         below = self.of(relation.input)
         return below.over(below.relation, relation=relation)
@@ -119,9 +119,11 @@ class KeyLocality:
         return Keyed(group.over([below.relation]), keys, below.hidden)
 
     def expanded(self, expand: Expand) -> Keyed:
-        """Refuse groups of several sets of keys: some set lacks a source key column."""
-        text = spelled(self.reading.origins[expand].node)
-        raise DefinitionError(f"{text!r} {TOTALS}")
+        """Return the rows that a generator lists, but no grouping sets: some lack a source key."""
+        node = self.reading.origins[expand].node
+        if isinstance(node, exp.Group):
+            raise DefinitionError(f"{spelled(node)!r} {TOTALS}")
+        return self.row_by_row(expand)
 
     def distinct(self, distinct: Distinct) -> Keyed:
         """Return each row of a source key once."""
