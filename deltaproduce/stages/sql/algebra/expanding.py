@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from deltaproduce.types.data_types import ArrayType, DataType, IntegerType, MapType, StructType
-
 from deltaproduce.stages.sql.algebra.relations import Relation
 from deltaproduce.stages.sql.algebra.scalars import Field, Scalar
+from deltaproduce.types.data_types import ArrayType, DataType, IntegerType, MapType, StructType
 
 
 @dataclass(frozen=True, slots=True, eq=False)

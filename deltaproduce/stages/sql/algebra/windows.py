@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final, Literal
 
-from deltaproduce.types.data_types import ArrayType, DataType, MapType, StructType, VariantType
-
 from deltaproduce.stages.sql.algebra.calls import Call
 from deltaproduce.stages.sql.algebra.relations import Relation
 from deltaproduce.stages.sql.algebra.scalars import Field, Scalar
+from deltaproduce.types.data_types import ArrayType, DataType, MapType, StructType, VariantType
 
 RANKS: Final = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
 """Functions of the place of a row among those that differ from it in the order."""

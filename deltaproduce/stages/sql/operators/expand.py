@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from deltaproduce.types.data_types import NullType
 from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.expanding import Expand
@@ -14,6 +13,7 @@ from deltaproduce.stages.sql.operators.changes.rules import Changes
 from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.data_types import NullType
 
 
 def whole(expand: Expand, rows: pa.Table, computing: Computing) -> pa.Table:

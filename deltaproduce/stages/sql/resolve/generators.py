@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from deltaproduce.types.data_types import DataType, NullType
 from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.scalars import Field, Scalar
 from deltaproduce.stages.sql.expressions.coercion import common
 from deltaproduce.stages.sql.resolve.reading import Reading
 from deltaproduce.stages.sql.syntax import function_name
+from deltaproduce.types.data_types import DataType, NullType
 from deltaproduce.types.ddl import ddl_of
 
 _COLUMNS: Final = {"explode": ("col",), "posexplode": ("pos", "col")}

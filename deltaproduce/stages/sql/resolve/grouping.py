@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from deltaproduce.types.data_types import LongType
 from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.calls import Call
@@ -25,6 +24,7 @@ from deltaproduce.stages.sql.resolve.ties import least_of_ties
 from deltaproduce.stages.sql.resolve.windows import Tie, tie
 from deltaproduce.stages.sql.syntax import function_name
 from deltaproduce.stages.sql.text import refused
+from deltaproduce.types.data_types import LongType
 
 _TIED: Final = frozenset({"min_by", "max_by", "mode"})
 """Aggregate functions that may return any of several values."""

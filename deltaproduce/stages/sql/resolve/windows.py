@@ -11,16 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from deltaproduce.types.data_types import (
-    DataType,
-    DateType,
-    DoubleType,
-    IntegerType,
-    NullType,
-    NumericType,
-    TimestampNTZType,
-    TimestampType,
-)
 from sqlglot import Token, TokenType, exp
 
 from deltaproduce.stages.sql.algebra.calls import Call
@@ -41,6 +31,16 @@ from deltaproduce.stages.sql.functions import AGGREGATES, BY_PLACE
 from deltaproduce.stages.sql.resolve.reading import Origin, Reading
 from deltaproduce.stages.sql.syntax import DEPTHS, function_name, spelled
 from deltaproduce.stages.sql.text import Edit, refused, start_of
+from deltaproduce.types.data_types import (
+    DataType,
+    DateType,
+    DoubleType,
+    IntegerType,
+    NullType,
+    NumericType,
+    TimestampNTZType,
+    TimestampType,
+)
 from deltaproduce.types.ddl import ddl_of
 
 _NAMES: Final = {"first": "first_value", "last": "last_value", "any_value": "first_value"}

@@ -14,7 +14,6 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltaproduce.types.data_types import ArrayType, DataType, NullType, StructType
 
 from deltaproduce.engines.local.arrays import (
     Marks,
@@ -28,6 +27,7 @@ from deltaproduce.stages.sql.algebra.scalars import Field
 from deltaproduce.stages.sql.algebra.windows import Bound, Frame, OrderKey, Window
 from deltaproduce.stages.sql.operators.computing import Computing, normal
 from deltaproduce.types.columns import Column
+from deltaproduce.types.data_types import ArrayType, DataType, NullType, StructType
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 _VALUE = "value"
