@@ -41,4 +41,6 @@ def bag(table: pa.Table) -> Counter[Any]:
 def _bits(value: Any) -> Any:
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else (value, math.copysign(1, value))
+    if isinstance(value, list):
+        return tuple(map(_bits, value))
     return value
