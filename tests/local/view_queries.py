@@ -118,6 +118,20 @@ OF_SPARK = (
     "SELECT k, posexplode(array(a, k)) AS (p, e) FROM t",
     "SELECT k, stack(2, 'x', a, s, b) AS (w, n) FROM t",
     "SELECT e, count(*) AS n FROM t LATERAL VIEW explode(array(a, b)) x AS e GROUP BY e",
+    "SELECT t.a, x.n, x.c FROM t, LATERAL (SELECT max(n) AS n, count(*) AS c FROM u "
+    "WHERE u.k = t.k) x",
+    "SELECT t.a, x.n FROM t LEFT JOIN LATERAL (SELECT n FROM u WHERE u.k = t.k AND u.a > t.a) x "
+    "ON true",
+    "SELECT t.a, x.n FROM t JOIN LATERAL (SELECT n, count(*) AS c FROM u WHERE u.k = t.k "
+    "GROUP BY n) x WHERE x.c > 1",
+    "SELECT t.k, x.p, x.e FROM t, LATERAL posexplode(array(a, b)) AS x(p, e)",
+    "SELECT * FROM (SELECT k, a, b FROM t) PIVOT (sum(b) AS s, max(b) AS m FOR a IN "
+    "(1, 2 AS two, 3))",
+    "SELECT * FROM (SELECT k, a, b FROM t) PIVOT (count(*) FOR a IN (1, 2 AS two, 3)) AS p",
+    "SELECT * FROM (SELECT k, a, s FROM t) PIVOT (max(s) AS s, count(s) AS c FOR (a, k) IN "
+    "((1, 2) AS one, (0, 1) AS two))",
+    "SELECT * FROM (SELECT a, b FROM t) PIVOT (count(b) FILTER (WHERE b > 1) AS c, min(b) AS m "
+    "FOR a IN (1, 2))",
 )
 """Queries that DuckDB does not have."""
 

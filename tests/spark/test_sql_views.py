@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from view_queries import STAGES, Queries, contents, tables
+from view_queries import OF_SPARK, STAGES, Queries, contents, tables
 
 import deltaproduce as dp
 from deltaproduce.engines.spark.data_types import frame_struct
@@ -223,6 +223,19 @@ def test_of_equal_ends_spark_returns_the_least(spark: SparkSession) -> None:
             query = resolved(text, ENDS)
             assert query.only_in_spark is None, (query.only_in_spark, text)
             check(spark, query, frames, views)
+
+
+def test_examples_that_only_spark_has_beside_the_driver_return_what_spark_returns(
+    spark: SparkSession, long_run: bool
+) -> None:
+    """LATERAL, PIVOT, generators and WITH CUBE, also over stages without rows."""
+    random = Random("of Spark")
+    full = tables(contents(random))
+    nothing = {name: table.slice(0, 0) for name, table in full.items()}
+    for frames in (full, nothing, *(tables(contents(random)) for _ in range(9 * long_run))):
+        with viewed(spark, frames) as views:
+            for text in OF_SPARK:
+                check(spark, resolved(text, STAGES), frames, views)
 
 
 def test_random_queries_return_what_spark_returns(spark: SparkSession, long_run: bool) -> None:

@@ -72,11 +72,22 @@ class KeyLocality:
                 known for it.
         """
         if relation not in self._known:
+            self._check_origin(relation)
             rule = _RULES.get(type(relation))
             if rule is None:
                 raise _unsupported(relation.told)
             self._known[relation] = rule(self, relation)
         return self._known[relation]
+
+    def _check_origin(self, relation: Relation) -> None:
+        """Refuse what is made of a clause that has no rule."""
+        origin = self.reading.origins.get(relation)
+        node = None if origin is None else origin.node
+        lateral = node.this if isinstance(node, exp.Join) else node
+        if isinstance(lateral, exp.Lateral) and not lateral.args.get("view"):
+            raise DefinitionError(f"{spelled(lateral)!r} {_NO_LATERAL}")
+        if isinstance(node, exp.Pivot):
+            raise _unsupported(spelled(node))
 
     def scanned(self, scan: Scan) -> Keyed:
         """Return the rows of a stage: its key comes first."""
@@ -143,10 +154,7 @@ class KeyLocality:
         if not _reads_stages(relation):
             return Keyed(relation, Keys())
         if isinstance(relation.tree, exp.Lateral):
-            raise DefinitionError(
-                f"{relation.text!r} is not supported in FROM; use LATERAL VIEW for generators, and "
-                "a join for other tables"
-            )
+            raise DefinitionError(f"{relation.text!r} {_NO_LATERAL}")
         raise _unsupported(relation.text)
 
     def projected(self, relation: Project) -> Keyed:
@@ -236,6 +244,9 @@ class KeyLocality:
                 self.edits += self.spelling.star_edits(origin.node, inner.hidden)
 
 
+_NO_LATERAL: Final = (
+    "is not supported in FROM; use LATERAL VIEW for generators, and a join for other tables"
+)
 _RULES: Final[Mapping[type[Relation], Callable[[KeyLocality, Any], Keyed]]] = MappingProxyType(
     {
         Scan: KeyLocality.scanned,

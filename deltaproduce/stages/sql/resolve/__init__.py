@@ -4,7 +4,7 @@ The functions of `query` are the entries. The invariant: names mean what Spark t
 them for; what is refused here, Spark refuses, or SQL leaves its result undefined.
 """
 
-from deltaproduce.stages.sql.resolve.grouping import is_aggregate
+from deltaproduce.stages.sql.resolve.groups.grouping import is_aggregate
 from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.resolve.query import (
     Resolved,

@@ -25,6 +25,8 @@ from deltaproduce.stages.sql.algebra.scalars import Equality, Field, Output, Sca
 from deltaproduce.stages.sql.expressions.coercion import common
 from deltaproduce.stages.sql.functions import TABLE_FUNCTIONS
 from deltaproduce.stages.sql.resolve.building import Building
+from deltaproduce.stages.sql.resolve.groups.pivots import pivoted
+from deltaproduce.stages.sql.resolve.laterals import beside_rows
 from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.resolve.reading import (
     Ctes,
@@ -51,6 +53,12 @@ _KINDS: Final[dict[str, JoinKind]] = {
     "SEMI": "semi",
     "ANTI": "anti",
 }
+
+
+_PIVOTED: Final = (
+    "has an UNPIVOT, or a PIVOT whose columns have no names of their own; name values and "
+    "aggregates with AS, or use sum(CASE WHEN … END) with GROUP BY"
+)
 
 
 def from_(
@@ -82,7 +90,7 @@ def joined(
         assert isinstance(join, exp.Join)
         kind = _kind(join)
         if isinstance(join.this, exp.Lateral):
-            left = _lateral(join.this, left, reading, ctes)
+            left = _lateral(join.this, left, reading, ctes, join)
             continue
         right = from_(join.this, reading, ctes, outer)
         if crossed and kind in {"right", "full"}:  # a comma binds less than JOIN, and is not told
@@ -127,12 +135,27 @@ def _wider(scope: Scope, own: Sequence[Named], *, is_open: bool) -> Scope:
 
 
 def _lateral(
-    node: exp.Expr, found: tuple[Relation, Scope], reading: Reading, ctes: Ctes
+    node: exp.Expr,
+    found: tuple[Relation, Scope],
+    reading: Reading,
+    ctes: Ctes,
+    join: exp.Join | None = None,
 ) -> tuple[Relation, Scope]:
     relation, scope = found
     given, named, fields = [relation], tuple[Scalar, ...](), list[Field]()
+    kind = "full" if join is None else _kind(join)
+    on = None if join is None else join.args.get("on")
+    is_free = not reading.is_lenient and (on is None or on == exp.true())
+    if is_free and not isinstance(node.this, exp.Query) and kind in {"inner", "left"}:
+        return _generated(node, found, reading, ctes, is_outer=kind == "left")
     if isinstance(node.this, exp.Query):
         inner = reading.query(node.this, ctes, scope)
+        made = beside_rows(inner, relation, kind, reading) if is_free else None
+        if made is not None and join is not None:
+            reading.origins[made[0]] = Origin(join)
+            pairs = zip(inner.columns, made[1], strict=True)
+            columns = tuple(Named(node.alias or None, one.name, field) for one, field in pairs)
+            return made[0], _wider(scope, reading.named(_with_names(node, columns)), is_open=False)
         given.append(inner.relation)
         names = [one.name or "" for one in inner.columns]
         if node.args.get("alias") and node.args["alias"].columns:
@@ -148,6 +171,24 @@ def _lateral(
     return reading.in_spark(node, given, (*relation.fields, *fields), named), wide
 
 
+def _generated(
+    node: exp.Expr,
+    found: tuple[Relation, Scope],
+    reading: Reading,
+    ctes: Ctes,
+    *,
+    is_outer: bool,
+) -> tuple[Relation, Scope]:
+    """Return rows with the columns of a generator in LATERAL."""
+    names = _names_of(node, reading)
+    rows = Building(reading, *found, ctes)
+    fields = rows.generated(node.this, names, node, is_outer=is_outer)
+    reading.origins[rows.relation] = Origin(node)
+    pairs = zip(names, fields, strict=True)
+    own = reading.named(Named(node.alias or None, name, field) for name, field in pairs)
+    return rows.relation, _wider(found[1], own, is_open=False)
+
+
 def _item(
     node: exp.Expr, reading: Reading, ctes: Ctes, outer: Scope | None
 ) -> tuple[Relation, Scope]:
@@ -155,7 +196,13 @@ def _item(
     if node.args.get("pivots"):
         plain = node.copy()
         plain.set("pivots", None)
-        return _pivoted(node, _item(plain, reading, ctes, outer)[0], reading)
+        rows = _item(plain, reading, ctes, outer)
+        (pivot,) = node.args["pivots"]
+        result = None if reading.is_lenient else pivoted(pivot, Building(reading, *rows, ctes))
+        if result is not None:
+            return _renamed(result, pivot, pivot.alias or None, reading)
+        reading.leave_to_spark(node, _PIVOTED)
+        return _pivoted(node, rows[0], reading)
     match node:
         case exp.Table() if isinstance(node.this, exp.Identifier):
             return _table(node, reading, ctes)
@@ -186,8 +233,6 @@ def _check_item(node: exp.Expr, reading: Reading) -> None:
         raise refused(node, "takes rows at random; filter by a column")
     if node.args.get("version") is not None or node.args.get("when") is not None:
         raise refused(node, "reads another version than the stage's; drop it")
-    if node.args.get("pivots"):
-        reading.leave_to_spark(node, "has a PIVOT; use sum(CASE WHEN … END) with GROUP BY")
 
 
 def _table(node: exp.Table, reading: Reading, ctes: Ctes) -> tuple[Relation, Scope]:

@@ -44,6 +44,7 @@ class Selected:
         rows: of a SELECT the rows of its FROM that fulfil the conditions of its WHERE; None for
             other queries. `row_links` are the conditions that need the query around it, over them.
         is_open: whether it has columns that only Spark knows.
+        by_links: of an aggregate without GROUP BY that is linked, its values by what links it.
     """
 
     relation: Relation
@@ -55,6 +56,7 @@ class Selected:
     rows: Relation | None = None
     row_links: tuple[Link, ...] = ()
     is_open: bool = False
+    by_links: Relation | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from deltaproduce.stages.sql.algebra.scalars import Output, Scalar, SortKey, col
 from deltaproduce.stages.sql.algebra.windows import Window
 from deltaproduce.stages.sql.resolve.building import Building
 from deltaproduce.stages.sql.resolve.from_items import from_, joined, with_laterals
-from deltaproduce.stages.sql.resolve.grouping import (
+from deltaproduce.stages.sql.resolve.groups.grouping import (
     Grouped,
     aggregates,
     grouped,
@@ -415,6 +415,7 @@ def _with_groups(
     """Add the row that a linked aggregate without GROUP BY has where no row fulfils its links."""
     if not building.links or len(building.keys) > len(building.links):
         return found
+    found = replace(found, by_links=found.relation)
     aggregate = building.relation
     (_, output), *others = outputs
     if isinstance(aggregate, Aggregate) and not others:

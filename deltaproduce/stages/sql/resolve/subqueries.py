@@ -28,7 +28,7 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
-class _Conditions:
+class Conditions:
     """The conditions under which a subquery's rows belong to a row around it."""
 
     equal: tuple[Equality, ...]
@@ -37,12 +37,12 @@ class _Conditions:
 
 def exists(found: Selected, relation: Relation, reading: Reading) -> Added | None:
     """Return what EXISTS becomes; None if only Spark computes it."""
-    linked = _linked(found, relation, reading)
-    if linked is None or found.otherwise is not None:  # that row would exist, too
+    conditions = linked(found, relation, reading)
+    if conditions is None or found.otherwise is not None:  # that row would exist, too
         return None
     field = reading.field("exists", BooleanType())
     links = links_of(found, relation, reading)
-    made = Matched(relation, found.relation, field, linked.equal, linked.rest, linked=links)
+    made = Matched(relation, found.relation, field, conditions.equal, conditions.rest, linked=links)
     return Added(made, field.tree)
 
 
@@ -60,9 +60,9 @@ def among(
     width = len(value.expressions) if isinstance(value, exp.Tuple) else 1
     if len(found.columns) != width:
         raise refused(node, f"compares {width} columns with {len(found.columns)}")
-    linked = _linked(found, relation, reading)
+    conditions = linked(found, relation, reading)
     if (
-        linked is None
+        conditions is None
         or found.otherwise is not None
         or width > 1
         or not _names(value) <= _ids(relation)
@@ -72,7 +72,7 @@ def among(
     equal = reading.equality(value, found.columns[0].field.tree, sides, node)
     field = reading.field("in", BooleanType())
     links = links_of(found, relation, reading)
-    made = Matched(*sides, field, linked.equal, linked.rest, (equal,), links)
+    made = Matched(*sides, field, conditions.equal, conditions.rest, (equal,), links)
     return Added(made, field.tree)
 
 
@@ -84,12 +84,12 @@ def single(node: exp.Expr, found: Selected, relation: Relation, reading: Reading
     """
     if len(found.columns) != 1:
         raise refused(node, f"has {len(found.columns)} columns; a value has one")
-    linked = _linked(found, relation, reading)
-    if linked is None or linked.rest:
+    conditions = linked(found, relation, reading)
+    if conditions is None or conditions.rest:
         return None
     field = found.columns[0].field
     links = links_of(found, relation, reading)
-    made = Single(relation, found.relation, field, linked.equal, found.otherwise, links)
+    made = Single(relation, found.relation, field, conditions.equal, found.otherwise, links)
     return Added(made, field.tree)
 
 
@@ -102,7 +102,7 @@ def links_of(found: Selected, relation: Relation, reading: Reading) -> Linked | 
     return Linked(found.rows, tuple(links))
 
 
-def _linked(found: Selected, relation: Relation, reading: Reading) -> _Conditions | None:
+def linked(found: Selected, relation: Relation, reading: Reading) -> Conditions | None:
     """Return the conditions of a subquery; None if only Spark knows what it depends on."""
     equal, rest = list[Equality](), list[Scalar]()
     sides = relation, found.relation
@@ -115,7 +115,7 @@ def _linked(found: Selected, relation: Relation, reading: Reading) -> _Condition
             rest.append(reading.condition(link.tree, fields, link.node))
         else:
             return None
-    return _Conditions(tuple(equal), tuple(rest)) if _are_apart(sides) else None
+    return Conditions(tuple(equal), tuple(rest)) if _are_apart(sides) else None
 
 
 def _sided(link: Link, sides: Sequence[Relation]) -> tuple[exp.Expr, exp.Expr] | None:

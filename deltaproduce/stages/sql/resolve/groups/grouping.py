@@ -18,7 +18,7 @@ from deltaproduce.stages.sql.algebra.relations import Aggregate
 from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar, columns_in
 from deltaproduce.stages.sql.functions import AGGREGATES, BY_ORDER, ORDER_DEPENDENT, ORDERING
 from deltaproduce.stages.sql.resolve.building import Building
-from deltaproduce.stages.sql.resolve.grouping_sets import group_by
+from deltaproduce.stages.sql.resolve.groups.grouping_sets import group_by
 from deltaproduce.stages.sql.resolve.reading import Link, Origin, Reading, own
 from deltaproduce.stages.sql.resolve.ties import least_of_ties
 from deltaproduce.stages.sql.resolve.windows import Tie, tie

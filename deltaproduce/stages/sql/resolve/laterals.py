@@ -1,0 +1,76 @@
+"""LATERAL in FROM: a subquery or generator for each row of what comes before it.
+
+A subquery that depends on the row by conditions in its WHERE is a join by these. An aggregate
+without GROUP BY has a row for each row, so it is a left join to groups by what it is linked by,
+with counts of 0 where there is no group. What depends on the row in another way is left to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from deltaproduce.stages.sql.algebra.calls import COUNTS
+from deltaproduce.stages.sql.algebra.relations import Aggregate, Join, JoinKind, Project, Relation
+from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar
+from deltaproduce.stages.sql.resolve.reading import Reading, Selected
+from deltaproduce.stages.sql.resolve.subqueries import linked
+
+
+def beside_rows(
+    found: Selected, left: Relation, kind: JoinKind, reading: Reading
+) -> tuple[Relation, list[Field]] | None:
+    """Return rows with those of a subquery that depends on them, and the fields of its columns.
+
+    Args:
+        kind: ``inner``, or ``left`` to keep rows for which the subquery has none.
+
+    Returns:
+        None if only Spark computes it.
+    """
+    if kind not in {"inner", "left"} or found.is_open:
+        return None
+    if found.by_links is None:
+        conditions = linked(found, left, reading)
+        if conditions is None:
+            return None
+        made = Join(left, found.relation, kind, conditions.equal, conditions.rest)
+        return made, [one.field for one in found.columns]
+    return _of_one_row(found, left, reading)
+
+
+def _of_one_row(
+    found: Selected, left: Relation, reading: Reading
+) -> tuple[Relation, list[Field]] | None:
+    project = found.by_links
+    if not isinstance(project, Project) or not isinstance(project.input, Aggregate):
+        return None
+    groups = project.input
+    conditions = linked(replace(found, relation=groups), left, reading)
+    if conditions is None or conditions.rest:
+        return None
+    joined = Join(left, groups, "left", conditions.equal)
+    counts = {field.id for field, call in groups.calls if call.function in COUNTS}
+    fields = [one.field for one in found.columns]
+    own = {field.id for field in fields}
+    outputs = [
+        Output(out.field, _with_zeros(out.scalar, counts, joined.fields))
+        for out in project.outputs
+        if out.field.id in own
+    ]
+    kept = [Output(field, Scalar.of(field.tree, [field])) for field in left.fields]
+    return Project(joined, (*kept, *outputs)), fields
+
+
+def _with_zeros(scalar: Scalar, counts: set[str], fields: Sequence[Field]) -> Scalar:
+    """Return an expression in which counts are 0 where there is no group."""
+
+    def counted(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or node.name not in counts:
+            return node
+        zero = exp.Literal.number(0)
+        return exp.Anonymous(this="coalesce", expressions=[node.copy(), zero])
+
+    return Scalar.of(scalar.expression.tree.copy().transform(counted), fields, scalar.text)
