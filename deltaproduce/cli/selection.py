@@ -55,7 +55,7 @@ def _part(part: str, word: str, feeders: Feeders) -> set[str]:
     match = _PART.fullmatch(part)
     if match is None:
         raise NotFoundError(
-            f"--select {word!r} is no selection: give names or patterns, as in "
+            f"--select {word!r} is not a selection: give names or patterns, as in "
             "'+totals', 'orders+', '2+totals', 'sales_*'"
         )
     up, before, pattern, behind, down = match.groups()

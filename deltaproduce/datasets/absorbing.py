@@ -334,6 +334,6 @@ def _check_place(begun: Absorption, table: DataTable) -> None:
 
 def _undone(begun: Absorption) -> ConflictError:
     return ConflictError(
-        f"a writer of {begun.into} or {begun.of} has undone that the one absorbs the other: the "
-        "rows are where they were; do it again"
+        f"a writer of {begun.into} or {begun.of} undid this absorption; the rows are where they "
+        "were; absorb again"
     )

@@ -348,7 +348,7 @@ def _mismatch(
         f"{part} is {found!r}, not {wanted!r}" for part, (wanted, found) in differences.items()
     )
     return DescriptorMismatchError(
-        f"the data set at {address}{what_for} is described otherwise: {told}",
+        f"the data set at {address}{what_for} has another description: {told}",
         location=address,
         differences=differences,
     )

@@ -39,7 +39,7 @@ def narrowed(
     for name, value in values.items():
         if name not in known:
             raise InvalidArgumentError(
-                f"{name!r} is no partition column; there are: {', '.join(known) or 'none'}",
+                f"{name!r} is not a partition column; there are: {', '.join(known) or 'none'}",
                 argument=name,
             )
         text = _text(known[name], value)

@@ -66,7 +66,7 @@ class Condition:
         if where is None:
             return Condition(None, None, within)
         if not isinstance(where, str):
-            raise _refused(f"{shown(where)} is no str")
+            raise _refused(f"{shown(where)} is not a str")
         types = {c.name: c.data_type for c in descriptor.all_columns}
         try:
             expression = Expression.read(where, list(types))
@@ -217,5 +217,5 @@ def _in_spark(
 
 def _refused(finding: str) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"where is no condition over the columns of the data set: {finding}", argument="where"
+        f"where is not a condition over the columns of the data set: {finding}", argument="where"
     )

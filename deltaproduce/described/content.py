@@ -168,7 +168,7 @@ def _names(columns: Sequence[Column]) -> tuple[str, ...]:
 
 def _foreign(text: str) -> CorruptStoreError:
     return CorruptStoreError(
-        f"the version log says that content is stored as no store stores it: {shown(text)}; "
+        f"the version log describes content in a way that no store writes: {shown(text)}; "
         "store.repair() sets it back, or restore the table from a backup",
         table="_versions",
     )

@@ -257,7 +257,7 @@ def order_of(text: str, columns: Columns) -> tuple[Column, ...]:
         return ()
     named = named_columns(text)
     if named is None:
-        raise DefinitionError(f"order {text!r} is no list of columns, such as 'day, id desc'")
+        raise DefinitionError(f"order {text!r} is not a list of columns, such as 'day, id desc'")
     found = tuple(_ordered(one, columns) for one in named)
     if len({column.name for column in found}) < len(found):
         raise DefinitionError(f"order {text!r} has a column twice; name it once")
@@ -268,7 +268,8 @@ def _ordered(named: Column, columns: Columns) -> Column:
     column = next((c for c in columns if c.name.lower() == named.name.lower()), None)
     if column is None:
         raise DefinitionError(
-            f"order names {named.name!r}, which is none of the columns {', '.join(columns.names)}",
+            f"order names {named.name!r}, which is not one of the columns "
+            f"{', '.join(columns.names)}",
             column=named.name,
         )
     is_decimal = isinstance(column.data_type, DecimalType)

@@ -194,7 +194,7 @@ def _read_failure(failure: object) -> Failure:
             if trace:
                 error.add_note(f"In the Python worker:\n{trace.rstrip()}")
             return error
-    raise NotPlainError("it is no failure")
+    raise NotPlainError("it is not a failure")
 
 
 def _read_refused(message: str, refused: object) -> InvalidChangesError:
@@ -214,11 +214,11 @@ def _read_refused(message: str, refused: object) -> InvalidChangesError:
                 file=file,
                 line=line,
             )
-    raise NotPlainError("it is no failure")
+    raise NotPlainError("it is not a failure")
 
 
 def _read_cause(cause: dict[str, Any]) -> BaseException:
     kind, args = _PLAIN_ERRORS.get(cause["class"]), read(cause["args"])
     if kind is None or type(args) is not tuple:
-        raise NotPlainError("it is no cause")
+        raise NotPlainError("it is not a cause")
     return kind(*args)

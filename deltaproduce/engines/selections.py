@@ -84,7 +84,7 @@ class Selection:
             arrays = rows_writer(columns, zone)([key])
         except Misfit as misfit:
             raise InvalidArgumentError(
-                f"{shown(key)} is no key of the columns {columns.told}: {misfit}", argument="key"
+                f"{shown(key)} is not a key of the columns {columns.told}: {misfit}", argument="key"
             ) from misfit
         return Selection(columns.columns, pa.table(arrays, list(columns.names)), engines)
 

@@ -82,7 +82,7 @@ def check_preserved(
         found = next((c for c in schema.value if c.name == surrogate), None)
         if found is None:
             message = (
-                f"stage {stage!r}: its surrogate {surrogate!r} is no value column; the value is "
+                f"stage {stage!r}: its surrogate {surrogate!r} is not a value column; the value is "
                 f"{schema.value.told!r}"
             )
             raise DefinitionError(message, stage=stage, column=surrogate)
@@ -103,8 +103,8 @@ def check_stage(stage: Stage) -> None:
         DefinitionError: with `stage`.
     """
     if isinstance(stage, Producer):
-        if not stage.kind.scheduled:
-            by_key = stage.kind.reads_by_key
+        if not stage.kind.tasks.make_rows:
+            by_key = stage.kind.upkeep.by_key
             check_inputs(stage.inputs, stage=stage.name, by_key=by_key)
         _check_forgotten(stage)
         if stage.revision is not None:
@@ -119,7 +119,7 @@ def _check_forgotten(stage: Producer) -> None:
         DefinitionError: with `stage`.
     """
     for feeder in stage.merged:
-        kept, window = feeder.kind.retention, stage.kind.window
+        kept, window = feeder.kind.intake.retention, stage.kind.window
         if kept is None or not kept.forgets:
             continue
         fault, place = None, feeder.schema.key.names.index(kept.window.column)

@@ -1,59 +1,29 @@
 """Kinds: what a stage is, without regard to a session.
 
 A kind is a value that a stage carries: given rows, an external table, a function by key, a query.
-The graph, plans and versions ask it for what they need, so none of them tells kinds apart;
-`stages.kind` says what it does with rows. The invariant: the answers depend on the definition
-alone.
+The graph, plans and versions ask it for what they need, so none of them tells kinds apart. What
+only some kinds do are values, such as `Upkeep`, whose defaults are those of a kind that does
+nothing of the sort. `stages.kind` says what it does with rows. The invariant: the answers depend on
+the definition alone.
 """
 
 from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from textwrap import dedent
 from types import CellType, FunctionType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final
 
 from deltaproduce.model.retention import Retention
 from deltaproduce.model.windows import Window
 from deltaproduce.shown.tabular import one_line
 from deltaproduce.types.catalogue import has_instants
 from deltaproduce.types.columns import RowSchema
-
-
-class KeyRows(Protocol):
-    """One source key and its rows, as the oracle passes them to a kind's `Kind.model`.
-
-    Attributes:
-        key: as a function gets it.
-        values: the values of each input, in order, as a function gets them.
-    """
-
-    @property
-    def key(self) -> Any: ...  # noqa: ANN401, D102 see the class
-
-    @property
-    def values(self) -> Sequence[Sequence[Any]]: ...  # noqa: D102 see the class
-
-    def table(self) -> Any:  # noqa: ANN401 a pyarrow Table
-        """Return the rows of the only input as a pyarrow Table."""
-
-    def emissions(self, table: Any) -> Iterable[tuple[Any, Any]]:  # noqa: ANN401
-        """Return the rows of a table computed from `table`, as pairs of target key and value."""
-
-
-Model: TypeAlias = Callable[[KeyRows], Iterable[tuple[Any, Any]]]
-"""A stage's function of one source key's rows, in plain Python: pairs of target key and value."""
-
-
-ModelOfAll: TypeAlias = Callable[
-    [Iterable[Mapping[str, Any]]], Iterable[tuple[tuple[Any, ...], tuple[Any, ...]]]
-]
-"""A stage's function of all rows of its feeders, by column name, in plain Python: keys, values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +74,86 @@ def _taken(functions: Sequence[object]) -> list[FunctionType]:
     return found
 
 
-PARTS: Final = "_parts"
-"""In such a row, next to its columns: the parts of each value, if the stage works on states."""
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """What a source does with rows that a user gives.
+
+    Attributes:
+        takes_rows: whether a user may give rows for it.
+        unique: whether a key that is given twice in one batch is refused.
+        retention: the rows that it keeps; None if all.
+    """
+
+    takes_rows: bool = False
+    unique: bool = False
+    retention: Retention | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPartitions:
+    """The partitions by which tasks read or make the rows of a stage.
+
+    Attributes:
+        columns: the columns that they are by; none if there are no partitions.
+        expecting: returns the partitions that a source should have at a scheduled date, on the
+            clock of the store, as a pyarrow Table of these columns; None for those that it has.
+        make_rows: whether tasks make its rows, one partition each, when a date is scheduled.
+    """
+
+    columns: tuple[str, ...] = ()
+    expecting: Callable[[datetime], Any] | None = None
+    make_rows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """How a stage follows the changes of its feeders.
+
+    Attributes:
+        by_key: whether it reads its feeders by equal keys, which have the same types then.
+        has_lineage: whether it is known which keys of its feeders made which of its keys.
+        recomputes: why all of it is made again whenever a feeder changes; None if only changed keys
+            are.
+        of_nothing: whether it may have rows though no feeder has ever had any.
+        subtracts: whether it subtracts the rows that its feeders lose from what it has.
+        reads_states: whether it works on the states of its feeders, which may change where no value
+            does.
+        by_all_columns: whether a column that a feeder gets, without values, changes what is made of
+            its rows.
+        by_history: whether stored values depend on the values that their keys had before. If so, it
+            is not produced in full merely to save time, and producing it again may give others.
+        note: what a plan says of its incremental steps besides their inputs; None if nothing.
+    """
+
+    by_key: bool = True
+    has_lineage: bool = True
+    recomputes: str | None = None
+    of_nothing: bool = False
+    subtracts: bool = False
+    reads_states: bool = False
+    by_all_columns: bool = False
+    by_history: bool = False
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOrder:
+    """What the keys of a stage are besides keys.
+
+    Attributes:
+        is_index: whether it has one row for each row of its one feeder, under another key.
+        group_width: how many of the first key columns identify a group of adjacent rows, of which a
+            step may read only the first or the last; 0 if there are no groups.
+    """
+
+    is_index: bool = False
+    group_width: int = 0
+
+
+NO_INTAKE: Final = Intake()
+NO_PARTITIONS: Final = TaskPartitions()
+UPKEEP: Final = Upkeep()
+NO_ORDER: Final = KeyOrder()
 
 
 class Kind(ABC):
@@ -160,19 +208,24 @@ class Kind(ABC):
         return self.called is not None
 
     @property
-    def note(self) -> str | None:
-        """What a plan says of its incremental steps besides their inputs; None if nothing."""
-        return None
+    def intake(self) -> Intake:
+        """What it does with rows that a user gives."""
+        return NO_INTAKE
 
     @property
-    def unique(self) -> bool:
-        """Whether a key that is given twice in one batch is refused."""
-        return False
+    def tasks(self) -> TaskPartitions:
+        """The partitions by which tasks read or make its rows."""
+        return NO_PARTITIONS
 
     @property
-    def takes_rows(self) -> bool:
-        """Whether a user may give rows for it."""
-        return False
+    def upkeep(self) -> Upkeep:
+        """How it follows the changes of its feeders."""
+        return UPKEEP
+
+    @property
+    def order(self) -> KeyOrder:
+        """What its keys are besides keys."""
+        return NO_ORDER
 
     @property
     def place(self) -> str | None:
@@ -190,22 +243,8 @@ class Kind(ABC):
         return None
 
     @property
-    def depends_on_history(self) -> bool:
-        """Whether stored values depend on the values that their keys had before.
-
-        If so, it is not produced in full merely to save time, and producing it again may give other
-        values.
-        """
-        return False
-
-    @property
     def window(self) -> Window | None:
         """The window of its feeder's partitions that it covers; None if it covers all rows."""
-        return None
-
-    @property
-    def retention(self) -> Retention | None:
-        """The rows that a source keeps; None if all."""
         return None
 
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
@@ -233,106 +272,10 @@ class Kind(ABC):
         del feeders, column
         return True
 
-    @property
-    def partitioned_by(self) -> tuple[str, ...]:
-        """The columns by which tasks read or make its rows; none if it has no partitions."""
-        return ()
-
-    def expected(self, moment: datetime) -> Any | None:  # noqa: ANN401 a pyarrow Table
-        """Return the partitions that a source should have at a date; None if those that it has.
-
-        They are a pyarrow Table of its partition columns.
-
-        Args:
-            moment: the scheduled date, on the clock of the store.
-        """
-        del moment
-        return None
-
-    @property
-    def scheduled(self) -> bool:
-        """Whether tasks make its rows, one partition each, when a date is scheduled."""
-        return False
-
     def passed_on(self, column: str) -> str | None:
         """Return the feeder's column that a column of the stage copies; None if it copies none."""
         del column
         return None
-
-    @property
-    def is_index(self) -> bool:
-        """Whether it has one row for each row of its one feeder, under another key."""
-        return False
-
-    @property
-    def group_width(self) -> int:
-        """How many of the first key columns identify a group of adjacent rows.
-
-        A step may read only the first or the last of a group. 0 if there are no groups.
-        """
-        return 0
-
-    @property
-    def subtracts(self) -> bool:
-        """Whether it subtracts the rows that its feeders lose from what it has."""
-        return False
-
-    @property
-    def depends_on_all_columns(self) -> bool:
-        """Whether a column that a feeder gets, without values, changes what is made of its rows."""
-        return False
-
-    @property
-    def reads_by_key(self) -> bool:
-        """Whether it reads its feeders by equal keys, which have the same types then."""
-        return True
-
-    @property
-    def has_lineage(self) -> bool:
-        """Whether it is known which keys of its feeders made which of its keys."""
-        return True
-
-    @property
-    def recomputes(self) -> str | None:
-        """Why all of it is made again whenever a feeder changes; None if only changed keys are."""
-        return None
-
-    @property
-    def has_rows_of_nothing(self) -> bool:
-        """Whether it may have rows though no feeder has ever had any."""
-        return False
-
-    @property
-    def reads_states(self) -> bool:
-        """Whether it works on the states of its feeders, which may change where no value does."""
-        return False
-
-    @property
-    def model(self) -> Model | None:
-        """What the oracle runs in place of it; None if there is no such function.
-
-        It emits None in the column that is `numbered`, and values that are yet to be `settled`.
-        """
-        return None
-
-    @property
-    def model_of_all(self) -> ModelOfAll | None:
-        """What the oracle runs in place of `model` where rows do not belong to one source key."""
-        return None
-
-    @property
-    def model_of_parts(self) -> ModelOfAll | None:
-        """Like `model_of_all`, but with the parts of each value in its place, to be merged."""
-        return None
-
-    def settled(self, value: Any, example: Any) -> Any:  # noqa: ANN401 as the user's functions
-        """Return the value to store in place of an emitted one.
-
-        Args:
-            example: the key's value before, or its first value; None if there is neither.
-        """
-        del example
-        return value
 
     def check(self, schema: RowSchema, inputs: int, *, stage: str) -> None:  # noqa: B027
         """Refuse a definition that a stage of this kind cannot have.

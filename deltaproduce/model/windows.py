@@ -305,7 +305,7 @@ def partition(value: object) -> Partition | None:
 def _partition(column: str, name: str, value: object) -> Partition:
     found = partition(value)
     if found is None:
-        raise _wrong(column, name, value, "a date, as text, too, or an int of 64 bits")
+        raise _wrong(column, name, value, "a date, its text, or an int of 64 bits")
     return found
 
 

@@ -162,7 +162,7 @@ def parsed(text: str, folder: Path, given: Mapping[str, object] = _NONE) -> Proj
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ProjectFileError(f"{FILE_NAME} is no TOML: {error}") from None
+        raise ProjectFileError(f"{FILE_NAME} is not TOML: {error}") from None
     root = Section("", found)
     project = root.section("project")
     sources, spark = root.section("sources", required=False), root.section("spark", required=False)
@@ -227,7 +227,7 @@ def _input(source: str, section: Section) -> Input:
     )
     section.close()
     if len(found.delimiter) != 1 or not found.delimiter.isascii() or found.delimiter in '"\r\n':
-        section.refuse("delimiter", "an ASCII character that is no quote and no line end")
+        section.refuse("delimiter", "an ASCII character that is neither a quote nor a line end")
     for key, formats in _SETTINGS.items():
         if key in section.values and found.format not in formats:
             section.refuse(key, f"it for {' or '.join(formats)} only; the format is {found.format}")

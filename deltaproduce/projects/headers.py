@@ -192,7 +192,7 @@ def _clauses(sort: Sort, tokens: Sequence[Token], text: str) -> dict[str, Clause
             continue
         if word not in _CLAUSES[sort]:
             known = ", ".join(sorted(_CLAUSES[sort]))
-            _refuse(f"{part.tokens[0].text!r} is no clause of {sort}; known: {known}", line)
+            _refuse(f"{part.tokens[0].text!r} is not a clause of {sort}; known: {known}", line)
         if word in found:
             _refuse(f"clause {word} is there twice; write it once", line)
         if word == "key" and sort == "EXTERNAL" and _is_unique(part):

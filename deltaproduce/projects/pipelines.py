@@ -159,7 +159,7 @@ def _object(file: ProjectFile) -> Pipeline:
         advice = f"; pipelines there: {', '.join(there)}" if there else ""
         raise ProjectFileError(
             f"{FILE_NAME}: [project] pipeline is {file.pipeline!r}, and {attribute!r} of module "
-            f"{getattr(module, '__file__', name)!r} is no Pipeline{advice}"
+            f"{getattr(module, '__file__', name)!r} is not a Pipeline{advice}"
         )
     return found
 

@@ -201,7 +201,7 @@ class SqlFile:
             return None if clause is None else clause.text
         found = next((v for n, v in self.vars.items() if n.lower() == clause.text.lower()), None)
         if not isinstance(found, str):
-            fault = f"table {clause.text!r} is no variable of [vars] that is a text"
+            fault = f"table {clause.text!r} is not a variable of [vars] that is a text"
             raise DefinitionError(f"{fault}; add it, or write the path in quotes", line=clause.line)
         return found
 

@@ -36,7 +36,7 @@ def copied_stage(store: Opened, name: str) -> Stage:
         DefinitionError: it is a source that forgets rows (``expire="forget"``).
     """
     stage = store.stage(name)
-    kept = stage.kind.retention
+    kept = stage.kind.intake.retention
     if kept is not None and kept.forgets:
         raise DefinitionError(
             f"source {stage.name!r} forgets rows, of which no update tells, so a copy would keep "

@@ -115,7 +115,7 @@ class _Walk:
         for stage in reversed(self.graph.stages):
             if stage.name not in reached:
                 continue
-            if not stage.kind.has_lineage:
+            if not stage.kind.upkeep.has_lineage:
                 raise NotFoundError(
                     f"stage {stage.name!r} is a query over many keys, and which of them made a key "
                     "is not kept; read its feeders with the query's conditions"
@@ -148,7 +148,7 @@ class _Walk:
             feeding: Selection | None = None
             if stage.hidden is not None or reached.keys().isdisjoint(_names(stage.feeders)):
                 continue
-            if not stage.kind.has_lineage:  # what it makes of a key is not known
+            if not stage.kind.upkeep.has_lineage:  # what it makes of a key is not known
                 continue
             self._check_same(stage)
             if not stage.source_key:
@@ -190,8 +190,8 @@ class _Walk:
             is_same = made is None or made == now
         if not is_same:
             raise NotFoundError(
-                f"stage {stage.name!r} was defined otherwise in version {version.number}, so it is "
-                "not known which keys its keys came of; ask for a version since it was redefined"
+                f"stage {stage.name!r} had another definition in version {version.number}, so it "
+                "is not known which keys made its keys; ask for a version since it was redefined"
             )
 
     def _made_from(self, stage: Stage, feeder: Stage, keys: Selection) -> Selection:

@@ -113,8 +113,8 @@ def _looked_up(
 
 def _feeder(version: Version, index: Stage) -> Stage:
     """Return the feeder of an index, which must be defined now as in the version."""
-    if not index.kind.is_index:
-        message = f"fetch is True, and {index.name!r} is no index; look its own rows up"
+    if not index.kind.order.is_index:
+        message = f"fetch is True, and {index.name!r} is not an index; look its own rows up"
         raise InvalidArgumentError(message, argument="fetch")
     (feeder,) = index.feeders
     made = version.definitions.get(index.name)
@@ -123,7 +123,7 @@ def _feeder(version: Version, index: Stage) -> Stage:
         made != fingerprint(index) or was is not feeder
     ):
         raise NotFoundError(
-            f"index {index.name!r} or {feeder.name!r} was defined otherwise in version "
+            f"index {index.name!r} or {feeder.name!r} had another definition in version "
             f"{version.number}, so it is not known which rows have a key; look up the index alone"
         )
     return feeder

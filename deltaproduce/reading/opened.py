@@ -80,7 +80,7 @@ class Opened:
                 return known
         names = ", ".join(known.name for known in self.graph.sources)
         raise NotFoundError(
-            f"{found.name!r} is no source, and its rows follow from those of sources: {names}"
+            f"{found.name!r} is not a source, and its rows follow from those of sources: {names}"
         )
 
     def producer(self, stage: str | Stage) -> Stage:

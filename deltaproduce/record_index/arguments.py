@@ -172,7 +172,7 @@ def index_directory(text: str, table: Directory) -> Directory:
         raise InvalidArgumentError(f"location is {shown(text)}: use a path", argument="location")
     location = Location.parse(text)
     if location.in_catalog:
-        raise DefinitionError(f"location {text!r} is no path: put a '/' in it, as './{text}'")
+        raise DefinitionError(f"location {text!r} is not a path: put a '/' in it, as './{text}'")
     found = _seen(location.address, f"location {text!r}")
     if f"{found.real.path}/".startswith(f"{table.real.path}/"):
         raise DefinitionError(

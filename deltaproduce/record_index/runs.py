@@ -261,7 +261,7 @@ def opened(place: Directory) -> Runs | None:
             remembered = 0 if nulls is None else rows - nulls
             runs.append(RunFile(path, size, run, bucket, rows, tombstones, remembered, oldest))
     if len(others) != 1:
-        raise _broken(place, ValueError("it has not one directory of file groups"))
+        raise _broken(place, ValueError("its file groups are in several directories, or in none"))
     runs.sort(key=lambda file: file.run)
     return Runs(place, handle, state, tuple(runs), others[0])
 
@@ -432,7 +432,7 @@ def _has_entries(place: Directory, files: Iterable[str]) -> bool:
 
 def _foreign(place: Directory) -> DefinitionError:
     return DefinitionError(
-        f"the table at {place.path!r} is no record index: choose another place, or remove it"
+        f"the table at {place.path!r} is not a record index: choose another place, or remove it"
     )
 
 

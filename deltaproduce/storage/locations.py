@@ -256,8 +256,8 @@ def _check_version(path: str) -> None:
     """Refuse the path of a table that Delta would take for another path, at a version."""
     if _TIME_TRAVEL.fullmatch(path):
         raise DefinitionError(
-            f"table {path!r} ends as paths do that name a version or a time of a Delta table: give "
-            "the table's own path, without what comes from '@' on, or rename its directory"
+            f"table {path!r} ends like a path that names a version or a time of a Delta table: "
+            "give the table's own path, without what comes from '@' on, or rename its directory"
         )
 
 
@@ -269,7 +269,7 @@ def _check_schema(text: str, parts: Sequence[str]) -> None:
     for name, more in names:
         if not re.fullmatch(f"[A-Za-z0-9_{more}]+", name):
             raise DefinitionError(
-                f"location {text!r}: {name!r} is no name that Spark takes for a schema or a "
+                f"location {text!r}: {name!r} is not a name that Spark takes for a schema or a "
                 "catalog; use letters from a to z, digits and _, or keep the store at a path, "
                 "which has a '/'"
             )

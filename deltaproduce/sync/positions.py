@@ -60,7 +60,7 @@ class Position:
         """
         found = fields(parsed(text), _POSITION, required=_POSITION)
         if found is None:
-            raise InvalidArgumentError(f"{text[:100]!r} is no position", argument="text")
+            raise InvalidArgumentError(f"{text[:100]!r} is not a position", argument="text")
         definitions = {
             stage: Fingerprint(one.get("layout", ""), one.get("function", ""))
             for stage, one in found["definitions"].items()

@@ -43,7 +43,7 @@ def time_zone(name: object, argument: str = "time_zone") -> str:
     found = known(name) if isinstance(name, str) else None
     if found is None:
         raise InvalidArgumentError(
-            f"{argument} is {shown(name)}, which is no time zone: give a region such as "
+            f"{argument} is {shown(name)}, which is not a time zone: give a region such as "
             "'Europe/Paris', or an offset from UTC such as '+02:00'",
             argument=argument,
         )

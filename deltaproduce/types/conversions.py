@@ -67,7 +67,7 @@ def conformed(
     if clock is not None and isinstance(data_type, TimestampType):
         array = _on_clock(array, clock)
     if not _is_taken(array.type, data_type):
-        raise Misfit(f"{array.type} is no {data_type.simpleString()}; {_advice(array, data_type)}")
+        raise Misfit(f"{array.type} is not {data_type.simpleString()}; {_advice(array, data_type)}")
     if isinstance(data_type, StructType | ArrayType | MapType):
         return _conformed_parts(array, data_type, clock)
     return _conformed_atoms(array, data_type)

@@ -111,7 +111,7 @@ def _check_pairs(emissions: Sequence[Any]) -> None:
         return
     for emission in emissions:
         if not isinstance(emission, tuple | list) or len(emission) != 2:
-            raise Misfit(f"{shown(emission)} is no pair; yield (key, value)")
+            raise Misfit(f"{shown(emission)} is not a pair; yield (key, value)")
 
 
 def _write_none(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
@@ -177,7 +177,7 @@ def row_by_position(row: object, names: Sequence[str], fields: tuple[str, ...]) 
     if by_name is None:
         if isinstance(row, tuple | list) and len(row) == len(names):
             return row
-        raise Misfit(f"{shown(row)} is no row of the {len(names)} columns {', '.join(names)}")
+        raise Misfit(f"{shown(row)} is not a row of the {len(names)} columns {', '.join(names)}")
     for known in (names, fields):
         if by_name.keys() == set(known):
             return [by_name[name] for name in known]

@@ -270,7 +270,7 @@ def test_names_of_folders_are_values_of_columns(tmp_path, form):
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("day=2026-13-01/n=1", "column 'day': '2026-13-01' is no date.*in the name of its folder"),
+        ("day=2026-13-01/n=1", "column 'day': '2026-13-01' is not date.*in the name of its folder"),
         ("day=2026-01-01/n=1.25", "column 'n': '1.25' is no decimal"),
         ("day=2026-01-01", "no column n"),
         ("day=2026-01-01/n=1/N=2", "two of its folders have column n"),

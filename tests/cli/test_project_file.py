@@ -81,7 +81,7 @@ def test_the_least_of_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[project", "is no TOML"),
+        ("[project", "is not TOML"),
         ("", "no [project]; add it"),
         ("project = 1", "[project]"),
         (WHOLE.replace('name = "shop"\n', ""), "[project] has no 'name'"),

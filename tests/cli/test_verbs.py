@@ -172,7 +172,7 @@ def test_damage_is_exit_code_1_and_is_mended(ran, call, asked):
     ("args", "said"),
     [
         (("show", "nope"), "no stage 'nope'"),
-        (("show", "orders", "x"), "'x' is no value of column 'order_id'"),
+        (("show", "orders", "x"), "'x' is not a value of column 'order_id'"),
         (("show", "orders", "1", "2"), "second key"),
         (("lineage", "orders", "1,2"), "'1,2'"),
         (("updates", "orders", "--version", "7"), "version 7"),
@@ -180,7 +180,7 @@ def test_damage_is_exit_code_1_and_is_mended(ran, call, asked):
         (("rollback", "7"), "version 7"),
         (("vacuum",), "keep"),
         (("plan", "--select", "nope"), "no stage 'nope'"),
-        (("plan", "--select", "++"), "is no selection"),
+        (("plan", "--select", "++"), "is not a selection"),
         (("refresh", "--select", "orders"), "sources only"),
         (("forget", "customer_totals", "1"), "customer_totals"),
         (("run", "--as-of", "x"), "'x'"),
@@ -202,7 +202,7 @@ def test_what_is_shown_of_a_key_can_be_given_as_one():
     moment = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
     key = (b"\x00\xffa", date(1, 1, 1), Decimal("-1.10"), False, "é", moment)
     assert key_of(",".join(map(str, map(cell, key))), Columns(columns)) == key
-    with pytest.raises(InvalidArgumentError, match="'abc' is no value of column 'a', a binary"):
+    with pytest.raises(InvalidArgumentError, match="'abc' is not a value of column 'a', a binary"):
         key_of("abc", Columns(columns[:1]))
 
 

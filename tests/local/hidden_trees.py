@@ -20,11 +20,13 @@ from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.model.graph import HiddenInput, Producer, Stage
 from deltaproduce.model.hidden import Hidden, hidden_name
+from deltaproduce.model.kind import Upkeep
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
 from deltaproduce.stages.aggregates.kind import Aggregate
 from deltaproduce.stages.inputs import StageInput, hidden_input
 from deltaproduce.stages.productions import DerivedKind, Found, Production
 from deltaproduce.storage.stored import Stored
+from deltaproduce.testing.oracle.models import of_all
 from deltaproduce.types.columns import row_schema
 
 VALUES, GROUPS = "_values_1_rows", "_groups_1_rows"
@@ -66,22 +68,10 @@ class Copied(DerivedKind):
         return self.role, self.least, self.factor
 
     @property
-    def reads_by_key(self) -> bool:
-        return False
+    def upkeep(self) -> Upkeep:
+        return Upkeep(by_key=False)
 
-    @property
-    def model_of_all(self) -> Callable[[Iterable[Mapping[str, Any]]], Iterator[Any]]:
-        def made(rows: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
-            known = [(row["g"], row["n"]) for row in rows if self._counts(row["n"])]
-            found: Counter[Any] = Counter(known)
-            if self.role == "groups":
-                found = Counter(g for g, _ in found)
-            for key, count in found.items():
-                yield key if isinstance(key, tuple) else (key,), (count * self.factor,)
-
-        return made
-
-    def _counts(self, n: int | None) -> bool:
+    def counts(self, n: int | None) -> bool:
         return self.least is None or (n is not None and n >= self.least)
 
     def produced(
@@ -121,6 +111,19 @@ class Copied(DerivedKind):
         ordinals = pa.array([0] * len(rows), pa.int64())
         made = pa.table([*columns, ordinals], [c.name for c in production.content])
         return made, len(made)
+
+
+@of_all.register
+def _(kind: Copied) -> Callable[[Iterable[Mapping[str, Any]]], Iterator[Any]]:
+    def made(rows: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
+        known = [(row["g"], row["n"]) for row in rows if kind.counts(row["n"])]
+        found: Counter[Any] = Counter(known)
+        if kind.role == "groups":
+            found = Counter(g for g, _ in found)
+        for key, count in found.items():
+            yield key if isinstance(key, tuple) else (key,), (count * kind.factor,)
+
+    return made
 
 
 def trees(least: int | None = None, factor: int = 2) -> Pipeline:

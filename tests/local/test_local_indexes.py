@@ -173,7 +173,7 @@ def test_rows_join_leave_and_rejoin_with_those_of_the_feeder(location: str) -> N
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"key": "mail"}, "'mail' is none of the columns id, email, n, x"),
+        ({"key": "mail"}, "'mail' is not one of the columns id, email, n, x"),
         ({"key": "email bigint"}, "declared as bigint and is string"),
         ({"key": "length(email)"}, "has no name"),
         ({"key": "email, email"}, "declared twice"),
@@ -181,7 +181,7 @@ def test_rows_join_leave_and_rejoin_with_those_of_the_feeder(location: str) -> N
         ({"key": "id"}, "include a column"),
         ({"key": "count(*) AS n"}, "many rows"),
         ({"key": "email", "include": "id"}, "declared twice"),
-        ({"key": "email", "include": "n bigint"}, "no value of a row"),
+        ({"key": "email", "include": "n bigint"}, "not a value of a row"),
     ],
 )
 def test_what_is_no_index_is_refused(arguments: dict[str, str], said: str) -> None:

@@ -18,6 +18,7 @@ from series import drawn, instructed
 
 from deltaproduce import Limits, Pipeline, Store
 from deltaproduce.testing import Oracle, strategies
+from deltaproduce.testing.oracle.models import of_all
 
 LONGER = "LOCAL_PIPELINES" in os.environ
 PIPELINES = int(os.environ.get("LOCAL_PIPELINES", "6"))
@@ -117,4 +118,4 @@ def test_aggregates_and_windows_are_what_a_refresh_makes(
 
 def aggregated(pipeline: Pipeline) -> list[str]:
     """The aggregate stages of a pipeline."""
-    return [stage.name for stage in pipeline.stages if stage.kind.model_of_all is not None]
+    return [stage.name for stage in pipeline.stages if of_all(stage.kind) is not None]

@@ -316,9 +316,9 @@ def test_what_recomputes_has_a_reason_and_may_be_refused(query: str) -> None:
         shop().sql("v", query, incremental="always")
     assert caught.value.stage == "v"
     grouped = "SELECT customer, count(*) AS n FROM orders GROUP BY customer"
-    assert shop().sql("v", grouped, incremental="always").kind.recomputes is None
+    assert shop().sql("v", grouped, incremental="always").kind.upkeep.recomputes is None
     never = shop().sql("v", grouped, incremental="never")
-    assert "NEVER" in str(never.kind.recomputes)
+    assert "NEVER" in str(never.kind.upkeep.recomputes)
 
 
 def test_a_strict_store_refuses_what_recomputes(tmp_path: Path) -> None:

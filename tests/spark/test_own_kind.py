@@ -19,11 +19,11 @@ from deltaproduce import NotFoundError, Pipeline, Producer, Store
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
-from deltaproduce.model.kind import KeyRows
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import Production
 from deltaproduce.stages.source_keys import ProducerKind
 from deltaproduce.testing import Oracle, strategies
+from deltaproduce.testing.oracle.models import KeyRows, by_key
 from deltaproduce.types.columns import row_schema
 
 VALUE = "n bigint, t string"
@@ -50,15 +50,6 @@ class Distinct(ProducerKind):
     def made_by(self) -> object:
         return self.least
 
-    @property
-    def model(self) -> Callable[[KeyRows], Iterable[tuple[Any, Any]]]:
-        def values(rows: KeyRows) -> Iterator[tuple[Any, Any]]:
-            for value in sorted(set(rows.values[0]), key=in_order):
-                if self.least is None or (value.n is not None and value.n >= self.least):
-                    yield rows.key, value
-
-        return values
-
     def emitted(
         self, production: Production, inputs: Sequence[StageInput], keys: Selection | None
     ) -> tuple[Rows, int] | None:
@@ -77,6 +68,16 @@ class Distinct(ProducerKind):
         return production.computed(
             named.select(*(f.col(c.name).cast(c.data_type) for c in columns))
         )
+
+
+@by_key.register
+def _(kind: Distinct) -> Callable[[KeyRows], Iterable[tuple[Any, Any]]]:
+    def values(rows: KeyRows) -> Iterator[tuple[Any, Any]]:
+        for value in sorted(set(rows.values[0]), key=in_order):
+            if kind.least is None or (value.n is not None and value.n >= kind.least):
+                yield rows.key, value
+
+    return values
 
 
 def in_order(value: Any) -> list[tuple[Any, ...]]:

@@ -100,7 +100,7 @@ def test_a_column_may_have_more_bytes_than_one_array_holds():
     found = table_of(given, source("b binary"), UTC, is_snapshot=False)
     assert pa.total_allocated_bytes() - before < 1 << 20
     assert (found.num_rows, found.column("b").nbytes) == (40, given.column("b").nbytes)
-    with pytest.raises(InvalidChangesError, match="is no bigint"):
+    with pytest.raises(InvalidChangesError, match="is not bigint"):
         table_of(given, source("b bigint"), UTC, is_snapshot=False)
 
 

@@ -1,12 +1,14 @@
 """The calls of a preserve hook over one task's rows, without Spark."""
 
 from datetime import UTC, datetime
+from functools import partial
 
 import pyarrow as pa
 import pytest
 
 from deltaproduce import Pipeline, Producer, ProducerError
 from deltaproduce.stages.functions.preservation import calls
+from deltaproduce.testing.oracle.models import settled
 from deltaproduce.times.zones import zone_of
 
 
@@ -38,7 +40,7 @@ def stored(rows: list[tuple[str, int | None, int | None, bool]], size: int) -> l
     batch = pa.RecordBatch.from_arrays(columns, names=[str(n) for n in range(len(columns))])
     batches = (batch.slice(offset, size) for offset in range(0, len(rows), size))
     stage = stage_keeping_examples()
-    made = calls(stage, stage.kind.settled, UTC)(batches)
+    made = calls(stage, partial(settled, stage.kind), UTC)(batches)
     return [value for found in made for value in found.column(1).to_pylist()]
 
 
@@ -68,7 +70,7 @@ def test_a_value_without_a_python_object_is_the_error_of_its_key(key_type: str) 
     columns = [names[key_type], times, *[pa.array([0, 1], pa.int64())] * 2, times]
     columns.append(pa.array([True, True]))
     batch = pa.RecordBatch.from_arrays(columns, names=[str(n) for n in range(len(columns))])
-    run = calls(named, named.kind.settled, zone_of("Asia/Tokyo"))
+    run = calls(named, partial(settled, named.kind), zone_of("Asia/Tokyo"))
     said = {"string": "key 'b': .* time zone", "timestamp": r"key datetime\.datetime\(9999, "}
     with pytest.raises(ProducerError, match=said[key_type]) as caught:
         list(run(iter([batch])))

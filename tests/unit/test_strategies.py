@@ -382,7 +382,7 @@ WINDOWS = {
     "numbers": lambda window, kind: isinstance(window.step, int) and window.step > 1,
     "limited": lambda window, kind: window.max_partitions and window.last,
     "strict": lambda window, kind: window.on_missing == "error",
-    "of states": lambda window, kind: kind.reads_states,
+    "of states": lambda window, kind: kind.upkeep.reads_states,
     "with where": lambda window, kind: kind.where is not None,
 }
 

@@ -51,7 +51,7 @@ def _csv(text: str) -> list[str]:
     try:
         return next(csv.reader([text]))
     except csv.Error as error:
-        message = f"key {shown(text)} is no line of CSV: {error}"
+        message = f"key {shown(text)} is not a line of CSV: {error}"
         raise InvalidArgumentError(message, argument="key") from error
 
 
@@ -72,7 +72,7 @@ def value_of(text: str, column: Column) -> Any:  # noqa: ANN401 of the column's 
         return pa.scalar(text).cast(kind).as_py()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise InvalidArgumentError(
-            f"{shown(text)} is no value of column {column.name!r}, {column.told}", argument="key"
+            f"{shown(text)} is not a value of column {column.name!r}, {column.told}", argument="key"
         ) from error
 
 
@@ -121,7 +121,7 @@ def filters_of(
 
 def _no_key_column(name: str, columns: Columns) -> InvalidArgumentError:
     names = ", ".join(columns.names)
-    message = f"{name!r} is no key column: rows are found by their key, which is {names}"
+    message = f"{name!r} is not a key column: rows are found by their key, which is {names}"
     return InvalidArgumentError(message, argument="key")
 
 
@@ -141,7 +141,7 @@ def partitions_of(texts: Iterable[str]) -> dict[str, list[str | None]]:
         name, equals, value = text.partition("=")
         if not equals:
             raise InvalidArgumentError(
-                f"{shown(text)} is no partition; write column=value", argument="where"
+                f"{shown(text)} is not a partition; write column=value", argument="where"
             )
         found.setdefault(name, []).append(None if value == _NULL else value)
     return found

@@ -123,7 +123,7 @@ def check_sources(file: ProjectFile, pipeline: Pipeline) -> None:
     Raises:
         ProjectFileError: with the source.
     """
-    known = {source.name for source in pipeline.graph().sources if source.kind.takes_rows}
+    known = {source.name for source in pipeline.graph().sources if source.kind.intake.takes_rows}
     for name in file.inputs:
         if name not in known:
             raise ProjectFileError(

@@ -37,7 +37,7 @@ def show(
         found = readings.stage_of(store, stage, version)
         columns, parted = readings.key_columns(found), found.kind
         filters = filters_of(key or (), columns, found.schema.value.names)
-        is_task = parted.scheduled and set(filters) == set(parted.partitioned_by) and not rows
+        is_task = parted.tasks.make_rows and set(filters) == set(parted.tasks.columns) and not rows
         if is_task and isinstance(store, Store):
             return readings.of_task(store.tasks(as_of=as_of), stage, filters, store.time_zone)
         if filters and len(filters) == len(columns):

@@ -37,7 +37,7 @@ def plan(
         with by_files(file, pipeline, store), lines:
             steps = store.plan(changes, snapshots=snapshots, as_of=... if as_of is None else as_of)
         tasks = None
-        if as_of is not None and any(stage.kind.scheduled for stage in pipeline.stages):
+        if as_of is not None and any(stage.kind.tasks.make_rows for stage in pipeline.stages):
             tasks = store.run(as_of=as_of, dry_run=True)
         answer = summaries.planned(store.head, steps, stages, given.files, tasks, given.again)
     done = bool(steps or steps.moves or (tasks is not None and (tasks.done or tasks.dropped)))
@@ -80,7 +80,7 @@ def run(
                 as_of=... if as_of is None else as_of,
                 on_conflict="retry",  # a concurrent run may have made the same version
             )
-        has_tasks = any(stage.kind.scheduled for stage in pipeline.stages)
+        has_tasks = any(stage.kind.tasks.make_rows for stage in pipeline.stages)
         if as_of is not None and has_tasks:
             store.run(as_of=as_of)
         made = [version for version in store.versions() if version.number > before.number]

@@ -358,6 +358,6 @@ class DatasetWriter:
     def _check_same(self, snapshot: Snapshot) -> None:
         if snapshot.id != self._opened.id or snapshot.descriptor != self._descriptor:
             raise ConflictError(
-                f"the data set at {self._table.address} was made anew, or is described otherwise "
+                f"the data set at {self._table.address} was made again, or has another description "
                 "than when this writer was opened; open another one"
             )

@@ -86,13 +86,13 @@ class Repair(Update):
             reader.name
             for name in unknown
             for reader in graph.readers_of(name)
-            if not reader.kind.scheduled  # its records tell which tasks are dirty
+            if not reader.kind.tasks.make_rows  # its records tell which tasks are dirty
         }
         refreshed |= {
             reader.name
             for name in actions
             for reader in graph.readers_of(name)
-            if reader.kind.reads_states  # the states that the feeder had are unknown
+            if reader.kind.upkeep.reads_states  # the states that the feeder had are unknown
         }
         for name in refreshed:
             _check_remembered(graph.stage(name), head)
@@ -140,7 +140,7 @@ class Repair(Update):
         production, inputs = self.production(stage, shift), self.inputs(stage, results)
         if redefined is None:
             made = partial(full_step, production, inputs)
-            is_moved = not stage.kind.scheduled and any(each.changed for each in inputs)
+            is_moved = not stage.kind.tasks.make_rows and any(each.changed for each in inputs)
             return self._righted(stage, made, is_moved=is_moved)
         content = self._readers_had(stage)
         if step.how == "full":

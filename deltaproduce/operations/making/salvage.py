@@ -82,7 +82,7 @@ class Damage:
                 found[stage.name],
                 runs=self.head.stages[stage.name].base.runs > 0,
                 is_source=not stage.feeders,
-                by_tasks=stage.kind.scheduled,
+                by_tasks=stage.kind.tasks.make_rows,
             )
             for stage in graph.stages
             if stage.name in found
@@ -105,13 +105,15 @@ class Damage:
         found = {
             stage.name: self._of_tasks(stage, actions[stage.name])
             for stage in graph.stages
-            if stage.kind.scheduled and stage.name in actions
+            if stage.kind.tasks.make_rows and stage.name in actions
         }
         lost = {graph.stage(n).owner for n, action in found.items() if action.rows == "none"}
         anew = {
             stage.name: RepairAction.begun_anew(found.get(stage.name))
             for stage in graph.stages
-            if stage.kind.scheduled and stage.owner in lost and has_tables(self.head, stage.name)
+            if stage.kind.tasks.make_rows
+            and stage.owner in lost
+            and has_tables(self.head, stage.name)
         }
         return {**found, **anew}
 

@@ -109,9 +109,9 @@ class Update(Work):
                 for name, shared in means.windows.shared([s.stage.name for s in steps]).items()
             },
             neighbours={
-                stage.name: Neighbours(stage.schema.key.columns[: stage.kind.group_width])
+                stage.name: Neighbours(stage.schema.key.columns[: stage.kind.order.group_width])
                 for stage in (step.stage for step in steps)
-                if stage.kind.group_width
+                if stage.kind.order.group_width
             },
         )
 
@@ -182,7 +182,9 @@ class Update(Work):
 
     def _made(self, stage: Stage) -> tuple[str, ...]:
         """Return the made tasks, if the stage keeps their records."""
-        if self.request.schedule is None or not (stage.kind.scheduled and stage.hidden is not None):
+        if self.request.schedule is None or not (
+            stage.kind.tasks.make_rows and stage.hidden is not None
+        ):
             return ()
         return tuple(map(str, self.tasked[stage.owner].done))
 
@@ -269,7 +271,7 @@ class Update(Work):
         if not (results or head.number):  # no source got rows, so there is no first version (S9)
             return None
         production, inputs = self.production(stage, shift), self.inputs(stage, results)
-        if stage.kind.scheduled:
+        if stage.kind.tasks.make_rows:
             return self._tasked(production, inputs, content, redefined)
         if step.if_changed and not any(each.changed for each in inputs):
             return None
@@ -353,7 +355,7 @@ class Update(Work):
                 before=partial(_holding, each.before, self.held[each.stage.name], stage.name)
                 if each.stage.name in self.held
                 else each.before,
-                by_states=stage.kind.reads_states,
+                by_states=stage.kind.upkeep.reads_states,
             )
             for each in found
         ]
@@ -431,7 +433,9 @@ class Update(Work):
         figures = {**head.stages, stage.name: kept.figures}
         after = replace(head, number=head.number + 1, stages=figures)
         readers = self.means.graph.readers_of(stage.name)
-        by_states = any(reader.kind.reads_states for reader in readers)  # updates hold no states
+        by_states = any(
+            reader.kind.upkeep.reads_states for reader in readers
+        )  # updates hold no states
         is_told = UPDATES in stage.kind.tables and not by_states
         comparison = stored_step(
             stage,

@@ -91,7 +91,9 @@ def _units(root: Root, named: object) -> Ranges:
     for one in named:
         value = partition(one)
         if value is None or isinstance(value, date) != root.partitions.of_dates:
-            wanted = "dates, as text, too" if root.partitions.of_dates else "ints of 64 bits"
+            wanted = (
+                "give dates, or their text" if root.partitions.of_dates else "give ints of 64 bits"
+            )
             raise _unnamed(f"{root.stage.name!r}, {root.column.name!r} have {shown(one)}; {wanted}")
         unit = root.partitions.unit_of(value)
         found.append((unit, unit))

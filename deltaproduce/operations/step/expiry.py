@@ -31,7 +31,7 @@ from deltaproduce.storage.window_states import Floor, WindowState
 from deltaproduce.times.zones import OF_UTC
 from deltaproduce.types.columns import Column
 
-_NEW: Final = "which rows it keeps is defined anew"
+_NEW: Final = "its retention changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Retentions:
         """
         found = {}
         for source in graph.sources:
-            kept, root = source.kind.retention, root_kept_by(source, zone)
+            kept, root = source.kind.intake.retention, root_kept_by(source, zone)
             if kept is not None and root is not None:
                 window = planned(kept.window, source.schema.key, zone, stage=source.name)
                 found[source.name] = RetainedSource(source, kept, window, root)
@@ -191,7 +191,7 @@ class Retentions:
             floor = head.windows.floors.get(source.name)
             if floor is None or not floor.has_forgotten:
                 continue
-            kept = source.kind.retention
+            kept = source.kind.intake.retention
             if kept is None or not kept.forgets or kept.window.column != floor.column:
                 raise DefinitionError(
                     f"source {source.name!r} has forgotten rows, by {floor.column!r}: leave it "
@@ -241,7 +241,7 @@ def forgotten_by(stage: Stage, state: WindowState) -> str | None:
 
 def may_forget(stage: Stage) -> bool:
     """Return whether a stage has, or will have, results of forgotten rows."""
-    kept = (feeder.kind.retention for feeder in stage.merged)
+    kept = (feeder.kind.intake.retention for feeder in stage.merged)
     return stage.kind.window is None and any(one is not None and one.forgets for one in kept)
 
 

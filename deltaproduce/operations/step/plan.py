@@ -47,7 +47,7 @@ marked rows; ``feed`` merges the files of updates, ``log`` those of the version 
 """
 
 
-_STORED_ANEW: Final = "it is stored otherwise now"
+_STORED_ANEW: Final = "its storage layout changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def plan(
         if step is not None:
             steps[source.name] = step
     for stage in graph.producers:
-        if stage.kind.scheduled:
+        if stage.kind.tasks.make_rows:
             step = _tasks_step(stage, head, causes.tasks)
             if step is not None:
                 steps[stage.name] = step
@@ -164,11 +164,11 @@ def check_policy(graph: Graph, policy: Policy) -> None:
         DefinitionError: with `stage`.
     """
     for stage in graph.producers if policy == "strict" else ():
-        if stage.kind.recomputes is not None:
+        if stage.kind.upkeep.recomputes is not None:
             raise DefinitionError(
                 f"stage {stage.name!r} would be produced in full at each change, as "
-                f"{stage.kind.recomputes}, and the policy is 'strict': open the store with another "
-                "one, or write a query that is incremental",
+                f"{stage.kind.upkeep.recomputes}, and the policy is 'strict': open the store with "
+                "another one, or write a query that is incremental",
                 stage=stage.name,
             )
 
@@ -303,7 +303,7 @@ def _producer_step(
     reached = [feeder.name for feeder in through]
     if not has_tables(head, stage.name):
         fed = reached or [x.name for x in stage.feeders if has_tables(head, x.name)]
-        is_made = fed or (stage.kind.has_rows_of_nothing and (steps or head.number))
+        is_made = fed or (stage.kind.upkeep.of_nothing and (steps or head.number))
         return Step(stage, "full", "first version of this stage") if is_made else None
     if head.definitions[stage.name].function == NOT_MADE:
         return Step(stage, "full", "first version of this stage since a rollback")
@@ -316,9 +316,9 @@ def _producer_step(
     if reached:
         shown = [one.name for one in through if one.hidden is None] or reached
         reason = f"reached through {', '.join(shown)}"
-        if stage.kind.recomputes is not None:
-            return Step(stage, "full", f"{reason}; {stage.kind.recomputes}", if_changed=True)
-        note = stage.kind.note
+        if stage.kind.upkeep.recomputes is not None:
+            return Step(stage, "full", f"{reason}; {stage.kind.upkeep.recomputes}", if_changed=True)
+        note = stage.kind.upkeep.note
         return Step(stage, "incremental", reason if note is None else f"{reason}; {note}")
     if stage.name in causes.due:
         return Step(stage, "incremental", causes.due[stage.name])
@@ -347,10 +347,10 @@ def _again(stage: Producer, head: Version, steps: Mapping[str, Step]) -> Step | 
     """Return a step in full if the old rows of feeders cannot be subtracted from a stage's rows."""
     reached = [feeder for feeder in stage.feeders if feeder.name in steps]
     anew = [feeder.name for feeder in reached if steps[feeder.name].redefined]
-    if anew and stage.kind.reads_states:
+    if anew and stage.kind.upkeep.reads_states:
         return Step(stage, "full", f"the states of {', '.join(anew)} changed", redefined=True)
     others = [feeder.name for feeder in reached if _has_other_columns(feeder, stage, head)]
-    if others and stage.kind.subtracts:
+    if others and stage.kind.upkeep.subtracts:
         return Step(stage, "full", f"the columns of {', '.join(others)} changed")
     return None
 
@@ -361,7 +361,7 @@ def _has_other_columns(feeder: Stage, stage: Producer, head: Version) -> bool:
     A window may read them as they are stored.
     """
     was, now = stage_at(head, feeder).schema, feeder.schema
-    if stage.kind.window is None and not stage.kind.depends_on_all_columns:
+    if stage.kind.window is None and not stage.kind.upkeep.by_all_columns:
         return bool(faults(was, now))
     return (was.key.ddl, was.value.ddl) != (now.key.ddl, now.value.ddl)
 
@@ -377,7 +377,7 @@ def weighed(step: Step, changed: int, rows: int, policy: Policy, limits: Limits)
         rows: the number of feeder rows after it.
         policy: whether a stage may be produced in full without need.
     """
-    if step.how != "incremental" or policy != "auto" or step.stage.kind.depends_on_history:
+    if step.how != "incremental" or policy != "auto" or step.stage.kind.upkeep.by_history:
         return step
     if not limits.is_nearly_all(changed, rows):
         return step

@@ -40,7 +40,7 @@ class Rezoned:
         What a stage's definition adds begins again with it. Those whose rows tasks make are left
         out: the definitions of their tasks have the zone.
         """
-        stages = [stage for stage in graph.producers if not stage.kind.scheduled]
+        stages = [stage for stage in graph.producers if not stage.kind.tasks.make_rows]
         every = ((stage.name, self._zone_of(stage)) for stage in stages)
         found = {name: before for name, before in every if before != self.now}
         owners = ((one.name, name) for one in stages if one.hidden for name in one.hidden.owners)

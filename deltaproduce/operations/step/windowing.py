@@ -317,7 +317,7 @@ def root_kept_by(source: Source, zone: str) -> Root | None:
     Args:
         zone: the time zone whose days divide timestamps.
     """
-    kept, key = source.kind.retention, source.schema.key
+    kept, key = source.kind.intake.retention, source.schema.key
     if kept is None:
         return None
     found = planned(kept.window, key, zone, stage=source.name)

@@ -57,7 +57,7 @@ def backfill(
     arguments.flag(dry_run, "dry_run")
     arguments.flag(atomic, "atomic")
     wanted, found = told_where(where), store.stage(stage)
-    if not found.kind.scheduled:
+    if not found.kind.tasks.make_rows:
         raise InvalidArgumentError(
             f"stage {found.name!r} has no tasks; store.refresh makes it again", argument="stage"
         )
@@ -177,7 +177,7 @@ def _downstream(store: Opened, stage: Stage, named: Collection[object] | None) -
     for name in named:
         if name not in known:
             raise InvalidArgumentError(
-                f"{shown(name)} is no stage with tasks downstream of {stage.name!r}; those are: "
+                f"{shown(name)} is not a stage with tasks downstream of {stage.name!r}; those are: "
                 f"{', '.join(known) or 'none'}",
                 argument="downstream",
             )

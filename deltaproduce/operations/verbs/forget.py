@@ -20,7 +20,7 @@ def forget(writer: Writer, source: str | Source, key: object) -> Forgotten:
     """See `Store.forget`."""
     store = writer.opened
     found = store.source(source, "source")
-    if not found.kind.takes_rows:
+    if not found.kind.intake.takes_rows:
         raise InvalidArgumentError(
             f"source {found.name!r} is the Delta table {found.table!r}: delete the key there, "
             "and update",

@@ -23,7 +23,7 @@ def refresh(writer: Writer, stage: str | Stage | None) -> Version:
 def _refreshed(writer: Writer, found: Stage | None) -> Version:
     head = writer.opened.log.head()
     store, executor = writer.computing.now()
-    if found is None or found.kind.scheduled:
+    if found is None or found.kind.tasks.make_rows:
         return _with_tasks(writer, head, found)
     if found.kind.place is None:
         stages = [one.name for one in with_hidden(store.producer(found.name))]
@@ -51,6 +51,6 @@ def _with_tasks(writer: Writer, head: Version, found: Stage | None) -> Version:
             f"no task of {found.name!r} was ever made; run them first: store.run(as_of=…)"
         )
     producers = store.graph.producers if found is None else ()
-    names = [producer.name for producer in producers if not producer.kind.scheduled]
+    names = [producer.name for producer in producers if not producer.kind.tasks.make_rows]
     schedule = schedule_of_marked(store, head, marked) if marked else None
     return executor.update(Request(operation="refresh", refreshed=names, schedule=schedule), head)

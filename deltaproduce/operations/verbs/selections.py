@@ -59,11 +59,11 @@ def selection(where: str | Mapping[str, object], stage: Stage, engines: Engines)
     """
     if isinstance(where, str):
         return _by_condition(where, stage, engines)
-    names = stage.kind.partitioned_by
+    names = stage.kind.tasks.columns
     for name in where:
         if name not in names:
             raise _refused(
-                f"{shown(name)} is no partition column of {stage.name!r}; those are: "
+                f"{shown(name)} is not a partition column of {stage.name!r}; those are: "
                 f"{', '.join(names)}"
             )
     each = [_by_column(name, value) for name, value in where.items()]
@@ -130,7 +130,7 @@ def _by_condition(text: str, stage: Stage, engines: Engines) -> Selection:
     from deltaproduce.stages.sql.projection import Projection
 
     types = {c.name: c.data_type for c in (*stage.schema.key, *stage.schema.value)}
-    columns = tuple(Column(name, types[name]) for name in stage.kind.partitioned_by)
+    columns = tuple(Column(name, types[name]) for name in stage.kind.tasks.columns)
     try:
         condition = Expression.read(text, [c.name for c in columns])
         found = Projection(((_PLACE.name, Expression.of_column(_PLACE.name)),), condition)

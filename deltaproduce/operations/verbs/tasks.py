@@ -79,13 +79,13 @@ def present_at(store: Opened, head: Version) -> dict[str, pa.Table]:
     return {
         source.name: present(store.reader.content(head, presence_stage(source)), source)
         for source in store.graph.sources
-        if source.kind.partitioned_by
+        if source.kind.tasks.columns
     }
 
 
 def scheduled(store: Opened) -> list[Producer]:
     """Return the stages whose rows tasks make, feeders first."""
-    found = (stage for stage in store.graph.producers if stage.kind.scheduled)
+    found = (stage for stage in store.graph.producers if stage.kind.tasks.make_rows)
     return [stage for stage in found if stage.hidden is None]
 
 

@@ -294,7 +294,7 @@ def _named_partitions(writer: Writer, partitions: Mapping[str, object]) -> dict[
     """
     if not isinstance(partitions, Mapping):
         return {}
-    known = {s.name: s for s in writer.opened.graph.sources if s.kind.partitioned_by}
+    known = {s.name: s for s in writer.opened.graph.sources if s.kind.tasks.columns}
     windows = writer.executor.windows
     return {
         name: named_partitions(known[name], given)
@@ -325,7 +325,7 @@ def _schedule(
     """Return the schedule of the tasks that an update makes dirty, for the date that it names."""
     if not isinstance(asked.as_of, datetime):
         return None
-    if not any(stage.kind.scheduled for stage in store.graph.producers):
+    if not any(stage.kind.tasks.make_rows for stage in store.graph.producers):
         return None
     there = {
         name: distinct(
@@ -349,10 +349,10 @@ def _sources(store: Opened, changes: Mapping[str, object]) -> list[tuple[Source,
     for name in changes:
         if name not in known:
             raise InvalidChangesError(
-                f"changes are given for {shown(name)}, which is no source; {meant(name, known)}",
+                f"changes are given for {shown(name)}, which is not a source; {meant(name, known)}",
                 source=str(name),
             )
-        if not known[name].kind.takes_rows:
+        if not known[name].kind.intake.takes_rows:
             raise InvalidChangesError(
                 f"changes are given for {name!r}, which is the Delta table "
                 f"{known[name].table!r}: change that; an update takes what is new in it",

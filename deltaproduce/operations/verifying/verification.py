@@ -215,7 +215,7 @@ class Verifier:
             yield Finding(stage.name, CONTENT, "rows", wrong)
         lack, surplus = counts["unmapped"], counts["surplus"]
         if stage.source_key and (lack or surplus):
-            wrong = f"{lack} pairs of the content lack, {surplus} are too many"
+            wrong = f"{lack} pairs of the content are missing, and {surplus} are too many"
             yield Finding(stage.name, KEY_MAPPINGS, "pairs", wrong)
 
     def _order(self, stage: Stage, kind: str) -> Iterator[Finding]:
@@ -261,7 +261,7 @@ class Verifier:
         layout = Layout.of(stage)
         rows = self._tables.stored(table, pinned[UPDATES], layout.updates)
         found = self._engines.of(rows).faults(rows, layout, self._head.number)
-        forgets = self._graph.stage(stage.name).kind.retention
+        forgets = self._graph.stage(stage.name).kind.intake.retention
         passed_over = ("out_of_step",) if forgets is not None and forgets.forgets else ()
         told = [name for name in FAULTS if found[name] and name not in passed_over]
         wrong = [f"{found[name]} {_SAID[name]}" for name in told]
@@ -279,7 +279,7 @@ class Verifier:
         engine = self._engines.of(*given)
         count = engine.unfolded(updates, rows, Layout.of(stage), complete=complete)
         if count:
-            wrong = f"all updates together give other rows than the content has, of {count} keys"
+            wrong = f"the updates, folded, differ from the content in the rows of {count} keys"
             yield Finding(stage.name, UPDATES, "fold", wrong)
 
     def _recomputed(self, stage: Stage) -> Iterator[Finding]:
@@ -315,13 +315,13 @@ class Verifier:
         counts = found.comparison.counts
         others, differing = "rows", counts.pairs_changed
         missing, surplus = counts.rows_added, counts.rows_removed
-        if stage.kind.depends_on_history:  # so only the pairs are certain
+        if stage.kind.upkeep.by_history:  # so only the pairs are certain
             missing, surplus = counts.pairs_new, counts.pairs_gone
             others, differing = "pairs of source key and key", missing + surplus
         if differing:
             wrong = (
-                f"its function makes other {others} of what its feeders have: {missing} that are "
-                f"not stored, and not {surplus} that are"
+                f"its function makes other {others} from its feeders: {missing} of them are not "
+                f"stored, and {surplus} are stored that it does not make"
             )
             yield Finding(stage.name, CONTENT, "recomputed", wrong, "store.repair(recompute=True)")
 

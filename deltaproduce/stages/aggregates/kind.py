@@ -14,12 +14,11 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.declarations import check_text
 from deltaproduce.model.graph import Stage
-from deltaproduce.model.kind import Definition, Kind, ModelOfAll
+from deltaproduce.model.kind import Definition, Kind, Upkeep
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout, sources_of
 from deltaproduce.model.window_moves import Shift
 from deltaproduce.model.windows import Window, making, over
 from deltaproduce.stages.aggregates.grouping import Grouping
-from deltaproduce.stages.aggregates.model import grouped, parts
 from deltaproduce.stages.aggregates.step import AggregateStep, alike, read_columns, row_columns
 from deltaproduce.stages.aggregates.windowed import (
     KEPT,
@@ -193,17 +192,21 @@ class Aggregate(DerivedKind):
         return any(OwnAggregate.among(call.parameters) for call in self.origins)
 
     @property
-    def note(self) -> str | None:
-        """See `Kind.note`."""
+    def upkeep(self) -> Upkeep:
+        """See `Kind.upkeep`: a key without changed rows keeps its sketch."""
         again = [call.sql for call in self.origins if not call.subtracts]
-        if not again:
-            return None
-        return f"a key that loses a row is made again from its rows, for {', '.join(again)}"
+        told = f"a key that loses a row is made again from its rows, for {', '.join(again)}"
+        return Upkeep(
+            subtracts=True,
+            reads_states=self.reads_states,
+            by_history=any(call.estimates for call in self.origins),
+            note=told if again else None,
+        )
 
     @property
-    def depends_on_history(self) -> bool:
-        """See `Kind.depends_on_history`: a key without changed rows keeps its sketch."""
-        return any(call.estimates for call in self.origins)
+    def reads_states(self) -> bool:
+        """Whether it works on the states of its feeders."""
+        return any(call.merges for _, call in self.values)
 
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
         """See `Kind.depends_on_zone`: by its expressions, and methods that get timestamps."""
@@ -213,16 +216,6 @@ class Aggregate(DerivedKind):
         if any(own) and Kind.depends_on_zone(self, schema, feeders):
             return True
         return any(depends_on_zone(one.tree, types) for one in read)
-
-    @property
-    def subtracts(self) -> bool:
-        """See `Kind.subtracts`."""
-        return True
-
-    @property
-    def reads_states(self) -> bool:
-        """See `Kind.reads_states`."""
-        return any(call.merges for _, call in self.values)
 
     @property
     def computed(self) -> tuple[tuple[str, AggregateCall], ...]:
@@ -248,26 +241,6 @@ class Aggregate(DerivedKind):
     def counted_types(self, types: Mapping[str, DataType]) -> Mapping[str, DataType]:
         """Return the types of the columns of `counted`."""
         return types
-
-    @property
-    def model_of_all(self) -> ModelOfAll:
-        """See `Kind.model_of_all`."""
-        return partial(
-            grouped, key=self.key, values=self.values, arguments=self._given, where=self.where
-        )
-
-    @property
-    def model_of_parts(self) -> ModelOfAll:
-        """See `Kind.model_of_parts`."""
-        return partial(
-            parts, key=self.key, values=self.values, arguments=self._given, where=self.where
-        )
-
-    @property
-    def _given(self) -> tuple[Expression, ...]:
-        """The arguments but those of merged values, of which the oracle has the parts."""
-        given = {a for _, call in self.values if not call.merges for a in call.arguments}
-        return tuple(one for one in self.arguments if one.name in given)
 
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
         """See `StageKind.resolved`: types follow from the feeder's columns."""
@@ -355,7 +328,7 @@ class Aggregate(DerivedKind):
         after = partial(self._rows_of, shift, fed)
         if shift is None:
             return step.changed(content, _moved(fed, step.columns_of), after)
-        reused, why = KEPT if self.depends_on_history else way(shift, fed, content)
+        reused, why = KEPT if self.upkeep.by_history else way(shift, fed, content)
         if reused:
             found = step.changed(content, rows_moved(shift, fed, step.columns_of), after)
         else:

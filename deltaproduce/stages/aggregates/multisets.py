@@ -19,6 +19,7 @@ from deltaproduce.engines.spark.columns import col
 from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.model.graph import HiddenInput, Producer, Stage
 from deltaproduce.model.hidden import MULTISET, Hidden, hidden_name
+from deltaproduce.model.kind import KeyOrder
 from deltaproduce.stages.aggregates.kind import Aggregate
 from deltaproduce.stages.sql.states.agg import count
 from deltaproduce.stages.sql.states.functions.encodings import encoded, encoded_type
@@ -49,9 +50,9 @@ class Multiset(Aggregate):
         return "multiset"
 
     @property
-    def group_width(self) -> int:
-        """See `Kind.group_width`: a group of the aggregate."""
-        return self.width
+    def order(self) -> KeyOrder:
+        """See `Kind.order`."""
+        return KeyOrder(group_width=self.width)
 
     @property
     def reads_states(self) -> bool:

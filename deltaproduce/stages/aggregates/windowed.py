@@ -89,7 +89,7 @@ def way(shift: Shift, inputs: Sequence[StageInput], content: Stored | None) -> W
     if content is not None:
         moved += min(changed, content.count) * content.row_bytes
         whole += content.count * content.row_bytes
-    told = f"to move it, about {moved:,} bytes are read, and {whole:,} to make it anew"
+    told = f"moving it reads about {moved:,} bytes, making it again {whole:,}"
     return Way(moved < whole, told)
 
 

@@ -16,7 +16,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.declarations import check_function, check_preserved
 from deltaproduce.model.graph import Stage
-from deltaproduce.model.kind import Definition, KeyRows, Model
+from deltaproduce.model.kind import Definition, Upkeep
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.functions import by_key, over_tables
 from deltaproduce.stages.functions.preservation import PreserveFunction, preserved
@@ -112,18 +112,9 @@ class ByKey(FunctionKind):
         return self.surrogate
 
     @property
-    def depends_on_history(self) -> bool:
-        """See `Kind.depends_on_history`."""
-        return self.preserve is not None
-
-    @property
-    def model(self) -> Model:
-        """See `Kind.model`."""
-        return lambda rows: self.function(rows.key, *map(iter, rows.values))
-
-    def settled(self, value: Any, example: Any) -> Any:  # noqa: ANN401 as the user's functions
-        """See `Kind.settled`."""
-        return value if self.preserve is None else self.preserve(value, example)
+    def upkeep(self) -> Upkeep:
+        """See `Kind.upkeep`: a value may depend on the one before."""
+        return Upkeep(by_history=self.preserve is not None)
 
     def check(self, schema: RowSchema, inputs: int, *, stage: str) -> None:
         """See `Kind.check`."""
@@ -185,18 +176,6 @@ class OverTables(FunctionKind):
         """See `Kind.called`."""
         return self.function
 
-    @property
-    def model(self) -> Model:
-        """See `Kind.model`: called with one key's rows at a time."""
-
-        def model(rows: KeyRows) -> Iterable[tuple[Any, Any]]:
-            table = rows.table()
-            found = self.function(iter(table.to_batches()) if self.streaming else table)
-            for made in found if self.streaming else (found,):
-                yield from rows.emissions(made)
-
-        return model
-
     def check(self, schema: RowSchema, inputs: int, *, stage: str) -> None:
         """See `Kind.check`."""
         del schema, inputs
@@ -222,7 +201,7 @@ def _check_number(last: int, stage: Stage, surrogate: str) -> None:
     column = next(column for column in stage.schema.value if column.name == surrogate)
     if isinstance(column.data_type, IntegerType) and last > _GREATEST_INT:
         raise ProducerError(
-            f"stage {stage.name!r}: the number {last:,} of a new key is no int, as surrogate "
+            f"stage {stage.name!r}: the number {last:,} of a new key is not an int, as surrogate "
             f"{surrogate!r} is declared; declare it bigint",
             stage=stage.name,
             column=surrogate,

@@ -113,6 +113,8 @@ def _declared(part: str, feeder: RowSchema) -> IndexColumn:
         return _bare(part, feeder)
     name = next((n for n in feeder.names if n.lower() == column.name.lower()), None)
     if name is None:
-        raise DefinitionError(f"{column.name!r} is none of the columns {', '.join(feeder.names)}")
+        raise DefinitionError(
+            f"{column.name!r} is not one of the columns {', '.join(feeder.names)}"
+        )
     declared = column.data_type if column.is_known else None
     return IndexColumn(name, Expression.of_column(name), declared, column.descending)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -20,14 +19,13 @@ from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
-from deltaproduce.model.kind import Definition, KeyRows, Model
+from deltaproduce.model.kind import Definition, KeyOrder
 from deltaproduce.model.layouts import Layout, sources_of
 from deltaproduce.stages.indexes.columns import IndexColumn, check_types, include_list, key_list
 from deltaproduce.stages.inputs import StageInput, all_parts, changed_parts
 from deltaproduce.stages.productions import Production
 from deltaproduce.stages.source_keys import ProducerKind
 from deltaproduce.stages.sql.expressions.expression import Expression
-from deltaproduce.stages.sql.expressions.model import value_of
 from deltaproduce.stages.sql.projection import Projection, naming
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.storage.tables import Tables
@@ -116,22 +114,9 @@ class Index(ProducerKind):
         )
 
     @property
-    def is_index(self) -> bool:
-        """See `Kind.is_index`."""
-        return True
-
-    @property
-    def model(self) -> Model:
-        """See `Kind.model`."""
-
-        def model(rows: KeyRows) -> Iterator[tuple[Any, Any]]:
-            keys, values = self.read
-            of_key = dict(zip(keys, _items(rows.key, keys), strict=True))
-            for value in rows.values[0]:
-                row = of_key | dict(zip(values, _items(value, values), strict=True))
-                yield _record(self.key, row), _record(self.value, row)
-
-        return model
+    def order(self) -> KeyOrder:
+        """See `Kind.order`."""
+        return KeyOrder(is_index=True)
 
     def schema(self, feeder: Stage, *, stage: str) -> RowSchema:
         """Return the columns of such a stage, without types if only Spark knows some.
@@ -228,13 +213,3 @@ def _outputs(columns: Iterable[IndexColumn]) -> Iterator[tuple[str, Expression]]
 def _field(column: IndexColumn, data_type: DataType) -> StructField:
     direction = {DESCENDING: True} if column.descending else {}
     return StructField(column.name, data_type, metadata=direction)
-
-
-def _items(given: Any, names: Sequence[str]) -> tuple[Any, ...]:  # noqa: ANN401 as functions get it
-    """Return a key or value of the oracle by column: with one column it is bare."""
-    return (given,) if len(names) == 1 else tuple(given)
-
-
-def _record(columns: Sequence[IndexColumn], row: Mapping[str, Any]) -> Any:  # noqa: ANN401 as emitted
-    found = tuple(value_of(column.expression, row) for column in columns)
-    return found[0] if len(found) == 1 else found

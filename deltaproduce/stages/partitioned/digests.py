@@ -29,6 +29,7 @@ from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.model.hidden import DIGESTS, Hidden, hidden_name
+from deltaproduce.model.kind import Upkeep
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import DerivedKind, Found, Production
@@ -77,14 +78,9 @@ class Digests(DerivedKind):
         return False
 
     @property
-    def subtracts(self) -> bool:
-        """See `Kind.subtracts`."""
-        return True
-
-    @property
-    def depends_on_all_columns(self) -> bool:
-        """See `Kind.depends_on_all_columns`: a digest is of whole rows."""
-        return True
+    def upkeep(self) -> Upkeep:
+        """See `Kind.upkeep`."""
+        return Upkeep(subtracts=True, by_all_columns=True)
 
     def reads_again(self, feeders: int, column: str) -> bool:
         """See `Kind.reads_again`: it needs only the rows that changed."""
@@ -138,7 +134,7 @@ def digests_of(stage: str) -> str:
 
 def digests_stage(stage: Stage) -> Producer:
     """Return the stage that holds the digests of a stage's partitions."""
-    by = stage.kind.partitioned_by
+    by = stage.kind.tasks.columns
     name, owned = hidden_name("tasks", 2, stage.name), Hidden(DIGESTS, (stage.name,))
     return Producer(name, ((stage,),), _schema(stage), Digests(by), hidden=owned)
 
@@ -161,7 +157,7 @@ def digests(rows: Rows, stage: Stage, engines: Engines) -> pa.Table:
 
 def _schema(stage: Stage) -> RowSchema:
     types = {c.name: c for c in (*stage.schema.key, *stage.schema.value)}
-    by = [types[name] for name in stage.kind.partitioned_by] or [_WHOLE]
+    by = [types[name] for name in stage.kind.tasks.columns] or [_WHOLE]
     key = StructType([StructField(c.name, c.data_type) for c in by])
     return row_schema(key, f"{COUNT.name} bigint, {DIGEST.name} bigint", stage=stage.name)
 

@@ -14,7 +14,7 @@ from deltaproduce.engines.choice import needs_spark
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.fingerprints import described
 from deltaproduce.model.graph import HiddenInput, Producer, Stage
-from deltaproduce.model.kind import Definition
+from deltaproduce.model.kind import Definition, TaskPartitions
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.partitioned.digests import digests_of, digests_stage
@@ -73,9 +73,9 @@ class Partitioned(ScheduledKind):
         return (CONTENT, UPDATES, RUNS)
 
     @property
-    def partitioned_by(self) -> tuple[str, ...]:
-        """See `Kind.partitioned_by`."""
-        return self.partitions.names
+    def tasks(self) -> TaskPartitions:
+        """See `Kind.tasks`."""
+        return TaskPartitions(self.partitions.names, make_rows=True)
 
     @property
     def feeders(self) -> tuple[str, ...]:
@@ -277,7 +277,7 @@ def partitioned(
         found = read_query(
             query,
             {name: feeder.schema for name, feeder in known.items()},
-            {name: feeder.kind.partitioned_by for name, feeder in known.items()},
+            {name: feeder.kind.tasks.columns for name, feeder in known.items()},
             partitions.scopes.sample,
         )
         names = [name for name, _ in found.outputs]
@@ -294,7 +294,7 @@ def partitioned(
 
 def digests_for(stages: Iterable[Stage]) -> tuple[HiddenInput, ...]:
     """Return the stages that hold digests of what tasks read and do not make."""
-    kept = (one for one in stages if not one.kind.scheduled)
+    kept = (one for one in stages if not one.kind.tasks.make_rows)
     return tuple(HiddenInput(digests_of(one.name), digests_stage(one)) for one in kept)
 
 
@@ -336,7 +336,7 @@ def _listed(partition: str) -> tuple[str, ...]:
     listed = named_columns(partition)
     if listed is None or any(column.descending for column in listed):
         raise DefinitionError(
-            f"partition {partition!r} is no list of columns, such as 'day, store'"
+            f"partition {partition!r} is not a list of columns, such as 'day, store'"
         )
     return listed.names
 

@@ -412,14 +412,15 @@ def _fed(
     """Return a feeder without tasks as tasks see it."""
     feeder = each.stage
     types = {c.name: c.data_type for c in (*feeder.schema.key, *feeder.schema.value)}
-    columns = tuple((name, types[name]) for name in feeder.kind.partitioned_by)
+    columns = tuple((name, types[name]) for name in feeder.kind.tasks.columns)
     names = [name for name, _ in columns]
     keeper = hidden_input(inputs, digests_of(feeder.name))
     moves = each.step is not None or keeper.step is not None
     after = _digested(each, keeper, engines, is_before=False)
     before = _digested(each, keeper, engines, is_before=True) if moves else after
     there = after.select(names) if names else pa.table({"_": pa.nulls(1)}).select([])
-    expected = feeder.kind.expected(schedule.moment)
+    expecting = feeder.kind.tasks.expecting
+    expected = None if expecting is None else expecting(schedule.moment)
     if names:
         present = schedule.present.get(feeder.name, there.slice(0, 0))
         unknown = there.filter(pa.array(matched(there, present) < 0))

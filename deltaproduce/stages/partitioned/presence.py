@@ -52,7 +52,7 @@ class Presence(SourceKind):
 def presence_stage(source: Stage) -> Source:
     """Return the stage with the partitions that a source has."""
     types = {c.name: c.data_type for c in (*source.schema.key, *source.schema.value)}
-    names = source.kind.partitioned_by
+    names = source.kind.tasks.columns
     key = StructType([StructField(name, types[name]) for name in names])
     schema = row_schema(key, "is_present boolean", stage=source.name)
     name, owned = hidden_name("tasks", 1, source.name), Hidden(RECORDS, (source.name,))
@@ -63,7 +63,7 @@ def records_of(stage: Stage) -> tuple[Stage, ...]:
     """Return the stage that keeps records of a stage's tasks, or of its partitions, if any."""
     if isinstance(stage.kind, ScheduledKind):
         return (stage.kind.records(stage),)
-    return (presence_stage(stage),) if stage.kind.partitioned_by else ()
+    return (presence_stage(stage),) if stage.kind.tasks.columns else ()
 
 
 def presence_batches(
@@ -87,7 +87,7 @@ def presence_batches(
             come.append(given[name].upserts())
         if name in arrived:
             come.append(arrived[name].content().rows())
-        if source.kind.partitioned_by and (come or name in named):
+        if source.kind.tasks.columns and (come or name in named):
             batch = _batch(source, come, named.get(name, ()), engines)
             found[batch.source.name] = batch
     return found
@@ -139,7 +139,7 @@ def named_partitions(source: Stage, given: object) -> list[Values]:
         InvalidArgumentError: one is neither, or has a value of another type.
     """
     types = {c.name: c.data_type for c in (*source.schema.key, *source.schema.value)}
-    names = source.kind.partitioned_by
+    names = source.kind.tasks.columns
     found = list[Values]()
     for one in given if isinstance(given, list | tuple) else [given]:
         if not isinstance(one, Mapping) and len(names) == 1:

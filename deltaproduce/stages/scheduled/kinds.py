@@ -12,6 +12,7 @@ from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.errors import NotFoundError
 from deltaproduce.model.graph import Stage
+from deltaproduce.model.kind import TaskPartitions
 from deltaproduce.shown.tasks import Task
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.kind import unfit
@@ -30,9 +31,9 @@ class MadeByTasks(DerivedKind):
     __slots__ = ()
 
     @property
-    def scheduled(self) -> bool:
-        """See `Kind.scheduled`."""
-        return True
+    def tasks(self) -> TaskPartitions:
+        """See `Kind.tasks`."""
+        return TaskPartitions(make_rows=True)
 
     def produced(self, production: Production, inputs: Sequence[StageInput]) -> None:
         """See `DerivedKind.produced`: only tasks make rows."""

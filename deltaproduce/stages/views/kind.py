@@ -17,7 +17,7 @@ from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import DefinitionError, ProducerError, SessionError
 from deltaproduce.model.graph import Stage
-from deltaproduce.model.kind import Definition
+from deltaproduce.model.kind import Definition, Upkeep
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
 from deltaproduce.shown.explanations import Operator
 from deltaproduce.stages.inputs import StageInput
@@ -125,39 +125,21 @@ class View(DerivedKind):
         return "query"
 
     @property
-    def recomputes(self) -> str | None:
-        """See `Kind.recomputes`."""
-        return self.recomputed and f"its query runs as a whole ({self.recomputed})"
-
-    @property
-    def subtracts(self) -> bool:
-        """See `Kind.subtracts`."""
-        return True
-
-    @property
-    def depends_on_all_columns(self) -> bool:
-        """See `Kind.depends_on_all_columns`: its expressions are of these types."""
-        return True
-
-    @property
-    def has_lineage(self) -> bool:
-        """See `Kind.has_lineage`."""
-        return False
+    def upkeep(self) -> Upkeep:
+        """See `Kind.upkeep`: its expressions are of the columns' types."""
+        return Upkeep(
+            by_key=False,
+            has_lineage=False,
+            recomputes=self.recomputed and f"its query runs as a whole ({self.recomputed})",
+            of_nothing=self.of_nothing,
+            subtracts=True,
+            by_all_columns=True,
+        )
 
     @property
     def select(self) -> tuple[str, Mapping[str, Constant]]:
         """See `StageKind.select`."""
         return self.query, {}
-
-    @property
-    def reads_by_key(self) -> bool:
-        """See `Kind.reads_by_key`."""
-        return False
-
-    @property
-    def has_rows_of_nothing(self) -> bool:
-        """See `Kind.has_rows_of_nothing`: one row if it aggregates without GROUP BY."""
-        return self.of_nothing
 
     @staticmethod
     def defined(

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Producer, Stage
-from deltaproduce.model.kind import PARTS
 from deltaproduce.stages.kind import stage_kind
 from deltaproduce.stages.sql.resolve import Resolved
+from deltaproduce.testing.oracle.groups import PARTS
+from deltaproduce.testing.oracle.models import by_key, of_all, of_parts, settled
 from deltaproduce.testing.oracle.relations import in_order as in_order_of
 from deltaproduce.testing.oracle.relations import interpreted
 from deltaproduce.testing.oracle.rows import Row, Rows, in_order, key_groups, named_rows
@@ -37,8 +38,7 @@ from deltaproduce.types.data_types import (
 
 def is_known(producer: Producer) -> bool:
     """Return whether the oracle computes a producer."""
-    kind = producer.kind
-    if kind.model is not None or kind.model_of_all is not None:
+    if by_key(producer.kind) is not None or of_all(producer.kind) is not None:
         return True
     return stage_kind(producer).over({one.name: one.schema for one in producer.merged}) is not None
 
@@ -65,7 +65,7 @@ def produced_rows(producer: Producer, state: Rows, windows: Windows, forgotten: 
     query = stage_kind(producer).over({one.name: one.schema for one in producer.merged})
     if query is not None:
         return _rows_of_query(producer, query, state)
-    if producer.kind.model_of_all is not None:
+    if of_all(producer.kind) is not None:
         return _rows_of_all(producer, state, windows, forgotten)
     columns = producer.feeders[0].schema.key
     rows: list[Row] = []
@@ -107,7 +107,7 @@ def _rows_of_query(producer: Producer, query: Resolved, state: Rows) -> list[Row
 
 def _rows_of_all(producer: Producer, state: Rows, windows: Windows, forgotten: Rows) -> list[Row]:
     """Return the rows of a producer that computes each from rows of many source keys."""
-    model = producer.kind.model_of_all
+    model = of_all(producer.kind)
     assert model is not None
     made = (
         Row(as_stored(key, producer.schema.key), (), 0, as_stored(value, producer.schema.value))
@@ -131,7 +131,7 @@ def given_rows(
     for feeder in stage.merged:
         if only not in (None, feeder.name):
             continue
-        made = _parts(feeder, state, windows, forgotten) if stage.kind.reads_states else None
+        made = _parts(feeder, state, windows, forgotten) if stage.kind.upkeep.reads_states else None
         for row in state[feeder.name]:
             given = dict(zip(schema.names, (*row.key, *row.value), strict=True))
             if window is not None and not windows.has(
@@ -147,7 +147,7 @@ def _parts(
     stage: Stage, state: Rows, windows: Windows, forgotten: Rows
 ) -> dict[Hashable, tuple[Any, ...]]:
     """Return the parts of each key's values."""
-    model = stage.kind.model_of_parts
+    model = of_parts(stage.kind)
     assert model is not None  # only values of such stages are merged
     rows = model(given_rows(stage, fed_rows(stage, state, forgotten), windows, forgotten))
     return {plain(as_stored(key, stage.schema.key)): made for key, made in rows}
@@ -209,7 +209,8 @@ def preserved_rows(producer: Producer, state: Rows, before: Rows, *, is_same: bo
             rows.append(known[source, plain(row.key), row.ordinal])
             continue
         example = examples.get(plain(row.key))
-        stored = producer.kind.settled(
+        stored = settled(
+            producer.kind,
             as_argument(row.value, columns),
             None if example is None else as_argument(example, columns),
         )
@@ -224,7 +225,7 @@ def _emissions(
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """Yield what the producer's function emits for one key's values, as it will be stored."""
     key = as_argument(source_key, producer.feeders[0].schema.key)
-    model, numbered = producer.kind.model, producer.kind.numbered
+    model, numbered = by_key(producer.kind), producer.kind.numbered
     assert model is not None  # all kinds in the oracle have one
     columns = Columns(  # a number is filled in later, whatever its declaration
         tuple(replace(c, nullable=c.nullable or c.name == numbered) for c in producer.schema.value)

@@ -11,6 +11,7 @@ from deltaproduce.errors import DefinitionError, InvalidChangesError, NotFoundEr
 from deltaproduce.model.fingerprints import fingerprint
 from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.pipeline import Pipeline
+from deltaproduce.testing.oracle.models import by_key, of_all
 from deltaproduce.testing.oracle.producers import (
     fed_rows,
     given_rows,
@@ -95,7 +96,7 @@ class Oracle:
             if not is_known(producer):
                 message = (
                     f"stage {producer.name!r} is of kind {producer.kind.word!r}, which the oracle "
-                    "has not; write it as a function, or give its kind a model"
+                    "has not; write it as a function, or register a model of its kind"
                 )
                 raise DefinitionError(message, stage=producer.name)
         self._versions = [_Version({stage.name: [] for stage in self._stages})]
@@ -194,7 +195,7 @@ class Oracle:
                     producer, rows[name], head.rows[name], surrogates.get(name, 0)
                 )
             functions[name] = fingerprint(producer).function
-            if producer.kind.depends_on_history and producer.kind.model is not None:
+            if producer.kind.upkeep.by_history and by_key(producer.kind) is not None:
                 is_same = head.functions.get(name) == functions[name]
                 fed = fed_rows(producer, rows, taken.forgotten)
                 fed_before = fed_rows(producer, head.rows, head.forgotten)
@@ -208,7 +209,7 @@ class Oracle:
         forgotten, all_taken = dict(head.forgotten), True
         floors = windows.floored(self._graph, keys_given(self._graph.sources, changes))
         for source in self._graph.sources:
-            name, retention = source.name, source.kind.retention
+            name, retention = source.name, source.kind.intake.retention
             given = changes.get(name, ())
             taken = [one for one in given if floors.keeps(source, one.key)]
             rows = source_rows(source, head.rows[name], taken)
@@ -312,7 +313,7 @@ class Oracle:
             NotFoundError: there is no such stage or version.
         """
         rows, producer = self._rows(stage, version), self._graph.stage(stage)
-        model = producer.kind.model_of_all
+        model = of_all(producer.kind)
         if model is None:
             return {(plain(row.source_key), plain(row.key)) for row in rows}
         found = self._versions[self.head if version is None else version]

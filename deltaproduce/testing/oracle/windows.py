@@ -68,7 +68,7 @@ class Windows:
         """Return the state with the first values that sources keep after these rows are given."""
         floors: dict[str, Any] = {}
         for source in graph.sources:
-            kept = source.kind.retention
+            kept = source.kind.intake.retention
             if kept is None:
                 continue
             key = _key_kept_by(source, kept.window)
@@ -85,7 +85,7 @@ class Windows:
 
     def keeps(self, source: Source, key: Sequence[Any]) -> bool:
         """Return whether a source keeps a row with this key; it keeps rows with a null column."""
-        kept, floor = source.kind.retention, self.floors.get(source.name)
+        kept, floor = source.kind.intake.retention, self.floors.get(source.name)
         if kept is None or floor is None:
             return True
         value = key[source.schema.key.names.index(kept.window.column)]
@@ -172,7 +172,7 @@ def window_place(stage: Stage) -> int:
 
 def tracked(graph: Graph) -> set[Key]:
     """Return everything that the windows of a graph depend on."""
-    kept = ((source, source.kind.retention) for source in graph.sources)
+    kept = ((source, source.kind.intake.retention) for source in graph.sources)
     return {_key_kept_by(source, one.window) for source, one in kept if one is not None} | {
         key
         for stage in graph.producers

@@ -56,7 +56,7 @@ def read(found: object) -> object:
     try:
         return _read(found)
     except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
-        raise NotPlainError("no value was written so") from error
+        raise NotPlainError("it is not a written value") from error
 
 
 def _read(found: object) -> object:
@@ -70,7 +70,7 @@ def _read(found: object) -> object:
         case [str(tag), [[*names], [*parts]]] if tag == _ROW:
             row: Any = row_type(map(str, names))
             return row(*map(_read, parts))
-    raise NotPlainError("no value was written so")
+    raise NotPlainError("it is not a written value")
 
 
 def _is_unicode(text: str) -> bool:

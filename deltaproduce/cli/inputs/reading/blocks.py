@@ -46,7 +46,7 @@ class Block:
         except UnicodeDecodeError as error:
             line = self.first_line + line_ends(self.data[: error.start])
             raise FileFault(
-                f"the byte {self.data[error.start : error.start + 1]!r} is no UTF-8; {ENCODE}",
+                f"the byte {self.data[error.start : error.start + 1]!r} is not UTF-8; {ENCODE}",
                 line=line,
             ) from None
 

@@ -67,4 +67,4 @@ class FileFault(ValueError):  # noqa: N818 it becomes an InvalidChangesError
 
 def no_value(value: object, kind: str, why: str = "") -> str:
     """Say that a value is none of a type."""
-    return f"{shown(value)} is no {kind}{why and f': {why}'}"
+    return f"{shown(value)} is not {kind}{why and f': {why}'}"

@@ -143,11 +143,11 @@ def _object(written: str, line: int) -> dict[str, Any]:
         value, end = _DECODER.raw_decode(written)
     except (ValueError, RecursionError) as error:
         said = "it is too deep" if isinstance(error, RecursionError) else str(error)
-        raise FileFault(f"{shown(written)} is no JSON: {said}", line=line) from None
+        raise FileFault(f"{shown(written)} is not JSON: {said}", line=line) from None
     if end < len(written):
         raise FileFault(f"{shown(written[end:])} follows the object; end the line", line=line)
     if not isinstance(value, dict):
-        raise FileFault(f"{shown(written)} is no object, so no row", line=line)
+        raise FileFault(f"{shown(written)} is not an object, so it is not a row", line=line)
     return value
 
 

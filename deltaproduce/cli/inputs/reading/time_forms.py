@@ -83,7 +83,7 @@ def form_of(text: str, *, of_times: bool) -> TimeForm:
         seen += re.findall(r"\?P<(\w+)>", known.get(part, ""))
     for names in (("year", "short_year"), ("month", "month_name"), ("day",)):
         if sum(seen.count(name) for name in names) != 1:
-            raise ValueError(f"it has the {names[0]} not once")
+            raise ValueError(f"it needs the {names[0]} exactly once")
     if len({*seen}) < len(seen) or {"hour", "half_hour"} <= {*seen}:
         raise ValueError("a part is there twice")
     if ("half" in seen) != ("half_hour" in seen):

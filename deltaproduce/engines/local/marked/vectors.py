@@ -52,7 +52,7 @@ class Vector:
             ValueError: they are none, or it has larger numbers.
         """
         if data[: len(_HEAD)] != _HEAD:
-            raise ValueError("a deletion vector begins otherwise")
+            raise ValueError("a deletion vector does not begin with its magic number")
         return Vector(BitMap.deserialize(data[len(_HEAD) :]))
 
     @property
@@ -145,7 +145,7 @@ def from_text(text: str) -> bytes:
         ValueError: it is none.
     """
     if len(text) % 5 or not set(text) <= _DIGITS.keys():
-        raise ValueError("a deletion vector is no text in base 85")
+        raise ValueError("a deletion vector is not a text in base 85")
     found = bytearray()
     for at in range(0, len(text), 5):
         value = 0

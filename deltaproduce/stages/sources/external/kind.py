@@ -6,16 +6,18 @@ updates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
+
+import pyarrow as pa
 
 from deltaproduce.engines.spark.data_types import frame_struct
 from deltaproduce.engines.spark.file_systems import check_relative
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Source, Stage
+from deltaproduce.model.kind import TaskPartitions
 from deltaproduce.model.layouts import UPDATES
-from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.kind import SourceKind
 from deltaproduce.stages.sources.external.arrivals import TableArrival, arrival, column_fault
 from deltaproduce.stages.sources.external.existing_tables import state
@@ -42,7 +44,7 @@ class External(SourceKind):
     table: str
     whole: bool = False
     partition: tuple[str, ...] = ()
-    expecting: Callable[[datetime], Sequence[Values]] | None = None
+    expecting: Callable[[datetime], pa.Table] | None = None
 
     @property
     def word(self) -> str:
@@ -60,13 +62,9 @@ class External(SourceKind):
         return self.table
 
     @property
-    def partitioned_by(self) -> tuple[str, ...]:
-        """See `Kind.partitioned_by`."""
-        return self.partition
-
-    def expected(self, moment: datetime) -> Sequence[Values] | None:
-        """See `Kind.expected`."""
-        return None if self.expecting is None else self.expecting(moment)
+    def tasks(self) -> TaskPartitions:
+        """See `Kind.tasks`."""
+        return TaskPartitions(self.partition, self.expecting)
 
     @property
     def lists_columns(self) -> bool:
@@ -85,7 +83,7 @@ class External(SourceKind):
         table = tables.existing(self.table)
         if state(tables, table) is None:
             message = (
-                f"source {stage.name!r}: {self.table!r} is no Delta table; create it first, or "
+                f"source {stage.name!r}: {self.table!r} is not a Delta table; create it first, or "
                 "correct table="
             )
             raise DefinitionError(message, stage=stage.name)

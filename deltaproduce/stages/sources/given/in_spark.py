@@ -70,7 +70,7 @@ def batch_of_frame(
         if nulls:
             wrong = rows.where(one.condition).where(f.col(CHANGE_TYPE).isin(*one.types))
             one.refuse(nulls, source, some_keys(wrong, source, engines))
-    if source.kind.unique:
+    if source.kind.intake.unique:
         upserts = rows.where(f.col(CHANGE_TYPE).isin(*UPSERTS))
         check_in_spark(upserts, rows, source, engines)
     final = _final(rows, source, ordered=ORDINAL in controls)

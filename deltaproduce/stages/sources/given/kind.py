@@ -13,6 +13,7 @@ from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.spark.data_types import frame_struct
 from deltaproduce.engines.spark.sessions.zoned import in_session
 from deltaproduce.model.graph import Source
+from deltaproduce.model.kind import Intake, TaskPartitions
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.model.retention import Retention
 from deltaproduce.stages.batches import Batch, computing
@@ -47,33 +48,24 @@ class Given(SourceKind):
     has_unique_key: bool = False
 
     @property
-    def unique(self) -> bool:
-        """See `Kind.unique`."""
-        return self.has_unique_key
-
-    @property
     def word(self) -> str:
         """See `Kind.word`."""
         return "given"
 
     @property
-    def partitioned_by(self) -> tuple[str, ...]:
-        """See `Kind.partitioned_by`."""
-        return self.partition
+    def tasks(self) -> TaskPartitions:
+        """See `Kind.tasks`."""
+        return TaskPartitions(self.partition, self.expecting)
 
-    def expected(self, moment: datetime) -> pa.Table | None:
-        """See `Kind.expected`."""
-        return None if self.expecting is None else self.expecting(moment)
+    @property
+    def intake(self) -> Intake:
+        """See `Kind.intake`."""
+        return Intake(takes_rows=True, unique=self.has_unique_key, retention=self.retention)
 
     @property
     def tables(self) -> tuple[str, ...]:
         """See `Kind.tables`."""
         return (CONTENT, UPDATES, RUNS)
-
-    @property
-    def takes_rows(self) -> bool:
-        """See `Kind.takes_rows`."""
-        return True
 
     def taken(
         self, given: object, source: Source, engines: Engines, *, is_snapshot: bool = False

@@ -48,7 +48,7 @@ def batch_of_table(
     """
     places = np.arange(len(given))
     if CHANGE_TYPE in given.column_names:
-        if source.kind.unique:
+        if source.kind.intake.unique:
             places = np.flatnonzero(~_is_in(given.column(CHANGE_TYPE), IGNORED))
         given = engines.by_slices(given, _counting)
     else:
@@ -62,7 +62,7 @@ def batch_of_table(
         if wrong.any():
             keys = some_keys(given.filter(pa.array(wrong)), source, engines)
             one.refuse(int(wrong.sum()), source, keys)
-    if source.kind.unique:
+    if source.kind.intake.unique:
         check_in_table(given, source, engines, upserts, places)
     given = checked(given, source.schema.value.columns, upserts)
     given = given.append_column(IS_DELETE.name, pa.array(deletes))

@@ -56,7 +56,7 @@ _OF_SPARK: Final[Mapping[str, Callable[[DataType], DataType]]] = MappingProxyTyp
     {
         **dict.fromkeys(("first", "last", "any_value", "mode", "min", "max"), lambda kind: kind),
         "approx_count_distinct": lambda _: LongType(),
-        "collect_list": lambda kind: ArrayType(kind, containsNull=False),
+        _LIST: lambda kind: ArrayType(kind, containsNull=False),
     }
 )
 """The types of functions of one argument that only Spark computes."""

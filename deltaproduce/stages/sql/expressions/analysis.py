@@ -146,7 +146,8 @@ class _Analysis:
             return Constant(_BOOLEAN, None)
         if not isinstance(found.data_type, BooleanType):
             raise DefinitionError(
-                f"{spelled(node)!r} is of type {found.data_type.simpleString()}, and no condition"
+                f"{spelled(node)!r} is of type {found.data_type.simpleString()}; a condition is "
+                "boolean"
             )
         return found
 

@@ -84,7 +84,7 @@ class Expression:
                 read.append(column)
             elif first.name.lower() not in lambdas and not _is_unit(node):
                 advice = meant(first.name, columns)
-                message = f"{spelled(node)!r} is none of the columns; {advice}"
+                message = f"{spelled(node)!r} is not one of the columns; {advice}"
                 raise DefinitionError(message)
         words = "".join(before + renamed.get(start, word) for before, start, word in tokens)
         return Expression(words.strip(), tuple(dict.fromkeys(read)), tree)
@@ -194,7 +194,7 @@ def _check(node: exp.Expr, columns: Sequence[str]) -> None:
     elif isinstance(node, exp.Window) or name in AGGREGATES:
         fault = "is computed from many rows; an expression is computed from one"
     elif isinstance(node, exp.Alias | exp.Star):
-        fault = "is no value of a row; write an expression over its columns"
+        fault = "is not a value of a row; write an expression over its columns"
     elif name in GENERATORS:
         fault = "makes several rows of one; make them in a stage before this one"
     elif name in VOLATILE or is_time(node) or _is_bare_function(node, columns):

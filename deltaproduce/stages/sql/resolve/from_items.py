@@ -42,7 +42,7 @@ from deltaproduce.stages.sql.text import Edit, end_of, line_at, refused, start_o
 from deltaproduce.types.excerpts import meant
 
 _MAY_READ: Final = "may read tables, whose changes would go unnoticed; use VALUES"
-_NO_CONSTANT: Final = "is no constant, and a table function in FROM has constants"
+_NO_CONSTANT: Final = "is not a constant, and a table function in FROM has constants"
 _KINDS: Final[dict[str, JoinKind]] = {
     "": "inner",
     "INNER": "inner",
@@ -243,7 +243,7 @@ def _table(node: exp.Table, reading: Reading, ctes: Ctes) -> tuple[Relation, Sco
     if node.db or name not in reading.stages:
         known = meant(node.name, (stage for stage, _ in reading.stages.values()))
         raise DefinitionError(
-            f"{spelled(node)!r} is no stage that comes before; only stages can be read, by their "
+            f"{spelled(node)!r} is not a stage that comes before; a query reads stages, by their "
             f"names, since changes of other tables would go unnoticed; {known}",
             line=line_at(node),
         )
@@ -328,7 +328,7 @@ def values(node: exp.Expr, reading: Reading) -> Selected:
     for part in node.walk():
         is_other = isinstance(part, exp.Query | exp.Column) and part is not node
         if is_other and reading.constant(part) is None:
-            raise refused(part, "is no constant, and VALUES has constants")
+            raise refused(part, "is not a constant, and VALUES has constants")
     typed = [[_constant(one, reading) for one in row] for row in rows]
     kinds = [
         None if None in (types := [one.data_type for one in column]) else common(types)

@@ -112,7 +112,7 @@ class Scope:
 
 def unknown(node: exp.Expr, names: Sequence[str]) -> DefinitionError:
     """Return the error for a name that means nothing."""
-    error = refused(node, f"is no column here; {meant(node.name, names)}")
+    error = refused(node, f"is not a column here; {meant(node.name, names)}")
     return DefinitionError(str(error), column=node.name, line=error.line)
 
 

@@ -163,7 +163,9 @@ class Reading:
         found = self.typed(tree, fields, node)
         if not found.may_be_condition:
             assert found.data_type is not None
-            raise refused(node, f"is of type {found.data_type.simpleString()}, and no condition")
+            raise refused(
+                node, f"is of type {found.data_type.simpleString()}; a condition is boolean"
+            )
         return found
 
     def equality(

@@ -94,7 +94,7 @@ def _check_clauses(node: exp.Select, reading: Reading) -> None:
         isinstance(node.args.get("distinct"), exp.Distinct)
         and (node.args["distinct"].args.get("on"))
     ):
-        raise refused(node, "is no SELECT of Spark")
+        raise refused(node, "is not a SELECT of Spark")
 
 
 def _from(node: exp.Select, reading: Reading, ctes: Ctes, outer: Scope | None) -> Building:
@@ -254,7 +254,7 @@ def _starred(item: exp.Expr, star: exp.Expr, building: Building) -> Iterator[tup
     left_out = list(star.args.get("except_") or ())
     for part in left_out:
         if not building.scope.is_open and not any(_is_meant(part, one) for one in named):
-            raise refused(item, f"leaves out {part.name.lower()!r}, which is no column here")
+            raise refused(item, f"leaves out {part.name.lower()!r}, which is not a column here")
     for one in named:
         if any(_is_meant(part, one) for part in left_out):
             continue
@@ -357,7 +357,7 @@ def _over_columns(
     try:
         tree = result.expression(one.this)
     except DefinitionError:
-        advice = "sorts by what is no column of the result; add it to the columns"
+        advice = "sorts by what is not a column of the result; add it to the columns"
         raise refused(one, advice) from None
     fields = [named.field for named in columns]
     scalar = building.reading.typed(tree, fields, one.this)

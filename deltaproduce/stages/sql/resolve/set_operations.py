@@ -72,7 +72,7 @@ def set_operation(
         try:
             tree = rows.expression(one.this)
         except DefinitionError:
-            advice = "sorts a set operation by what is no column of it; name a column"
+            advice = "sorts a set operation by what is not a column of it; name a column"
             raise refused(one, advice) from None
         same = [field for field in own if isinstance(tree, exp.Column) and field.id == tree.name]
         if not same:

@@ -185,7 +185,7 @@ def _clause(tokens: Sequence[Token], text: str, known: Sequence[str]) -> Clause:
     if len(tokens) < 4 or (words[0], words[2]) not in {("FOR", "IN"), ("LET", "=")}:
         told = shortened(text[tokens[0].start : tokens[-1].end + 1])
         raise DefinitionError(
-            f"{told!r} is no part of scopes; write FOR x IN list or LET x = value"
+            f"{told!r} is not a clause of scopes; write FOR x IN list or LET x = value"
         )
     name = tokens[1].text
     if not name.isidentifier() or name.startswith("_"):

@@ -87,7 +87,7 @@ def listed(expression: Expression, scope: Mapping[str, Constant], moment: dateti
     found = as_list(expression, scope, moment)
     if found is None:
         raise DefinitionError(
-            f"{expression.text!r} is no list; write an array, such as array(a, …), split(a, ','), "
+            f"{expression.text!r} is not a list; write an array: array(a, …), split(a, ','), "
             "sequence(first, last), timeseries('1 day', 2), or a CASE of these"
         )
     return found

@@ -61,7 +61,8 @@ class Partitions:
             name = name_from(before)
             if alias is not None or name is None:
                 raise DefinitionError(
-                    f"{part!r} is no partition column; write name = value, or a name of the scope"
+                    f"{part!r} is not a partition column; write name = value, or a name of the "
+                    "scope"
                 )
             check_column_name(name)
             if name.lower() in (known.lower() for known, _ in columns):

@@ -32,7 +32,7 @@ def timeseries(step: object, count: int, moment: datetime) -> list[Constant]:
     match = _STEP.fullmatch(step) if isinstance(step, str) else None
     if match is None:
         raise DefinitionError(
-            f"{step!r} is no step of a time series; write '1 day', or another number of hours, "
+            f"{step!r} is not a step of a time series; write '1 day', or another number of hours, "
             "days, weeks or months"
         )
     size, unit = int(match[1]), match[2].lower()

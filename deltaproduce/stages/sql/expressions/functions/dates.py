@@ -73,7 +73,7 @@ def _weekday(name: str) -> int:
     for number, weekday in enumerate(_WEEKDAYS):
         if known in (weekday, weekday[:3], weekday[:2]):
             return number
-    raise EvaluationError("ILLEGAL_DAY_OF_WEEK", f"{name!r} is no day of the week")
+    raise EvaluationError("ILLEGAL_DAY_OF_WEEK", f"{name!r} is not a day of the week")
 
 
 def cut(unit: str) -> Callable[[pa.DataType, pa.Array], pa.Array]:

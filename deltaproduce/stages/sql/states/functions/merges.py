@@ -78,7 +78,7 @@ def _merged(given: str, feeders: Sequence[MergedFeeder]) -> Merge:
     for feeder in feeders:
         if feeder.functions is None:
             raise DefinitionError(
-                f"is of {feeder.name!r}, which is no aggregate stage; use another function"
+                f"is of {feeder.name!r}, which is not an aggregate stage; use another function"
             )
         origins.append((feeder, feeder.functions[feeder.schema.value.names[place]]))
     first, origin = origins[0]
@@ -88,7 +88,7 @@ def _merged(given: str, feeders: Sequence[MergedFeeder]) -> Merge:
         if (found.function, found.parameters) != (origin.function, origin.parameters):
             raise DefinitionError(
                 f"is {origin.function} in {first.name!r} and {found.function} in {other.name!r}; "
-                "use one function, called alike"
+                "use one function with the same arguments"
             )
     in_order = of_ends(origin, value, decider(place))
     if in_order is None:
@@ -106,7 +106,7 @@ def _named(given: str, feeder: MergedFeeder) -> str:
     ):
         if found:
             return found[0]
-    raise DefinitionError(f"is no value of {feeder.name!r}; its values are {', '.join(names)}")
+    raise DefinitionError(f"is not a value of {feeder.name!r}; its values are {', '.join(names)}")
 
 
 def _instead(feeder: MergedFeeder, origin: AggregateCall) -> str:

@@ -103,7 +103,8 @@ def _check(name: str, partials: Sequence[Partial]) -> None:
         if _kept(other) != _kept(first):
             message = (
                 f"agg.merge({name!r}) is {first.name} in one feeder and {other.name} in another, "
-                "and their states do not add up; use one function, called alike, of one type"
+                "and their states do not add up; use one function of one type, with the same "
+                "arguments"
             )
             raise DefinitionError(message, column=name)
 

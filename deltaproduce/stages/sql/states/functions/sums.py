@@ -184,7 +184,7 @@ def _narrowed(totals: pa.Array, result: DataType) -> pa.Array:
 
 
 def _too_large(value: object, result: DataType, group: int) -> TooLargeError:
-    return TooLargeError(f"{value} is no {result.simpleString()}", group)
+    return TooLargeError(f"{value} is not {result.simpleString()}", group)
 
 
 def _digits(data_type: DataType) -> float:

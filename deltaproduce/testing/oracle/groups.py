@@ -14,12 +14,14 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from deltaproduce.model.kind import PARTS
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.model import value_of
 from deltaproduce.stages.sql.states.agg import AggregateCall
 from deltaproduce.stages.sql.states.own_aggregates import OwnAggregate
 from deltaproduce.types.forms import Form
+
+PARTS: Final = "_parts"
+"""In such a row, next to its columns: the parts of each value, if the stage works on states."""
 
 _Values: TypeAlias = Sequence[Any]
 """The values of a group, without nulls."""
