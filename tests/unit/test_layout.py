@@ -237,3 +237,56 @@ def test_operations_pass_on_values_instead_of_many_parameters():
     assert not found
     assert [*wide_functions(ast.parse("def f(self, a, b, c, d, e, f, *, g, h): pass"))] == ["f"]
     assert not [*wide_functions(ast.parse("def f(self, a, b, c, d, e, f, g): pass"))]
+
+
+SHARED_NAMES = {
+    "Aggregate",
+    "Asked",
+    "Block",
+    "Bound",
+    "Call",
+    "Changed",
+    "Changes",
+    "Computing",
+    "Descriptor",
+    "Distinct",
+    "Edit",
+    "Found",
+    "Given",
+    "Group",
+    "Grouped",
+    "Grouping",
+    "Kept",
+    "Keys",
+    "Known",
+    "Link",
+    "Lookup",
+    "Merged",
+    "Origin",
+    "Part",
+    "Partition",
+    "Partitions",
+    "Position",
+    "Project",
+    "Reader",
+    "Reading",
+    "Snapshot",
+    "Table",
+    "TableState",
+    "TooLargeError",
+    "Values",
+    "View",
+    "Window",
+    "Windows",
+    "Write",
+}
+"""Names that classes of several modules still have: none is to be added."""
+
+
+def test_names_of_public_classes_are_unique():
+    found = dict[str, list[str]]()
+    for path, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(path)
+    assert {name for name, paths in found.items() if len(paths) > 1} == SHARED_NAMES

@@ -34,7 +34,7 @@ from deltaproduce.types.data_types import DataType
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartitionTest:
     """A condition on partitions: a tree of AND, OR and NOT over its leaves.
 
     Attributes:
@@ -47,10 +47,10 @@ class Part:
     """
 
     operator: str
-    parts: tuple[Part, ...] = ()
+    parts: tuple[PartitionTest, ...] = ()
     leaf: Expression | None = None
 
-    def where(self, *, false: bool = False) -> Part:
+    def where(self, *, false: bool = False) -> PartitionTest:
         """Return a condition that holds where this may be true, or false; it has no NOT.
 
         A part that does not depend on the partition may be both: it counts as true, and under NOT
@@ -62,8 +62,8 @@ class Part:
             case "and" | "or":
                 is_and = (self.operator == "and") != false
                 parts = tuple(part.where(false=false) for part in self.parts)
-                return Part("and" if is_and else "or", parts)
-        return Part("is not" if false else "is", leaf=self.leaf)
+                return PartitionTest("and" if is_and else "or", parts)
+        return PartitionTest("is not" if false else "is", leaf=self.leaf)
 
     @property
     def columns(self) -> frozenset[str]:
@@ -73,7 +73,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class RowCondition:
     """A condition that rows of a feeder must meet.
 
     Attributes:
@@ -81,7 +81,7 @@ class Condition:
             rows, does not meet it; also where a merged column has the value of the other side.
     """
 
-    part: Part
+    part: PartitionTest
     unless_null: bool
 
 
@@ -96,7 +96,7 @@ class Read:
 
     feeder: str
     columns: tuple[tuple[str, DataType], ...]
-    conditions: tuple[Condition, ...]
+    conditions: tuple[RowCondition, ...]
 
 
 def reads_of(
@@ -253,17 +253,17 @@ class _Reads:
             for other in self.merged.get(own, ())
         } | {own: column_name(column) for column, own in ids.items()}
         conditions = (
-            Condition(_joint([_part(tree, names) for tree in one.trees]), one.is_nullable)
+            RowCondition(_joint([_part(tree, names) for tree in one.trees]), one.is_nullable)
             for one in above
         )
         return Read(scan.feeder, tuple(types.items()), tuple(conditions))
 
 
-def _joint(parts: Sequence[Part]) -> Part:
-    return parts[0] if len(parts) == 1 else Part("and", tuple(parts))
+def _joint(parts: Sequence[PartitionTest]) -> PartitionTest:
+    return parts[0] if len(parts) == 1 else PartitionTest("and", tuple(parts))
 
 
-def _part(node: exp.Expr, names: Mapping[str, str]) -> Part:
+def _part(node: exp.Expr, names: Mapping[str, str]) -> PartitionTest:
     """Return a resolved condition as one on partitions.
 
     Args:
@@ -274,15 +274,15 @@ def _part(node: exp.Expr, names: Mapping[str, str]) -> Part:
             return _part(node.this, names)
         case exp.And() | exp.Or():
             sides = (_part(side, names) for side in (node.this, node.expression))
-            return Part("and" if isinstance(node, exp.And) else "or", tuple(sides))
+            return PartitionTest("and" if isinstance(node, exp.And) else "or", tuple(sides))
         case exp.Not():
-            return Part("not", (_part(node.this, names),))
+            return PartitionTest("not", (_part(node.this, names),))
         case exp.Between() if not node.args.get("symmetric"):
             low = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
             high = exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
             sides = (_part(side, names) for side in (low, high))
-            return Part("and", tuple(sides))
-    return Part("is", leaf=_leaf(node, names))
+            return PartitionTest("and", tuple(sides))
+    return PartitionTest("is", leaf=_leaf(node, names))
 
 
 def _leaf(node: exp.Expr, names: Mapping[str, str]) -> Expression | None:

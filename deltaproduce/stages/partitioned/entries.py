@@ -27,7 +27,7 @@ from deltaproduce.stages.scheduled.outcomes import Fed
 from deltaproduce.stages.sql.expressions.literals import literal
 from deltaproduce.stages.sql.scopes.clauses import Scope
 from deltaproduce.stages.sql.scopes.coded import Coded
-from deltaproduce.stages.sql.scopes.partitions import Planned
+from deltaproduce.stages.sql.scopes.partitions import PlannedPartitions
 from deltaproduce.stages.sql.scopes.scalars import type_name
 from deltaproduce.stages.sql.scopes.tables import values_at
 from deltaproduce.types.data_types import DataType
@@ -42,7 +42,7 @@ _AT_ONCE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class MadeTasks:
     """The records of a stage's tasks that were made.
 
     Attributes:
@@ -69,7 +69,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ExpectedTask:
     """An expected task.
 
     Attributes:
@@ -113,12 +113,12 @@ class Entries:
 
     stage: str
     columns: tuple[tuple[str, DataType], ...]
-    planned: Planned
+    planned: PlannedPartitions
     current: int
     fed: Mapping[str, Fed]
     links: Mapping[str, Links]
     definitions: Hashes
-    kept: Kept
+    kept: MadeTasks
 
     def __len__(self) -> int:
         return len(self.planned)
@@ -200,19 +200,19 @@ class Entries:
             for values in values_at(self.planned.partitions, rows)
         ]
 
-    def entries(self, rows: Numbers) -> Iterator[Entry]:
+    def entries(self, rows: Numbers) -> Iterator[ExpectedTask]:
         """Yield tasks, by position."""
         for first in range(0, len(rows), _AT_ONCE):
             yield from self._entries(rows[first : first + _AT_ONCE])
 
-    def _entries(self, rows: Numbers) -> Iterator[Entry]:
+    def _entries(self, rows: Numbers) -> Iterator[ExpectedTask]:
         reads = [list(self._reads(name, rows)) for name in self.links]
         tasks = zip(
             rows.tolist(), self.named(rows), self.planned.scopes.taken(rows).listed(), strict=True
         )
         for place, (row, of, scope) in enumerate(tasks):
             names = tuple(one for some in reads for one in some[place])
-            yield Entry(
+            yield ExpectedTask(
                 row,
                 of,
                 tuple(value for _, value in of.values),
@@ -324,7 +324,7 @@ class Entries:
         return bool(gone) and (int(self.kept.inputs[place]) - gone - inputs) % (1 << 64) == 0
 
 
-def definitions_of(planned: Planned, text: str, names: Sequence[str]) -> Hashes:
+def definitions_of(planned: PlannedPartitions, text: str, names: Sequence[str]) -> Hashes:
     """Return a hash of the definition of each task.
 
     Args:

@@ -23,7 +23,7 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
 from deltaproduce.shown.tasks import Values
-from deltaproduce.stages.partitioned.entries import Entry
+from deltaproduce.stages.partitioned.entries import ExpectedTask
 from deltaproduce.stages.partitioned.query import TaskQuery
 from deltaproduce.stages.scheduled.outcomes import Fed
 from deltaproduce.stages.sql.in_spark import numbered as in_order
@@ -66,7 +66,7 @@ def query_types(
 @contextmanager
 def queried(
     query: TaskQuery,
-    entry: Entry,
+    entry: ExpectedTask,
     feeders: Mapping[str, tuple[Fed, Stage, Rows | None]],
     engines: Engines,
 ) -> Iterator[DataFrame]:
@@ -84,7 +84,7 @@ def queried(
         yield spark.sql(query.sql(views, entry.scope))
 
 
-def numbered(rows: DataFrame, stage: Stage, entry: Entry) -> DataFrame:
+def numbered(rows: DataFrame, stage: Stage, entry: ExpectedTask) -> DataFrame:
     """Return a query's rows in the columns of the stage's content.
 
     ``_ordinal`` counts the rows of a key in the order of their values.

@@ -21,7 +21,7 @@ from sqlglot import exp
 from deltaproduce.engines.local.arrays import Marks, Numbers, factorize, sorting
 from deltaproduce.engines.local.kernels.row_hashes import Hashes
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.partitioned.conditions import Part, Read, column_name, merged_name
+from deltaproduce.stages.partitioned.conditions import PartitionTest, Read, column_name, merged_name
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import evaluated
 from deltaproduce.stages.sql.expressions.expression import Expression
@@ -139,7 +139,7 @@ class _Place:
     @staticmethod
     def of(
         read: Read,
-        parts: Sequence[Part],
+        parts: Sequence[PartitionTest],
         named: Mapping[str, Coded],
         count: int,
         partitions: pa.Table,
@@ -154,7 +154,7 @@ class _Place:
             for named_so in (column_name, merged_name)
         }
         is_open = np.ones(count, bool)
-        rest = list[Part]()
+        rest = list[PartitionTest]()
         for part in parts:
             if part.columns & columns.keys():
                 rest.append(part)
@@ -213,7 +213,7 @@ class _Lists:
 
     @staticmethod
     def of(
-        parts: Sequence[Part],
+        parts: Sequence[PartitionTest],
         named: Mapping[str, Coded],
         count: int,
         columns: Mapping[str, Coded],
@@ -286,14 +286,14 @@ def _expanded(ends: Numbers, numbers: Numbers) -> Pairs:
     return places, ends[numbers][places] + within
 
 
-def _parts(read: Read) -> list[Part]:
+def _parts(read: Read) -> list[PartitionTest]:
     """Return the parts that a partition must all meet."""
-    found = list[Part]()
+    found = list[PartitionTest]()
     for condition in read.conditions:
         part = condition.part.where()
         if condition.unless_null:  # waived if nulls in its columns meet it
-            nulls = (Part(operator, (part,)) for operator in ("of nulls", "of own nulls"))
-            found.append(Part("or", (part, *nulls)))
+            nulls = (PartitionTest(operator, (part,)) for operator in ("of nulls", "of own nulls"))
+            found.append(PartitionTest("or", (part, *nulls)))
         elif part.operator == "and":
             found += _flat(part)
         else:
@@ -301,13 +301,13 @@ def _parts(read: Read) -> list[Part]:
     return found
 
 
-def _flat(part: Part) -> list[Part]:
+def _flat(part: PartitionTest) -> list[PartitionTest]:
     if part.operator != "and":
         return [part]
     return [one for each in part.parts for one in _flat(each)]
 
 
-def _names(part: Part, scopes: Scoped) -> Iterator[str]:
+def _names(part: PartitionTest, scopes: Scoped) -> Iterator[str]:
     return (name for name in part.columns if name in scopes.names)
 
 
@@ -316,9 +316,9 @@ def _taken(named: Mapping[str, Coded], names: Iterable[str]) -> dict[str, Coded]
     return {name: column for name, column in named.items() if name in wanted}
 
 
-def _apart(parts: Sequence[Part], columns: Iterable[str]) -> list[list[Part]]:
+def _apart(parts: Sequence[PartitionTest], columns: Iterable[str]) -> list[list[PartitionTest]]:
     """Split parts into groups that share no partition column with each other."""
-    own, found = set(columns), list[tuple[set[str], list[Part]]]()
+    own, found = set(columns), list[tuple[set[str], list[PartitionTest]]]()
     for part in parts:
         read, together = set(part.columns & own), [part]
         for other in [one for one in found if one[0] & read]:
@@ -343,7 +343,7 @@ def _cut(pairs: Pairs) -> Iterator[Pairs]:
 
 
 def _equal(
-    parts: Sequence[Part],
+    parts: Sequence[PartitionTest],
     scoped: Mapping[str, Coded],
     size: int,
     columns: Mapping[str, Coded],
@@ -399,7 +399,9 @@ def _table(columns: Mapping[str, Coded], size: int) -> pa.Table:
     return pa.table({"_": pa.nulls(size), **{n: column.array for n, column in columns.items()}})
 
 
-def _held(parts: Sequence[Part], columns: Mapping[str, Coded], size: int, zone: str) -> Marks:
+def _held(
+    parts: Sequence[PartitionTest], columns: Mapping[str, Coded], size: int, zone: str
+) -> Marks:
     """Return which rows may meet all parts.
 
     Args:
@@ -411,7 +413,7 @@ def _held(parts: Sequence[Part], columns: Mapping[str, Coded], size: int, zone: 
     return found
 
 
-def _may(part: Part, columns: Mapping[str, Coded], size: int, zone: str) -> Marks:
+def _may(part: PartitionTest, columns: Mapping[str, Coded], size: int, zone: str) -> Marks:
     """Return which rows may meet a part."""
     if part.operator in {"of nulls", "of own nulls"}:
         names = filter(_is_own if part.operator == "of own nulls" else _is_partition, columns)

@@ -31,8 +31,8 @@ from deltaproduce.stages.partitioned.digests import COUNT, DIGEST, digests, dige
 from deltaproduce.stages.partitioned.entries import (
     MARK,
     Entries,
-    Entry,
-    Kept,
+    ExpectedTask,
+    MadeTasks,
     definitions_of,
 )
 from deltaproduce.stages.partitioned.in_spark import numbered, queried
@@ -48,9 +48,9 @@ from deltaproduce.stages.partitioned.records import read_records, records_batch,
 from deltaproduce.stages.productions import Production
 from deltaproduce.stages.scheduled.kinds import ForeignFunction, ScheduledKind
 from deltaproduce.stages.scheduled.outcomes import Fed, Outcomes, Tasked
-from deltaproduce.stages.scheduled.schedules import Chosen, Schedule
+from deltaproduce.stages.scheduled.schedules import ChosenTasks, Schedule
 from deltaproduce.stages.sql.resolve import Resolved
-from deltaproduce.stages.sql.scopes.partitions import Partitions, Planned
+from deltaproduce.stages.sql.scopes.partitions import Partitions, PlannedPartitions
 from deltaproduce.stages.sql.scopes.tables import values_at
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
@@ -84,7 +84,7 @@ class _Remembered:
         query: the query, as the driver computes it.
     """
 
-    planned: tuple[Planned, int, Hashes] | None = None
+    planned: tuple[PlannedPartitions, int, Hashes] | None = None
     links: dict[str, tuple[pa.Table, Links]] = field(default_factory=dict)
     query: Resolved | None = None
 
@@ -106,7 +106,7 @@ class Tasks:
     function: ForeignFunction | None
     definition: str
 
-    def entries(self, fed: Mapping[str, Fed], kept: Kept, schedule: Schedule) -> Entries:
+    def entries(self, fed: Mapping[str, Fed], kept: MadeTasks, schedule: Schedule) -> Entries:
         """Return the expected tasks.
 
         Args:
@@ -128,7 +128,9 @@ class Tasks:
     def _remembered(self, schedule: Schedule) -> _Remembered:
         return schedule.memory.of(self.stage.name, _Remembered)
 
-    def _defined(self, kept: Kept, schedule: Schedule) -> tuple[Planned, int, Hashes]:
+    def _defined(
+        self, kept: MadeTasks, schedule: Schedule
+    ) -> tuple[PlannedPartitions, int, Hashes]:
         """Return the tasks, as `planned`, with their definitions; computed once a run."""
         known = self._remembered(schedule)
         if known.planned is None or schedule.wanted.of_other_dates:
@@ -138,7 +140,7 @@ class Tasks:
             known.planned = planned, current, definitions_of(planned, text, used)
         return known.planned
 
-    def _linked(self, planned: Planned, fed: Fed, schedule: Schedule) -> Links:
+    def _linked(self, planned: PlannedPartitions, fed: Fed, schedule: Schedule) -> Links:
         """Return the links of tasks with a feeder; computed once a run if its partitions stay."""
         links = self._remembered(schedule).links
         known = links.get(fed.stage)
@@ -147,14 +149,14 @@ class Tasks:
             links[fed.stage] = fed.table, Links.of(reads, planned.scopes, fed.table)
         return links[fed.stage][1]
 
-    def _resolved(self, entry: Entry, feeders: Feeders, schedule: Schedule) -> Resolved:
+    def _resolved(self, entry: ExpectedTask, feeders: Feeders, schedule: Schedule) -> Resolved:
         """Return the query for the driver; resolved once a run if the scopes' values are alike."""
         known = self._remembered(schedule)
         if known.query is None or not known.query.fits(entry.scope):
             known.query = resolved_for(self.query, entry, feeders)
         return known.query
 
-    def planned(self, kept: Kept, schedule: Schedule) -> tuple[Planned, int]:
+    def planned(self, kept: MadeTasks, schedule: Schedule) -> tuple[PlannedPartitions, int]:
         """Return the expected partitions, and how many of them are of the scheduled date.
 
         If tasks are marked, tasks that were made for other dates follow.
@@ -181,7 +183,7 @@ class Tasks:
         ]
 
     def rows(
-        self, entry: Entry, feeders: Feeders, production: Production, schedule: Schedule
+        self, entry: ExpectedTask, feeders: Feeders, production: Production, schedule: Schedule
     ) -> Rows:
         """Compute the rows that one task makes.
 
@@ -222,7 +224,7 @@ class Looked:
     inputs: Sequence[StageInput]
     schedule: Schedule
     found: Entries
-    chosen: Chosen
+    chosen: ChosenTasks
 
     @staticmethod
     def at(
@@ -371,7 +373,7 @@ def _records(
     )
 
 
-def _accepted(found: Entries, chosen: Chosen) -> pa.Table:
+def _accepted(found: Entries, chosen: ChosenTasks) -> pa.Table:
     """Return new records of unmarked clean tasks that would turn dirty."""
     rows = np.flatnonzero(found.turned_dirty & ~chosen.due)
     places = found.places[rows]
@@ -380,7 +382,7 @@ def _accepted(found: Entries, chosen: Chosen) -> pa.Table:
     return _records(found, rows, kept.made[places], kept.rows[places], scheduled)
 
 
-def _marks(found: Entries, chosen: Chosen, made: Numbers) -> pa.Table:
+def _marks(found: Entries, chosen: ChosenTasks, made: Numbers) -> pa.Table:
     """Return new records of due tasks that are not made: as they were, but marked.
 
     A task that was never made has no record: it is missing, and so is due anyway.

@@ -24,7 +24,7 @@ from deltaproduce.errors import DefinitionError, DeltaProduceError, ProducerErro
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
 from deltaproduce.shown.tasks import Task, Values
-from deltaproduce.stages.partitioned.entries import Entry
+from deltaproduce.stages.partitioned.entries import ExpectedTask
 from deltaproduce.stages.partitioned.query import TaskQuery
 from deltaproduce.stages.scheduled.kinds import ForeignFunction
 from deltaproduce.stages.scheduled.outcomes import Fed
@@ -41,7 +41,7 @@ from deltaproduce.types.excerpts import described, shown
 
 
 def dependencies_of(
-    stage: Stage, fed: Fed, rows: Rows | None, entry: Entry, engines: Engines
+    stage: Stage, fed: Fed, rows: Rows | None, entry: ExpectedTask, engines: Engines
 ) -> pa.Table:
     """Return the rows of a feeder that a task depends on, on the driver."""
     columns = (*stage.schema.key, *stage.schema.value)
@@ -55,7 +55,7 @@ def dependencies_of(
 
 
 def resolved_for(
-    query: TaskQuery, entry: Entry, feeders: Mapping[str, tuple[Fed, Stage, Rows | None]]
+    query: TaskQuery, entry: ExpectedTask, feeders: Mapping[str, tuple[Fed, Stage, Rows | None]]
 ) -> Resolved:
     """Resolve a query with the values of a task's scope.
 
@@ -75,7 +75,7 @@ def resolved_for(
 def made_by_query(
     query: TaskQuery,
     found: Resolved,
-    entry: Entry,
+    entry: ExpectedTask,
     feeders: Mapping[str, tuple[Fed, Stage, Rows | None]],
     engines: Engines,
 ) -> pa.Table:
@@ -100,7 +100,7 @@ def made_by_query(
     return pa.table(columns, names=[name for name, _ in query.outputs])
 
 
-def _needs_spark(reason: str, entry: Entry) -> SessionError:
+def _needs_spark(reason: str, entry: ExpectedTask) -> SessionError:
     message = (
         f"task {entry.of}: {reason}; the store was opened without a session; {OPEN_IN_SESSION}"
     )
@@ -130,7 +130,7 @@ def called(function: ForeignFunction, rows: pa.Table, task: Task, values: Values
     return found
 
 
-def conforming(found: pa.Table, stage: Stage, entry: Entry, engines: Engines) -> pa.Table:
+def conforming(found: pa.Table, stage: Stage, entry: ExpectedTask, engines: Engines) -> pa.Table:
     """Return rows that a task made in the columns of the stage's content.
 
     ``_ordinal`` counts the rows of a key in the order of their values.
@@ -169,6 +169,6 @@ def conforming(found: pa.Table, stage: Stage, entry: Entry, engines: Engines) ->
     return table.select([c.name for c in layout.content])
 
 
-def _types(entry: Entry, stage: Stage) -> list[tuple[str, DataType]]:
+def _types(entry: ExpectedTask, stage: Stage) -> list[tuple[str, DataType]]:
     types = {c.name: c.data_type for c in stage.schema.key}
     return [(name, types[name]) for name, _ in entry.of.values]

@@ -21,7 +21,7 @@ from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.model.hidden import RECORDS, Hidden, hidden_name
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
 from deltaproduce.stages.batches import Batch
-from deltaproduce.stages.partitioned.entries import MARK, Kept
+from deltaproduce.stages.partitioned.entries import MARK, MadeTasks
 from deltaproduce.stages.scheduled.kinds import MadeByTasks
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL, row_schema
@@ -66,7 +66,7 @@ def records_stage(stage: Stage, types: Sequence[tuple[str, DataType]]) -> Produc
     return Producer(name, ((stage,),), schema, TaskRecords(), hidden=owned)
 
 
-def read_records(stored: Stored | None, stage: Stage, *, droppable: bool) -> Kept:
+def read_records(stored: Stored | None, stage: Stage, *, droppable: bool) -> MadeTasks:
     """Read the records of a stage; only the needed columns are read.
 
     Args:
@@ -89,7 +89,7 @@ def read_records(stored: Stored | None, stage: Stage, *, droppable: bool) -> Kep
     count = in_numpy(table.column("task_made_rows"), np.int64)
     kept = table.column("task_droppable") if droppable else None
     keys = table.select(list(names))
-    return Kept(keys, definitions, inputs, made, count, table.column("task_scheduled"), kept)
+    return MadeTasks(keys, definitions, inputs, made, count, table.column("task_scheduled"), kept)
 
 
 def newest(stored: Stored, stage: Stage) -> str:

@@ -17,7 +17,7 @@ from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.engines.local.kernels.row_hashes import Hashes
 from deltaproduce.shown.tasks import FailedTask, Partition, Run, Task
 from deltaproduce.stages.batches import Batch
-from deltaproduce.stages.scheduled.schedules import Chosen, Listed
+from deltaproduce.stages.scheduled.schedules import ChosenTasks, ListedTasks
 from deltaproduce.stages.sql.scopes.tables import values_at
 from deltaproduce.types.data_types import DataType
 
@@ -80,8 +80,8 @@ class Tasked:
         records: the changes for the stage that keeps records; None if there are none.
     """
 
-    listed: Listed
-    chosen: Chosen
+    listed: ListedTasks
+    chosen: ChosenTasks
     fed: Mapping[str, Fed]
     done: tuple[Partition, ...] = ()
     failed: tuple[FailedTask, ...] = ()
@@ -137,5 +137,5 @@ class Outcomes:
         return [task for listed in every for task in listed.tasks(np.arange(len(listed)))]
 
 
-def _named(some: Iterable[tuple[Listed, Numbers]]) -> tuple[Partition, ...]:
+def _named(some: Iterable[tuple[ListedTasks, Numbers]]) -> tuple[Partition, ...]:
     return tuple(of for listed, rows in some for of in listed.named(rows))

@@ -21,7 +21,7 @@ from deltaproduce.times.zones import moment_on_clock, name_of
 _Remembered = TypeVar("_Remembered")
 
 
-class Listed(Protocol):
+class ListedTasks(Protocol):
     """The expected tasks of a stage, by columns and in order, as a schedule reads them.
 
     Attributes:
@@ -101,12 +101,12 @@ class Absent:
         """Whether partitions that no task makes any more are dropped."""
         return not self.only_changed
 
-    def due(self, listed: Listed) -> Marks:
+    def due(self, listed: ListedTasks) -> Marks:
         """Return which tasks are to be made."""
         found = ~listed.present
         return found & (listed.inputs_before != listed.inputs) if self.only_changed else found
 
-    def waiting(self, listed: Listed) -> Marks:
+    def waiting(self, listed: ListedTasks) -> Marks:
         """Return which tasks are not present before any is made."""
         return ~listed.present
 
@@ -135,7 +135,7 @@ class Marked:
         """See `Absent.drops`."""
         return False
 
-    def due(self, listed: Listed) -> Marks:
+    def due(self, listed: ListedTasks) -> Marks:
         """See `Absent.due`."""
         wanted = self.partitions.get(listed.stage)
         found = np.zeros(len(listed), bool) if wanted is None else listed.among(wanted)
@@ -143,7 +143,7 @@ class Marked:
             found = found | listed.marked
         return found & ~_among(listed, found, self.finished)
 
-    def waiting(self, listed: Listed) -> Marks:
+    def waiting(self, listed: ListedTasks) -> Marks:
         """See `Absent.waiting`."""
         return listed.missing
 
@@ -159,11 +159,11 @@ class Looking:
         """See `Absent.drops`."""
         return False
 
-    def due(self, listed: Listed) -> Marks:
+    def due(self, listed: ListedTasks) -> Marks:
         """See `Absent.due`."""
         return np.zeros(len(listed), bool)
 
-    def waiting(self, listed: Listed) -> Marks:
+    def waiting(self, listed: ListedTasks) -> Marks:
         """See `Absent.waiting`."""
         return listed.missing if self.of_other_dates else ~listed.present
 
@@ -172,7 +172,7 @@ Wanted: TypeAlias = Absent | Marked | Looking
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenTasks:
     """The tasks of a stage that run now.
 
     Attributes:
@@ -248,7 +248,7 @@ class Schedule:
         """Return the date that a text of `scheduled` says, on the clock of the store."""
         return moment_on_clock(scheduled, name_of(self.moment))
 
-    def chosen(self, listed: Listed, taken: int) -> Chosen:
+    def chosen(self, listed: ListedTasks, taken: int) -> ChosenTasks:
         """Choose the tasks of a stage that run now, and leave the rest for later.
 
         Args:
@@ -263,12 +263,12 @@ class Schedule:
         left = due & ~blocked
         left[rows[:most]] = False
         stuck = waiting & ~left
-        return Chosen(
+        return ChosenTasks(
             rows[:most], wanted, waiting, stuck, np.flatnonzero(blocked), np.flatnonzero(left)
         )
 
 
-def _among(listed: Listed, due: Marks, some: Collection[Partition]) -> Marks:
+def _among(listed: ListedTasks, due: Marks, some: Collection[Partition]) -> Marks:
     """Return which of the due tasks are some of those that are named."""
     found, mine = np.zeros(len(listed), bool), np.flatnonzero(due if some else due & ~due)
     found[mine] = [of in some for of in listed.named(mine)]

@@ -35,7 +35,7 @@ _SAMPLE: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Clause:
+class ScopeClause:
     """``FOR name IN expression``, or ``LET name = expression``.
 
     Attributes:
@@ -57,7 +57,7 @@ class Scopes:
     """
 
     text: str
-    clauses: tuple[Clause, ...]
+    clauses: tuple[ScopeClause, ...]
     sample: Scope
 
     @staticmethod
@@ -68,7 +68,7 @@ class Scopes:
             DefinitionError: it cannot be parsed, or a part depends on more than the date; with the
                 `line` in the text.
         """
-        clauses = list[Clause]()
+        clauses = list[ScopeClause]()
         for tokens in _parts(text):
             try:
                 clauses.append(_clause(tokens, text, [clause.name for clause in clauses]))
@@ -179,7 +179,7 @@ def _parts(text: str) -> Iterator[list[Token]]:
         yield part or [tokens[-1]]
 
 
-def _clause(tokens: Sequence[Token], text: str, known: Sequence[str]) -> Clause:
+def _clause(tokens: Sequence[Token], text: str, known: Sequence[str]) -> ScopeClause:
     """Return one clause, whose expression may use the names before it."""
     words = [token.text.upper() for token in tokens[:3]]
     if len(tokens) < 4 or (words[0], words[2]) not in {("FOR", "IN"), ("LET", "=")}:
@@ -193,11 +193,11 @@ def _clause(tokens: Sequence[Token], text: str, known: Sequence[str]) -> Clause:
     if name.lower() in map(str.lower, known):
         raise DefinitionError(f"{name!r} is defined twice in one scope; rename one")
     expression = Expression.read(text[tokens[3].start : tokens[-1].end + 1], known)
-    return Clause(words[0] == "FOR", name, expression)
+    return ScopeClause(words[0] == "FOR", name, expression)
 
 
 def _expanded(
-    clauses: Sequence[Clause],
+    clauses: Sequence[ScopeClause],
     moment: datetime,
     types: Mapping[str, DataType] | None = None,
 ) -> Scoped:
@@ -220,7 +220,7 @@ def _expanded(
     return found
 
 
-def _extended(found: Scoped, clause: Clause, moment: datetime, *, typing: bool) -> Scoped:
+def _extended(found: Scoped, clause: ScopeClause, moment: datetime, *, typing: bool) -> Scoped:
     """Extend scopes by one more name."""
     expression = clause.expression
     used = [name for name in expression.columns if name in found.names]

@@ -84,7 +84,7 @@ class Partitions:
         """The names of the columns."""
         return tuple(name for name, _ in self.columns)
 
-    def at(self, moment: datetime, *, stage: str) -> Planned:
+    def at(self, moment: datetime, *, stage: str) -> PlannedPartitions:
         """Return the expected partitions at a date, in order, and the scope of each.
 
         Raises:
@@ -105,15 +105,15 @@ class Partitions:
             return
         self._planned(self.scopes.of(_SOME_DATES[0]))
 
-    def _planned(self, scopes: Scoped) -> Planned:
+    def _planned(self, scopes: Scoped) -> PlannedPartitions:
         """Return the partitions of scopes."""
         if not scopes.size:
-            return Planned(table_of([], self.types), scopes)
+            return PlannedPartitions(table_of([], self.types), scopes)
         columns = {
             name: computed(value, scopes.names, scopes.size, scopes.zone).array
             for name, value in self.columns
         }
-        found = Planned(pa.table({"_": pa.nulls(scopes.size), **columns}), scopes)
+        found = PlannedPartitions(pa.table({"_": pa.nulls(scopes.size), **columns}), scopes)
         numbers = numbered([np.zeros(scopes.size, np.int64), *map(codes, found.partitions.columns)])
         twice = np.flatnonzero(np.bincount(numbers)[numbers] > 1)
         if len(twice):
@@ -127,7 +127,7 @@ class Partitions:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedPartitions:
     """Expected partitions, in order.
 
     Attributes:
@@ -150,15 +150,15 @@ class Planned:
         """Return the values of one partition."""
         return tuple(values_at(self.partitions, [row])[0])
 
-    def beside(self, other: Planned) -> Planned:
+    def beside(self, other: PlannedPartitions) -> PlannedPartitions:
         """Append other partitions."""
-        return Planned(
+        return PlannedPartitions(
             pa.concat_tables([self.table, other.table]), self.scopes.beside(other.scopes)
         )
 
-    def taken(self, rows: Numbers) -> Planned:
+    def taken(self, rows: Numbers) -> PlannedPartitions:
         """Return partitions, by position."""
-        return Planned(self.table.take(pa.array(rows)), self.scopes.taken(rows))
+        return PlannedPartitions(self.table.take(pa.array(rows)), self.scopes.taken(rows))
 
 
 def are_kept(retention: str) -> bool:
