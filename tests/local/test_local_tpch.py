@@ -72,14 +72,15 @@ def changes(random: Random, data: Mapping[str, list[dict[str, Any]]]) -> list[di
     ]
 
 
-def test_queries_follow_their_tables(tmp_path: Path) -> None:
-    """After each version a view is its query over the tables of this version."""
+def test_queries_follow_their_tables(tmp_path: Path, long_run: bool) -> None:
+    """After each version a view is its query over its tables; in a short run after three."""
     random, found, modes = Random(11), 0, Counter[str]()
     queries = {name: resolved(text, STAGES) for name, text in QUERIES.items()}
     data = rows(random)
     with dp.Store(None, str(tmp_path / "store"), tpch(), policy="incremental") as store:
         store.update(data)
-        for change in changes(random, data):
+        steps = changes(random, data)[: None if long_run else 3]
+        for change in steps:
             version = store.update(change)
             contents = {name: store.content(name) for name in SCHEMAS}
             for name, query in queries.items():
@@ -89,8 +90,8 @@ def test_queries_follow_their_tables(tmp_path: Path) -> None:
                 modes[version.stages[name].mode if name in version.stages else ""] += 1
         assert not store.verify(recompute=True)
         assert all(one.changed_keys == 0 for one in store.refresh().stages.values())
-    assert found > 3 * len(queries)  # not all of them are empty
-    assert modes["full"] <= len(RECOMPUTE) * 6
+    assert found > len(steps) * len(queries) / 2  # not all of them are empty
+    assert modes["full"] <= len(RECOMPUTE) * len(steps)
 
 
 def computed(query: Resolved, contents: Mapping[str, pa.Table]) -> Counter[Any]:

@@ -28,12 +28,12 @@ def test_each_reader_opens_each_table_by_its_path_after_each_version(
 ) -> None:
     """Stages of each kind, over updates, crashes, rollbacks and compactions; as docs say.
 
-    A short run reads a few tables of four versions.
+    A short run reads a few tables of three versions.
     """
     life = Life(location, [None], visits(), visits(as_model=True), random.Random(7))
-    for _ in range(30 if long_run else 4):
+    for _ in range(30 if long_run else 3):
         life.step()
-        life.read(READERS, None if long_run else 6)
+        life.read(READERS, None if long_run else 4)
     life.assert_no_others()
     assert_documented(life.seen, whole=[*READERS] if long_run else [])
 

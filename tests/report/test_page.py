@@ -44,8 +44,8 @@ def focused(page: Page) -> str:
     ("size", "width", "dark"),
     [
         ("few", WIDE, False),
-        ("few", NARROW, True),
-        ("many", WIDE, True),
+        pytest.param("few", NARROW, True, marks=pytest.mark.long),
+        pytest.param("many", WIDE, True, marks=pytest.mark.long),
         ("many", NARROW, False),
         pytest.param("few", WIDE, True, marks=pytest.mark.long),
         pytest.param("few", NARROW, False, marks=pytest.mark.long),

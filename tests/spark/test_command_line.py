@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from file_cases import CASES, Case
 from pyspark.sql import SparkSession
+from selecting import long
 from typer.testing import CliRunner
 
 import deltaproduce as dp
@@ -100,7 +101,8 @@ def _project(folder: Path, cases: dict[str, Case], mode: str) -> ProjectFile:
     return read(folder)
 
 
-@pytest.mark.parametrize("mode", ["snapshot", pytest.param("changes", marks=pytest.mark.long)])
+@long
+@pytest.mark.parametrize("mode", ["snapshot", "changes"])
 def test_files_mean_the_same_with_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:

@@ -186,7 +186,7 @@ def test_each_function_is_that_of_spark(spark: SparkSession, long_run: bool) -> 
     """Over columns of many types, with values at their limits."""
     given, table = given_rows(spark, 7, FEW_ROWS)
     chance = random.Random(6)
-    some = DECIMALS if long_run else chance.sample(DECIMALS, 40)
+    some = DECIMALS if long_run else chance.sample(DECIMALS, 20)
     check(given, table, [*some, *NUMBERS, *TEXT, *NESTED], 0.9)
     for zone in ZONES if long_run else chance.sample(ZONES, 1):
         with settings(spark, {"spark.sql.session.timeZone": zone}):

@@ -290,8 +290,12 @@ LOOSE = "struct<n: int, t: string>"
     ("limits", "table_type"),
     [
         pytest.param({}, "copy_on_write", marks=long),
-        pytest.param({"small_table_rows": 0, "replaced_percent": 900}, "merge_on_read", marks=long),
-        ({"small_table_rows": 0, "replaced_percent": 900, "local_rows": 0}, "merge_on_read"),
+        ({"small_table_rows": 0, "replaced_percent": 900}, "merge_on_read"),
+        pytest.param(
+            {"small_table_rows": 0, "replaced_percent": 900, "local_rows": 0},
+            "merge_on_read",
+            marks=long,
+        ),
     ],
 )
 def test_a_struct_may_be_null_whose_fields_may_not(

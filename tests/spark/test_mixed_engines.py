@@ -102,7 +102,8 @@ def test_one_goes_on_where_a_process_of_the_other_was_killed(
     assert not [outcome for outcome in outcomes if outcome.is_wrong]
 
 
-@pytest.mark.parametrize("slow", chosen(["here", "in Spark"], "here"))
+@long
+@pytest.mark.parametrize("slow", ["here", "in Spark"])
 def test_of_two_writers_one_gets_a_conflict(spark: SparkSession, location: str, slow: str) -> None:
     """One has committed to all tables, and is about to publish, when the other publishes."""
     one, other = (None, spark) if slow == "here" else (spark, None)

@@ -91,6 +91,7 @@ def test_a_store_at_an_odd_path(
     assert beside.content("rows").num_rows == 1
 
 
+@long
 def test_a_table_of_others_at_an_odd_path(spark: SparkSession, tmp_path: Path) -> None:
     table, pipeline = f"{tmp_path}/{WORST} not at the end", dp.Pipeline("theirs")
     pipeline.delta_source("rows", table=table, key="id bigint", value="v string")

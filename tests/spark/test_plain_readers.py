@@ -211,6 +211,7 @@ def test_the_feed_by_sql_has_nothing_of_a_version_that_was_not_published(
 STAGES = ("orders", "by_customer")
 
 
+@long
 def test_tables_are_named_for_sql(spark: SparkSession, tmp_path: Path) -> None:
     theirs = str(tmp_path / "their`s")
     spark.range(3).selectExpr("id AS k", "id AS n").write.format("delta").save(theirs)

@@ -13,7 +13,7 @@ from local_stores import as_rows, assert_same_here
 from other_readers import READERS
 from pyspark.sql import SparkSession
 from reading_by_path import MARKING, Life, assert_documented, recipes, visits
-from selecting import chosen, long
+from selecting import long
 from test_column_order import as_before, order_of
 
 from deltaproduce import Limits, Store
@@ -23,12 +23,11 @@ IN_SPARK = Limits(local_rows=0, small_table_rows=0)
 KINDS = {"marked": MARKING, "in Spark": IN_SPARK}
 
 
-@pytest.mark.parametrize("kind", chosen(KINDS, "marked"))
+@long
+@pytest.mark.parametrize("kind", KINDS)
 def test_each_reader_opens_what_both_engines_have_written_in_turn(
-    spark: SparkSession, location: str, kind: str, long_run: bool
+    spark: SparkSession, location: str, kind: str
 ) -> None:
-    """A short run reads a few tables of two versions, by Spark alone."""
-
     def by_spark_sql(path: str, at: int | None) -> pa.Table:
         version = "" if at is None else f" VERSION AS OF {at}"
         return spark.sql(f"SELECT * FROM delta.`{path}`{version}").toArrow()
@@ -42,11 +41,11 @@ def test_each_reader_opens_what_both_engines_have_written_in_turn(
         limits=KINDS[kind],
     )
     spark_sql = {"Spark SQL, `VERSION AS OF`": by_spark_sql}
-    for _ in range(30 if long_run else 2):
+    for _ in range(30):
         life.step()
-        life.read({**spark_sql, **(READERS if long_run else {})}, None if long_run else 2)
+        life.read({**spark_sql, **READERS})
     life.assert_no_others()
-    assert_documented(life.seen, whole=[*spark_sql] if long_run else [])
+    assert_documented(life.seen, whole=[*spark_sql])
     told = recipes(location, "visits", life.store.head.delta_version("visits", "content"))
     pinned, rows = map(spark.sql, told["Spark SQL"])
     assert pinned.collect()[0][0] == life.store.head.delta_version("visits", "content")

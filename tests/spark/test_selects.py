@@ -12,6 +12,7 @@ from forcing import WAYS, forced
 from local_stores import plain_table
 from other_readers import of_text
 from pyspark.sql import SparkSession
+from selecting import long
 
 from deltaproduce import InvalidArgumentError, Limits, Pipeline, Store
 from deltaproduce.testing import Oracle, plain_rows
@@ -31,25 +32,20 @@ def assert_selected(spark: SparkSession, store: Store, oracle: Oracle, version: 
             assert found == sorted(expected, key=repr), (stage, table, version)
 
 
-def test_spark_reads_a_version_by_its_text(
-    spark: SparkSession, location: str, long_run: bool
-) -> None:
-    """With runs beside the tables, and when these are folded; in a long run of each table then.
-
-    In a short run versions are read by the texts that were made when they were the head.
-    """
+@long
+def test_spark_reads_a_version_by_its_text(spark: SparkSession, location: str) -> None:
+    """With runs beside the tables, and when these are folded."""
     with forced(RUNS):
         oracle = built(None, location, 3)
         store = Store(spark, location, orders())
-        texts = {n: store.sql("by_customer", n) for n in (range(4) if long_run else (0, 3))}
+        texts = {n: store.sql("by_customer", n) for n in range(4)}
         assert "ANTI JOIN" in texts[3]
-        for number in (0, 3) if long_run else (3,):
+        for number in (0, 3):
             assert_selected(spark, store, oracle, number)
         store.compact()
         changes = batch((0, 1, 77), (9, 1, 78))
         assert store.update(frames(spark, changes)).number == oracle.update(changes)
-        if long_run:
-            assert_selected(spark, store, oracle, 4)
+        assert_selected(spark, store, oracle, 4)
     for number, text in texts.items():  # what is written later does not matter
         assert store.sql("by_customer", number) == text
         found = sorted(plain_rows(spark.sql(text).collect()), key=repr)

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from selecting import long
 from view_queries import OF_SPARK, STAGES, Queries, contents, tables
 
 import deltaproduce as dp
@@ -323,7 +324,8 @@ def answered(store: dp.Store, spark: SparkSession, pipeline: dp.Pipeline, name: 
 IN_SPARK = dp.Limits(local_rows=0, local_bytes=0)
 
 
-@pytest.mark.parametrize("limits", [dp.Limits(), pytest.param(IN_SPARK, marks=pytest.mark.long)])
+@long
+@pytest.mark.parametrize("limits", [dp.Limits(), IN_SPARK])
 def test_a_store_keeps_views_that_are_what_spark_returns(
     spark: SparkSession, location: str, limits: dp.Limits
 ) -> None:

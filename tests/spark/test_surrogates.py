@@ -171,6 +171,7 @@ def test_the_hook_is_called_in_key_order_over_the_whole_stage(
         assert [row.n for row in found] == [*range(1, 10_001)]
 
 
+@long
 def test_of_many_rows_each_task_has_the_next_range_of_keys(
     spark: SparkSession, location: str
 ) -> None:

@@ -202,6 +202,7 @@ def test_keys_are_sought_in_small_row_groups(
     assert (len(found), found["c17"], found["c40"], found["c41"]) == (100, 3, 9, 4)
 
 
+@long
 def test_a_catalog_store_is_the_same(spark: SparkSession) -> None:
     spark.sql("CREATE SCHEMA shop_catalog")
     pipeline = part("orders", "by_customer")

@@ -14,7 +14,7 @@ from crashing import FACTOR, built, orders
 from forcing import WAYS, Way, forced
 from limiting import limited
 from pyspark.sql import SparkSession
-from selecting import chosen, long
+from selecting import long
 from series import drawn as examples
 from series import packed, packed_histories
 
@@ -99,9 +99,10 @@ def planted(spark: SparkSession, store: Store, statements: Mapping[str, str]) ->
     store._opened.log.publish(version, attempt)
 
 
-@pytest.mark.parametrize("fault", chosen(FAULTS, "numbers, mappings and words"))
+@long
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found_and_put_right(
-    spark: SparkSession, original: Path, tmp_path: Path, fault: str, long_run: bool
+    spark: SparkSession, original: Path, tmp_path: Path, fault: str
 ) -> None:
     statements, expected = FAULTS[fault]
     shutil.copytree(original, tmp_path / "store")
@@ -115,9 +116,8 @@ def test_a_fault_is_found_and_put_right(
     assert pickle.loads(pickle.dumps(findings)) == findings
     number = store.head.number + 1
     assert store.repair().number == number
-    limits = BY_SPARK if long_run else Limits()
-    again = Store(spark, tmp_path / "store", orders(), table_type="copy_on_write", limits=limits)
-    assert again.verify(recompute=long_run) == ()
+    again = Store(spark, tmp_path / "store", orders(), table_type="copy_on_write", limits=BY_SPARK)
+    assert again.verify(recompute=True) == ()
 
 
 def test_small_tables_are_checked_on_the_driver(

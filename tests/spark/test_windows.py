@@ -23,24 +23,22 @@ WINDOWED = "views_0", "views_1", "views_2"
 KEYS = ["id bigint, day date", "day date, id bigint"]
 
 
-@pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined"), ids=lambda way: way.name)
+@long
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 def test_versions_equal_the_oracle(
     spark: SparkSession,
     location: str,
     way: Way,
-    long_run: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Windows are moved and made anew; what is stored, states too, is what a refresh makes.
 
-    In a short run two versions of two windows, one of them over an aggregate; `tests/local`
-    refreshes and verifies them in each.
+    `tests/local` has the same law in each run.
     """
-    windows = WINDOWS if long_run else WINDOWS[:1]
-    pipeline = without_idle_sources(site(windows))
+    pipeline = without_idle_sources(site(WINDOWS))
     oracle = Oracle(pipeline)
     names = {source.name for source in pipeline.graph().sources}
-    series = history(100 + WAYS.index(way))[: VERSIONS if long_run else 2]
+    series = history(100 + WAYS.index(way))[:VERSIONS]
     with forced(way):
         store = dp.Store(spark, location, pipeline, table_type=way.table_type)
         for number, (given, told) in enumerate(series):
@@ -53,12 +51,11 @@ def test_versions_equal_the_oracle(
             version = store.update(as_frames(spark, pipeline, batch), **told)
             assert version.number == oracle.update(batch, **told)
             assert_same(store, oracle, pipeline, version.number)
-        for stage in (*windows, "of_partials") if long_run else ():
+        for stage in (*WINDOWS, "of_partials"):
             figures = store.refresh(stage).stages[stage]
             assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
-        if long_run:
-            assert_same(store, oracle, pipeline, 1)
-            assert store.verify(recompute=True) == ()
+        assert_same(store, oracle, pipeline, 1)
+        assert store.verify(recompute=True) == ()
 
 
 @long

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
+from selecting import long
 
 from deltaproduce import agg
 from deltaproduce.pipeline import Pipeline
@@ -303,6 +304,7 @@ def test_functions_over_arrow_do_what_their_namesakes_do(
         assert oracle.content("arrow") == oracle.content("rows")
 
 
+@long
 def test_pipelines_have_functions_of_all_forms():
     for form in ("rows", "arrow", "arrow_stream"):
         find(
@@ -368,6 +370,7 @@ def assert_all_drawn(strategy, wanted, had_by):
     assert not missing
 
 
+@long
 def test_pipelines_have_each_aggregate_function():
     def had_by(pipeline):
         return {call.function for s in aggregated(pipeline) for _, call in s.kind.values}
@@ -387,6 +390,7 @@ WINDOWS = {
 }
 
 
+@long
 def test_pipelines_have_windows_of_all_sorts():
     def had_by(pipeline):
         kinds = [stage.kind for stage in aggregated(pipeline) if stage.kind.window is not None]
@@ -395,6 +399,7 @@ def test_pipelines_have_windows_of_all_sorts():
     assert_all_drawn(pipelines(strict=True), WINDOWS, had_by)
 
 
+@long
 def test_updates_name_partitions_and_days_and_keys_are_near_them():
     def wanted(*names):
         def found(drawn):
