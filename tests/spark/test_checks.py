@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from selecting import chosen
 
 from deltaproduce.engines.local.arrays import same_rows
 from deltaproduce.engines.local.engine import LocalEngine
@@ -74,7 +75,7 @@ def table(rows: Iterable[dict[str, Any]], columns: Sequence[Column]) -> pa.Table
     return pa.Table.from_pylist(list(rows), arrow_schema(columns))
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", chosen(LAYOUTS, "a stage"))
 def test_rows_are_checked_as_in_spark(spark: SparkSession, name: str, long_run: bool) -> None:
     layout, here, there = LAYOUTS[name], LocalEngine(), SparkEngine(spark, Limits())
     chance = random.Random(len(name))

@@ -350,7 +350,7 @@ def texts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both
         pytest.param("lines", {"number": 1, "file": "a"}, None, marks=long),
         ("words", "the", 2),
         pytest.param("shapes", (3, "c"), None, marks=long),
-        ("words", "nothing", None),
+        pytest.param("words", "nothing", None, marks=long),
     ],
 )
 def test_a_lineage_is_what_the_key_mappings_say(

@@ -10,6 +10,7 @@ from counting import jobs
 from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
+from selecting import long
 
 from benchmarks import w1
 from deltaproduce import Limits, Store
@@ -73,7 +74,7 @@ def test_few_rows_of_a_frame_come_in_the_one_job_that_computes_them(
 
 @pytest.mark.parametrize(
     "others",
-    [{}, {"seek_rows": 0, "seek_keys": 9}],
+    [pytest.param({}, marks=long), {"seek_rows": 0, "seek_keys": 9}],
     ids=["by row groups", "in all rows"],
 )
 def test_keys_of_more_rows_than_one_part_are_looked_up_without_spark(

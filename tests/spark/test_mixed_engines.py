@@ -52,7 +52,7 @@ def opened(spark: SparkSession | None, location: str, pipeline: Pipeline) -> Sto
 def test_versions_by_both_in_turn(
     spark: SparkSession, location: str, number: int, long_run: bool
 ) -> None:
-    (pipeline,) = examples(strategies.pipelines(max_producers=2), 1, number)
+    (pipeline,) = examples(strategies.pipelines(max_producers=2 if long_run else 1), 1, number)
     versions = 4 if long_run else 3
     histories = strategies.histories(pipeline, min_versions=versions, max_versions=versions)
     (history,) = examples(histories, 1, number)

@@ -41,6 +41,7 @@ def test_versions_equal_the_oracle(spark: SparkSession, location: str, way: Way)
         assert store.verify(recompute=True) == ()
 
 
+@long
 def test_content_is_what_group_by_gives(spark: SparkSession, location: str) -> None:
     """Values and types, of all functions and all types.
 

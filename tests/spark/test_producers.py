@@ -65,8 +65,8 @@ def told_where():
 
 
 STAGES = ("by_key", "preserving", "by_table", "by_batch")
-FEW = ("preserving", "by_batch")
-"""Those of a short run in Spark: one whose rows are functions', one over tables."""
+FEW = ("by_batch",)
+"""The one of a short run in Spark."""
 
 
 def parents_in(store, stages=STAGES):

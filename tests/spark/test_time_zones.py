@@ -176,11 +176,12 @@ def test_sessions_of_other_zones_compute_in_the_stores(
             store.close()
 
 
+@long
 def test_engines_in_turn_compute_in_the_stores(
-    spark: SparkSession, tmp_path: Path, machine: Callable[[str], None], long_run: bool
+    spark: SparkSession, tmp_path: Path, machine: Callable[[str], None]
 ) -> None:
     """After any changes by either engine, on machines and in sessions of any zones, the same."""
-    chance, turns = random.Random(2), TURNS if long_run else TURNS[:3]
+    chance, turns = random.Random(2), TURNS
     orders, ever = Orders(), list[datetime]()
     for version, (home, zone) in enumerate(turns):
         machine(home)
@@ -202,8 +203,7 @@ def test_engines_in_turn_compute_in_the_stores(
             )
             assert store.time_zone == store.head.time_zone == ZONE
             assert_right(store, orders, ever)
-            if long_run:
-                assert store.verify(recompute=True) == ()
+            assert store.verify(recompute=True) == ()
 
 
 def test_what_a_user_has_computed_is_in_the_zone_of_the_session(
