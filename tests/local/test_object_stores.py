@@ -126,7 +126,7 @@ def sold(number: int, first: int = 0, count: int = 6) -> dict[str, list[Any]]:
 @pytest.mark.parametrize(
     "limits",
     [
-        pytest.param(Limits(), id="small"),
+        pytest.param(Limits(), id="small", marks=pytest.mark.long),
         pytest.param(RUNS, id="runs", marks=pytest.mark.long),
     ],
 )

@@ -187,7 +187,10 @@ def test_each_function_is_that_of_spark(spark: SparkSession, long_run: bool) -> 
     given, table = given_rows(spark, 7, FEW_ROWS)
     chance = random.Random(6)
     some = DECIMALS if long_run else chance.sample(DECIMALS, 20)
-    check(given, table, [*some, *NUMBERS, *TEXT, *NESTED], 0.9)
+    every = [*NUMBERS, *TEXT, *NESTED]
+    check(
+        given, table, [*some, *(every if long_run else chance.sample(every, len(every) // 2))], 0.8
+    )
     for zone in ZONES if long_run else chance.sample(ZONES, 1):
         with settings(spark, {"spark.sql.session.timeZone": zone}):
             check(given, table, [*MOVES, *CLOCKS], 0.9)

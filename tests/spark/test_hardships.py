@@ -85,8 +85,32 @@ def test_a_store_that_cannot_be_written(spark: SparkSession, tmp_path: Path) -> 
         assert_goes_on(spark, location, oracle)
 
 
+@contextmanager
+def interrupted(delay: float) -> Iterator[None]:
+    """Ctrl-C after some seconds, and again every ten, as a user would if nothing happens.
+
+    Py4J tells Java in finalizers which objects are dropped, and Python prints what is raised in a
+    finalizer, and goes on: an interrupt that meets one is lost.
+    """
+    over = threading.Event()
+
+    def press() -> None:
+        seconds = delay
+        while not over.wait(seconds):
+            os.kill(os.getpid(), signal.SIGINT)
+            seconds = 10
+
+    keyboard = threading.Thread(target=press)
+    keyboard.start()
+    try:
+        yield
+    finally:
+        over.set()
+        keyboard.join()
+
+
 def do_nothing_for_long(store: Store, changes: dict[str, object]) -> None:
-    until = time.monotonic() + 60  # an interrupt that meets a finalizer is lost
+    until = time.monotonic() + 60
     while time.monotonic() < until:
         store.update(changes)
         time.sleep(0.01)
@@ -105,9 +129,6 @@ def test_an_interrupted_update(spark: SparkSession, location: str) -> None:
         store.update(frames(spark, drawn(10)))
     nothing = frames(spark, drawn(VERSIONS - 1))  # as it is; an interrupt is for the store alone
     for delay in (0.1, 0.7):
-        timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt), interrupted(delay):
             do_nothing_for_long(store, nothing)
-        timer.join()
     assert_goes_on(spark, location, oracle)
