@@ -41,8 +41,8 @@ KINDS = {
     "parts": "PARTITIONED BY (n) TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
     "mapped": "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
 }
-IN_SHORT = ("parts",)
-"""Those in each run: of one that does not tell what changed, files and marked rows are compared."""
+IN_SHORT = ("feed", "parts")
+"""Those in each run: one tells what changed, of the other files and marked rows are compared."""
 VERSIONS = (WAYS[7], WAYS[0], WAYS[6])  # how each is made
 
 
@@ -215,7 +215,7 @@ def changed(tables: dict[str, Existing], chance: random.Random) -> None:
 def test_an_update_makes_what_a_load_of_the_tables_rows_would(
     spark: SparkSession, location: str, tmp_path: Path, long_run: bool
 ) -> None:
-    """In a short run two versions, one of them in Spark, of one kind of tables.
+    """In a short run two versions, one of them in Spark, of two kinds of tables.
 
     In a long one more versions, all kinds, and a rollback.
     """
