@@ -338,7 +338,6 @@ def packages_named() -> Iterator[None]:
         if (error.name or "").partition(".")[0] != "pyspark":
             raise
         message = (
-            "PySpark is not installed, whose types are those of columns: "
-            "pip install 'deltaproduce[local]' for stores without Spark, or 'deltaproduce[spark]'"
+            "PySpark is not installed, and this needs Spark: pip install 'deltaproduce[spark]'"
         )
         raise SessionError(message) from error

@@ -16,7 +16,6 @@ from types import EllipsisType, MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.engines.change_feed import FeedMode
 from deltaproduce.errors import DefinitionError
@@ -62,6 +61,8 @@ from deltaproduce.storage.parquet.lookups import Strategy
 from deltaproduce.storage.versions import Version
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
     from deltaproduce.datasets.staged import StageDataset
     from deltaproduce.reading.recorded.reader import Reader
 

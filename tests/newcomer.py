@@ -31,7 +31,7 @@ def installed(folder: Path) -> Path:
     run(["git", "clone", "-q", ROOT, folder / "deltaproduce"])
     run([sys.executable, "-m", "venv", "--without-pip", folder / ".venv"])
     pip = [sys.executable, "-m", "pip", "--python", folder / ".venv" / "bin" / "python"]
-    run([*pip, "install", "-q", f"{folder}/deltaproduce[local,postgres]"])
+    run([*pip, "install", "-q", f"{folder}/deltaproduce[postgres]"])
     return folder / ".venv" / "bin"
 
 

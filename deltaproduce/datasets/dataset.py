@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from types import EllipsisType, MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.datasets import reading
 from deltaproduce.datasets.absorbing import absorb
@@ -30,6 +29,9 @@ from deltaproduce.errors import (
 )
 from deltaproduce.shown.tabular import Word, one_line
 from deltaproduce.types.columns import SchemaLike, plain_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _EVERYWHERE: Final[Mapping[str, str | None]] = MappingProxyType({})
 

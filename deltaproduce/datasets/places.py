@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from deltaproduce.datasets.tables import DataTable
 from deltaproduce.engines.choice import Engines
@@ -20,6 +19,9 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.model import arguments
 from deltaproduce.model.limits import Limits
 from deltaproduce.storage.locations import Location, is_relative
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def engines_of(spark: SparkSession | None) -> Engines:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from deltaproduce.datasets.absorbing import visible
 from deltaproduce.datasets.actions import values_in_log
@@ -25,6 +24,7 @@ from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.spark.columns import col, cols
 from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.engines.spark.delta import SparkDelta
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.errors import CorruptStoreError, DefinitionError, InvalidArgumentError
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import holds
@@ -35,6 +35,9 @@ from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.data_types import BooleanType, NullType
 from deltaproduce.types.excerpts import described, shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True)

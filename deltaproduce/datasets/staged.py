@@ -11,12 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from deltaproduce.datasets import reading
 from deltaproduce.datasets.parts import narrowed
@@ -27,6 +25,8 @@ from deltaproduce.engines.choice import needs_spark
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.spark.columns import col, cols
 from deltaproduce.engines.spark.data_types import in_spark
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
+from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, RUNS, Layout
@@ -38,6 +38,9 @@ from deltaproduce.storage.parquet.file_ranges import FileRanges
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types.columns import VERSION_COLUMN, Column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _EVERYWHERE: Final[Mapping[str, str | None]] = MappingProxyType({})
 _NO_TABLES: Final = StageFigures("skipped")
@@ -219,7 +222,7 @@ class StageDataset:
         shown = self._description.columns
         if stored is None:
             found = self._store.frame(None, tuple(shown))
-            assert isinstance(found, DataFrame)
+            assert is_frame(found)
             return found
         rows = stored.all()
         types = {one.column.name: one.column.data_type for one in self._description.partitions}

@@ -8,10 +8,9 @@ is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from deltaproduce.described.content import beside
 from deltaproduce.described.partitions import Partition, unstorable, values_of
@@ -26,6 +25,9 @@ from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.data_types import DateType, StringType
 from deltaproduce.types.python_values import python_tuples
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _WRONG: Final = Column("_wrong", StringType())
 _FINDING: Final = Column("_finding", StringType())

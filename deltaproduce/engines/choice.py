@@ -11,13 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from pyspark import inheritable_thread_target
-from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.engines.engine import Engine, Rows
 from deltaproduce.engines.failures import BatchFunction, in_worker
@@ -42,6 +39,7 @@ from deltaproduce.engines.spark.python_workers import (
     has_other_machines,
     held_by_spark,
 )
+from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.engines.spark.sessions.remote import is_remote, parallelism
 from deltaproduce.errors import SessionError
 from deltaproduce.model.limits import Limits
@@ -50,6 +48,10 @@ from deltaproduce.shown.phases import jobs_begin
 from deltaproduce.times.zones import OF_UTC, known, zone_of_machine
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame, SparkSession
 
 _LOCAL: Final = LocalEngine()
 _Given = ParamSpec("_Given")
@@ -96,6 +98,8 @@ class Engines:
         """Return a function for another thread to call, with this thread's session settings."""
         if self.session is None:
             return called
+        from pyspark import inheritable_thread_target
+
         threaded: Callable[_Given, _Made] = inheritable_thread_target(self.session)(called)
         return threaded
 
@@ -227,7 +231,7 @@ class Engines:
 
     def table(self, rows: Rows, columns: Sequence[Column]) -> pa.Table:
         """Return the given columns of the rows as a table on the driver, wherever the rows are."""
-        return fetched(rows, columns) if isinstance(rows, DataFrame) else _LOCAL.here(rows, columns)
+        return fetched(rows, columns) if is_frame(rows) else _LOCAL.here(rows, columns)
 
     def united(self, one: Rows, other: Rows, columns: Sequence[Column]) -> Rows:
         """Return these columns of both."""

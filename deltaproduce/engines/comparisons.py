@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
-
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
+from typing import TYPE_CHECKING, Any
 
 from deltaproduce.engines.choice import Engines, is_local
 from deltaproduce.engines.engine import Engine, Rows
@@ -36,12 +33,16 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.kernels.ranges import without_mark
 from deltaproduce.engines.spark.predicates import HASH, hash_sql
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.layouts import Layout
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.shown.phases import in_phase
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import LongType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)

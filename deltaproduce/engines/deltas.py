@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from deltaproduce.engines.choice import Engines, needs_spark
 from deltaproduce.engines.delta_log import (
@@ -49,6 +49,9 @@ from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import StructType
 from deltaproduce.types.excerpts import one_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 class Deltas(DeltaTables):

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from deltaproduce.engines.change_feed import FeedMode
 from deltaproduce.engines.marks import Counts, Which
@@ -21,13 +20,16 @@ from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import Column
 
-Rows: TypeAlias = DataFrame | pa.Table
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Rows: TypeAlias = "DataFrame | pa.Table"
 """Rows in Spark, or on the driver."""
 
 Filling: TypeAlias = str | int | None
 """The values of a column: those of another column, by its name, or a number, or null."""
 
-RowsT = TypeVar("RowsT", DataFrame, pa.Table)
+RowsT = TypeVar("RowsT", "DataFrame", pa.Table)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
@@ -23,6 +21,8 @@ from deltaproduce.engines.local.arrays import Marks, isin_rows
 from deltaproduce.engines.spark.columns import cols, same
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.predicates import HASH, hash_sql, membership, needs_hash
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
+from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.times.zones import zone_of
 from deltaproduce.types.atoms import Misfit
@@ -30,6 +30,9 @@ from deltaproduce.types.columns import Column, Columns
 from deltaproduce.types.data_types import LongType
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.row_writers import rows_writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _REPEATED: Final = 10
 """The rows per key that the driver fetches to find out whether there are few keys."""
@@ -58,7 +61,7 @@ class Selection:
             rows: the number of rows, if it is known.
         """
         most = _REPEATED * engines.limits.seek_keys
-        if isinstance(keys, DataFrame) and (rows is None or rows <= most):
+        if is_frame(keys) and (rows is None or rows <= most):
             found = fetched(keys.limit(most + 1) if rows is None else keys, columns)
             if len(found) <= most:
                 keys = found
@@ -96,7 +99,7 @@ class Selection:
     @property
     def frame(self) -> DataFrame:
         """The keys in Spark, to be joined."""
-        if isinstance(self.keys, DataFrame):
+        if is_frame(self.keys):
             return self.keys
         return _joined(self.keys, self.columns, self.engines)
 
@@ -115,7 +118,7 @@ class Selection:
     def renamed(self, columns: Sequence[Column]) -> Selection:
         """Return the same keys in another table's columns, as a feeder's keys are source keys."""
         names = [column.name for column in columns]
-        if isinstance(self.keys, DataFrame):
+        if is_frame(self.keys):
             return Selection(tuple(columns), self.keys.toDF(*names), self.engines)
         return Selection(tuple(columns), self.keys.rename_columns(names), self.engines)
 

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-from pyspark.sql import DataFrame, SparkSession
-
+from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.errors import InvalidArgumentError, InvalidChangesError
 from deltaproduce.model import arguments
 from deltaproduce.storage.versions import Version
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _NUMBER: Final = re.compile("[0-9]{1,18}")
 """The number of a micro-batch; it matches no other text that a user puts into an ``update_id``."""
@@ -60,7 +62,7 @@ class StreamWriter:
                 anew, and is another.
             DeltaProduceError: as for `Store.update`; the query fails, and can be started again.
         """
-        if not isinstance(changes, DataFrame):
+        if not is_frame(changes):
             raise InvalidChangesError(
                 f"the micro-batch is a {type(changes).__name__}; foreachBatch gives DataFrames, "
                 "and Store.update takes others",

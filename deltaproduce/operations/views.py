@@ -17,9 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
-from typing import Final
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Final
 
 from deltaproduce.engines.spark import views
 from deltaproduce.errors import (
@@ -37,6 +35,9 @@ from deltaproduce.reading.selects import select
 from deltaproduce.storage.failpoints import effect
 from deltaproduce.storage.locations import Location
 from deltaproduce.storage.versions import EMPTY, Version
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _STORE: Final = "deltaproduce.store"
 _STAGE: Final = "deltaproduce.stage"

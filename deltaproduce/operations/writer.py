@@ -11,9 +11,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, TypeVar, get_args
+from typing import TYPE_CHECKING, Final, TypeVar, get_args
 
-from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from deltaproduce.engines.choice import Engines
@@ -40,6 +39,9 @@ from deltaproduce.shown.phases import Listener, Watch, watching
 from deltaproduce.storage.opening.places import tables_at
 from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.types.excerpts import shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _RETRYING: Final = Retrying(
     retry=retry_if_exception_type(ConflictError),

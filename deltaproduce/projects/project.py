@@ -6,8 +6,7 @@ import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from deltaproduce.model import arguments
 from deltaproduce.pipeline import Pipeline
@@ -19,6 +18,9 @@ from deltaproduce.projects.stores import opened_with
 from deltaproduce.shown.tabular import one_line
 from deltaproduce.store import Store, refused
 from deltaproduce.types.columns import stored_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Project:

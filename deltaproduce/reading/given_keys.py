@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import col
 from deltaproduce.engines.spark.data_types import frame_struct, in_spark
+from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.times.zones import zone_of
 from deltaproduce.types.atoms import Misfit
@@ -25,6 +25,9 @@ from deltaproduce.types.columns import Columns
 from deltaproduce.types.conversions import conformed, widens
 from deltaproduce.types.excerpts import described, shown
 from deltaproduce.types.row_writers import rows_writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def selected(given: object, key: Columns, engines: Engines) -> Selection:
@@ -40,7 +43,7 @@ def selected(given: object, key: Columns, engines: Engines) -> Selection:
         SessionError: it is a DataFrame, and there is no session.
     """
     nullable = Columns(tuple(replace(column, nullable=True) for column in key))
-    if isinstance(given, DataFrame):
+    if is_frame(given):
         _ = engines.spark  # refuses a store without a session
         found: Rows = _of_frame(given, nullable)
     elif hasattr(given, "__arrow_c_stream__"):

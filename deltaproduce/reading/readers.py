@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from deltaproduce.described.content import read_text
 from deltaproduce.described.partitions import values_of_keys
@@ -26,6 +24,8 @@ from deltaproduce.engines.marks import ADD, DELETE, UPDATE
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
 from deltaproduce.engines.spark.kernels.comparing import numbered_by_values
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
+from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import (
     CONTENT,
@@ -47,6 +47,9 @@ from deltaproduce.types.columns import (
     VERSION_COLUMN,
     Column,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _Place: TypeAlias = tuple[int, int]
 """A delta version of a content table, and the version that recreated the table, if any did."""
@@ -181,7 +184,7 @@ class Reader:
         if updates is None:
             return {}
         told = (VERSION_COLUMN, CHANGE_TYPE_COLUMN)
-        if isinstance(updates, DataFrame):
+        if is_frame(updates):
             found = key.engines.frame(key.exactly(key.rows_of(updates)), told).distinct()
         else:
             found = distinct(key.exactly(updates).select([c.name for c in told]))

@@ -8,9 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import Final
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Final
 
 from deltaproduce.engines.file_systems.choice import directory
 from deltaproduce.engines.file_systems.directory import Directory
@@ -27,6 +25,9 @@ from deltaproduce.storage.locations import Location, Table
 from deltaproduce.types.columns import Column, check_key_type, key_columns, named_columns
 from deltaproduce.types.data_types import NullType
 from deltaproduce.types.excerpts import shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _DURATION: Final = re.compile(r"([0-9]+) *(week|day|hour|minute)s?", re.IGNORECASE)
 _LONGEST: Final = 50_000

@@ -15,13 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
-from pyspark.sql import SparkSession
 
 from deltaproduce.engines.delta_log import is_logged_alike, logged_path
 from deltaproduce.engines.delta_tables import RefusedError
@@ -50,6 +49,9 @@ from deltaproduce.record_index.view import View
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import one_line
 from deltaproduce.types.python_values import python_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LOGGER: Final = logging.getLogger("deltaproduce")
 

@@ -7,17 +7,18 @@ refused before anything is written.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.arrays import Numbers, factorize, order_codes, taken
 from deltaproduce.engines.spark.columns import cast_by_name
 from deltaproduce.engines.spark.data_types import frame_struct
 from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.errors import InvalidArgumentError, InvalidChangesError
 from deltaproduce.model.graph import Source
 from deltaproduce.model.limits import Limits
@@ -32,6 +33,9 @@ from deltaproduce.types.columns import CHANGE_TYPE, Column, Columns, RowSchema
 from deltaproduce.types.data_types import StringType
 from deltaproduce.types.ddl import identifier
 from deltaproduce.types.excerpts import shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _SHOWN = 10
 
@@ -128,7 +132,7 @@ def _names(given: object) -> list[str]:
     """Return the names of the columns of given rows, or of one row."""
     if isinstance(given, Mapping):
         return [name for name in given if isinstance(name, str)]
-    schema = None if isinstance(given, DataFrame) else getattr(given, "schema", None)
+    schema = None if is_frame(given) else getattr(given, "schema", None)
     found = getattr(given, "columns", ()) if schema is None else getattr(schema, "names", ())
     return [name for name in [*found] if isinstance(name, str)]
 
@@ -140,7 +144,7 @@ def keys_given(spark: SparkSession | None, given: object, key: Iterable[Column])
         InvalidArgumentError: they do not fit.
     """
     columns = tuple(key)
-    session = given.sparkSession if isinstance(given, DataFrame) else spark
+    session = given.sparkSession if is_frame(given) else spark
     keys = selected(given, Columns(columns), Engines.opened(session, Limits())).keys
     return keys if isinstance(keys, pa.Table) else fetched(keys, columns)
 
@@ -178,7 +182,7 @@ def _last_of_each(numbers: Numbers, order: Numbers) -> Numbers:
 def _taken(spark: SparkSession | None, given: object, source: Source) -> pa.Table:
     """Return the given rows in the columns of a source, `unchecked`."""
     columns = (*source.schema.key, *source.schema.value)
-    if isinstance(given, DataFrame):
+    if is_frame(given):
         if given.isStreaming:
             refuse(source, "are a streaming DataFrame, which has no end: use foreachBatch")
         struct = frame_struct(given)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
-from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.engines.delta_tables import RefusedError
 from deltaproduce.engines.spark.delta import unwritable
@@ -48,6 +48,9 @@ from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import described
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class RecordIndex:

@@ -13,10 +13,10 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.engines.delta_log import is_committed, next_commit
 from deltaproduce.engines.delta_tables import Place
@@ -30,6 +30,9 @@ from deltaproduce.storage.failpoints import effect
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import BooleanType
 from deltaproduce.types.ddl import identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _DELETED = Column("_deleted", BooleanType())
 _Batches = Iterator[pa.RecordBatch]

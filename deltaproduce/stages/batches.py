@@ -16,8 +16,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.choice import Engines, is_local
 from deltaproduce.engines.engine import Rows
@@ -27,6 +25,8 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
 from deltaproduce.engines.spark.frames import fetched, row_bytes
 from deltaproduce.engines.spark.sessions.error_texts import essence, explained, raise_interrupt
+from deltaproduce.engines.spark.sessions.on_demand import Window, is_frame
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.errors import DeltaProduceError, InvalidChangesError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
@@ -205,7 +205,7 @@ def some_keys(rows: Rows, source: Stage, engines: Engines) -> tuple[object, ...]
 
 def _distinct(rows: Rows, key: Sequence[Column]) -> pa.Table:
     """Return as many distinct keys as a message shows; the first ones if rows are on the driver."""
-    if isinstance(rows, DataFrame):
+    if is_frame(rows):
         return fetched(rows.select(*cols(key)).distinct().limit(_SHOWN), key)
     keys = rows.select([c.name for c in key])
     _, first = np.unique(factorize(keys.columns), return_index=True)

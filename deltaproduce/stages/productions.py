@@ -11,9 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
+from typing import TYPE_CHECKING
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
@@ -23,6 +21,7 @@ from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.frames import row_bytes
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
@@ -32,6 +31,9 @@ from deltaproduce.stages.kind import StageKind, unfit
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
-
-from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as f
+from typing import TYPE_CHECKING, Final
 
 from deltaproduce.engines.delta_log import LOG, commit_file
 from deltaproduce.engines.engine import Rows
@@ -30,9 +26,14 @@ from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.delta import globbed
 from deltaproduce.engines.spark.log_actions import actions
 from deltaproduce.engines.spark.sessions.error_texts import is_missing_path
+from deltaproduce.engines.spark.sessions.on_demand import Window, spark_errors
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.storage.decisions.trimming import Trim, trim
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.tables import Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -206,7 +207,7 @@ def _has(spark: SparkSession, path: str) -> bool:
     """Return whether a file exists; no Spark job."""
     try:
         spark.read.format("binaryFile").load(path)
-    except AnalysisException as error:
+    except spark_errors("AnalysisException") as error:
         if not is_missing_path(error):
             raise
         return False

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.choice import Engines, is_local
 from deltaproduce.engines.comparisons import Comparison
@@ -27,6 +26,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import same
 from deltaproduce.engines.spark.frames import fetched, streamed
 from deltaproduce.engines.spark.kernels.ranges import rows_within
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.shown.phases import in_phase
 from deltaproduce.storage.parquet.held import Held
@@ -36,6 +36,9 @@ from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.types.columns import IS_ALIVE, IS_ALIVE_COLUMN, ORDINAL, VERSION, Column
 from deltaproduce.types.pandas_on_demand import in_numpy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True)

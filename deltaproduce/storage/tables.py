@@ -19,11 +19,9 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.delta_log import LOG, LogFiles
@@ -49,6 +47,7 @@ from deltaproduce.engines.spark.delta import Detail, unwritable
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.kernels import checks as in_spark
 from deltaproduce.engines.spark.sessions.damage import tells_of_damage, unreadable
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.errors import CorruptStoreError, DeltaProduceError, StorageError
 from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.decisions.recovery import current, landed, overtaken
@@ -60,6 +59,9 @@ from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.parquet.seeks import ParquetFiles, unreadable_here
 from deltaproduce.types.columns import VERSION, Column
 from deltaproduce.types.data_types import StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _ROLLED_BACK: Final = "deltaproduce.rolledBackBy"
 """The property that gives a table a new commit if it is already at the restored version."""

@@ -25,9 +25,12 @@ def test_commands_print_what_the_tutorial_shows(
     monkeypatch.setenv("DATABASE_URL", address)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))  # where there is none
-    client = {"pyspark": None, "delta-spark": None, "pyspark-client": "4.2.0"}  # the extra `local`
+    absent = dict.fromkeys(("pyspark", "delta-spark", "pandas"))  # there without an extra
+    monkeypatch.setattr(checkup, "find_spec", lambda name: None)
     installed = checkup._installed
-    monkeypatch.setattr(checkup, "_installed", lambda name: client.get(name, installed(name)))
+    monkeypatch.setattr(
+        checkup, "_installed", lambda name: None if name in absent else installed(name)
+    )
     done = list(printed("tutorial", call, monkeypatch))
     del sys.modules["pipeline"]  # other tests have another one
     for command, said in done:

@@ -290,3 +290,24 @@ def test_names_of_public_classes_are_unique():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found.setdefault(node.name, []).append(path)
     assert {name for name, paths in found.items() if len(paths) > 1} == SHARED_NAMES
+
+
+def at_import(body: list[ast.stmt]) -> Iterator[str]:
+    """The packages that statements of a module import when it is imported."""
+    for node in body:
+        match node:
+            case ast.Import(names=names):
+                yield from (name.name.partition(".")[0] for name in names)
+            case ast.ImportFrom(module=str(module)):
+                yield module.partition(".")[0]
+            case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=orelse):
+                yield from at_import(orelse)
+            case ast.If() | ast.With() | ast.Try():
+                yield from at_import(node.body)
+
+
+def test_no_module_needs_pyspark_or_pandas_to_be_imported() -> None:
+    """A store without a session works where neither is installed."""
+    on_demand = {"pyspark", "pandas", "delta", "py4j"}
+    found = {path: on_demand & {*at_import(tree.body)} for path, tree in modules().items()}
+    assert {path: names for path, names in found.items() if names} == {}

@@ -1,4 +1,4 @@
-"""Without PySpark the package imports, and with its client alone stores without Spark work.
+"""Without PySpark, and with its client alone, stores without Spark work.
 
 A separate process hides what PySpark's client lacks, so that no other environment is needed;
 `make newcomer` does the same with the packages that are really installed.
@@ -6,6 +6,7 @@ A separate process hides what PySpark's client lacks, so that no other environme
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -33,34 +34,12 @@ def said(code: str, hidden: tuple[str, ...], folder: Path) -> str:
     return ran.stdout
 
 
-@pytest.mark.parametrize("name", ["Pipeline", "Store", "local_session", "postgres"])
-def test_a_name_that_needs_pyspark_says_what_to_install(name, tmp_path):
-    code = f"""
-import deltaproduce as dp
-try:
-    dp.{name}
-except dp.SessionError as error:
-    print(error)
-"""
-    assert "pip install 'deltaproduce[local]'" in said(code, ("pyspark",), tmp_path)
+FROM_PYSPARK = pytest.mark.skipif(not find_spec("cloudpickle"), reason="PySpark's copy is used")
+NONE = pytest.param(("pyspark", "delta", "py4j"), id="none", marks=FROM_PYSPARK)
 
 
-def test_the_command_says_it_too(tmp_path):
-    code = """
-from deltaproduce.cli.app import app
-from typer.testing import CliRunner
-call = CliRunner().invoke
-assert call(app, ["init", "shop"]).exit_code == 0
-ran = call(app, ["run", "--project-dir", "shop"])
-assert ran.exit_code == 1
-print(ran.stderr)
-"""
-    (line,) = said(code, ("pyspark",), tmp_path).split("\n")[:-2]
-    assert line.startswith("error: ")
-    assert "pip install 'deltaproduce[local]'" in line
-
-
-def test_pysparks_client_is_enough_for_a_store_without_spark(tmp_path):
+@pytest.mark.parametrize("absent", [pytest.param(NOT_IN_THE_CLIENT, id="client"), NONE])
+def test_a_store_without_spark_needs_no_spark(absent, tmp_path):
     code = """
 import deltaproduce as dp
 shop = dp.Pipeline("shop")
@@ -80,6 +59,6 @@ try:
 except dp.SessionError as error:
     print(error)
 """
-    rows, error = said(code, NOT_IN_THE_CLIENT, tmp_path).splitlines()
+    rows, error = said(code, absent, tmp_path).splitlines()
     assert rows == "[('a', Decimal('2.00')), ('b', Decimal('4.00'))]"
     assert "pip install 'deltaproduce[spark]'" in error

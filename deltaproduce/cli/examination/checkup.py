@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from deltaproduce.pipeline import Pipeline
 
 _OLDEST_JAVA: Final = 17
-_OF_ROWS: Final = ("pyarrow", "pandas", "deltalake", "numpy")
+_OF_ROWS: Final = ("pyarrow", "deltalake", "numpy")
 _CLIENT: Final = "pyspark-client"
-_EXTRAS: Final = ("spark", "local", "postgres")
+_EXTRAS: Final = ("spark", "postgres")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,14 @@ def checkup(call: Invocation, *, with_session: bool) -> tuple[Check, ...]:
     """
     file, checks = _file(call)
     needs_spark = with_session or (file is not None and file.engine == "spark")
-    checks += [python(sys.version_info[:2]), *(package(name) for name in _OF_ROWS), pyspark()]
-    of_spark = [java(_java_says()), *_packages_of_spark(), jars(_jar_folders()), worker()]
+    checks += [python(sys.version_info[:2]), *(package(name) for name in _OF_ROWS)]
+    of_spark = [
+        pyspark(),
+        java(_java_says()),
+        *_packages_of_spark(),
+        jars(_jar_folders()),
+        worker(),
+    ]
     checks += of_spark if needs_spark else [_not_needed(one) for one in of_spark]
     if file is not None:
         checks += _of_project(call, file)
@@ -93,7 +99,7 @@ def package(name: str) -> Check:
 
 
 def pyspark() -> Check:
-    """Check PySpark, whose types columns use: in full, its client, or a cluster's own."""
+    """Check PySpark: in full, its client, or a cluster's own."""
     whole, client = _installed("pyspark"), _installed(_CLIENT)
     if whole and client:
         mend = f"pip uninstall pyspark {_CLIENT}; then install one of them"
@@ -102,7 +108,7 @@ def pyspark() -> Check:
         return package("pyspark" if whole else _CLIENT)
     if find_spec("pyspark") is not None:
         return Check("pyspark", "ok", "without a package: a cluster's own")
-    mend = "pip install 'deltaproduce[local]', or 'deltaproduce[spark]' for Spark"
+    mend = "pip install 'deltaproduce[spark]'"
     return Check("pyspark", "failed", "not there", mend)
 
 
@@ -225,6 +231,7 @@ def _packages_of_spark() -> Iterator[Check]:
         mend = f"pip uninstall {_CLIENT}; pip install 'deltaproduce[spark]'"
         yield Check("Spark", "failed", f"{_CLIENT} has none", mend)
     yield package("delta-spark")
+    yield package("pandas")
 
 
 def _wanted(name: str) -> SpecifierSet:

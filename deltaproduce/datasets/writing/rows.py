@@ -12,11 +12,10 @@ from datetime import tzinfo
 from functools import partial
 from itertools import chain
 from operator import itemgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from deltaproduce.datasets.writing.sure import sure_of
 from deltaproduce.engines.spark.columns import cast_by_name
@@ -30,6 +29,9 @@ from deltaproduce.types.data_types import DataType
 from deltaproduce.types.ddl import identifier
 from deltaproduce.types.excerpts import described
 from deltaproduce.types.row_writers import row_by_position, rows_writer, settled
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _TAKEN: Final = (
     "give tuples, dicts, a pyarrow Table, RecordBatch or RecordBatchReader, a frame of pandas or "

@@ -12,11 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType, TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from deltalake.transaction import AddAction
-from pyspark.sql import DataFrame
 
 from deltaproduce.datasets.absorbing import settled
 from deltaproduce.datasets.tables import Change, DataTable, Snapshot
@@ -29,10 +28,14 @@ from deltaproduce.described.descriptor import Description
 from deltaproduce.described.partitions import Values
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.spark.frames import streamed
+from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.errors import ClosedError, ConflictError, DeltaProduceError, InvalidArgumentError
 from deltaproduce.model import arguments
 from deltaproduce.stages.sources.given.required import unchecked
 from deltaproduce.times.zones import zone_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _NOWHERE: Final[Mapping[Values, int]] = MappingProxyType({})
 _CLOSED: Final = (
@@ -180,7 +183,7 @@ class DatasetWriter:
                 self._take_rows([rows])
             elif isinstance(rows, list):
                 self._take_rows(rows)
-            elif isinstance(rows, DataFrame):
+            elif is_frame(rows):
                 self._take_frame(rows)
             else:
                 self._flush()

@@ -16,13 +16,15 @@ import io
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from selectors import EVENT_READ, DefaultSelector
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 import numpy as np
 import pyarrow as pa
-from pyspark import cloudpickle  # noqa: TID251 pickles the user's functions for a worker
 
 from deltaproduce.engines.failures import WorkerError, died, found_failure
 from deltaproduce.engines.local import worker as said
@@ -51,23 +53,31 @@ def pickled(function: Callable[..., Any], stays: tuple[type, ...] = ()) -> bytes
     Args:
         stays: the function cannot be sent if it holds an instance of one of these classes.
     """
-    written = io.BytesIO()
+    written, pickler = io.BytesIO(), _pickler()
     try:
-        _Pickler(written, stays).dump(function)  # type: ignore[no-untyped-call]
+        pickler(written, stays).dump(function)
     except Exception:  # noqa: BLE001 the user's objects may do anything
         return None
     return written.getvalue()
 
 
-class _Pickler(cloudpickle.Pickler):
-    def __init__(self, file: io.BytesIO, stays: tuple[type, ...]) -> None:
-        super().__init__(file)  # type: ignore[no-untyped-call]
-        self._stays = stays
+@cache
+def _pickler() -> Any:  # noqa: ANN401 a class of a module that may be another
+    """Return the class that pickles the user's functions; PySpark has a copy of cloudpickle."""
+    name = "cloudpickle" if find_spec("cloudpickle") else "pyspark.cloudpickle"
+    cloudpickle = import_module(name)
 
-    def reducer_override(self, obj: Any) -> Any:  # noqa: ANN401 its signature
-        if isinstance(obj, self._stays):
-            raise TypeError("it is of no use in a worker")
-        return super().reducer_override(obj)  # type: ignore[no-untyped-call]
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc, name-defined]
+        def __init__(self, file: io.BytesIO, stays: tuple[type, ...]) -> None:
+            super().__init__(file)
+            self._stays = stays
+
+        def reducer_override(self, obj: Any) -> Any:  # noqa: ANN401 its signature
+            if isinstance(obj, self._stays):
+                raise TypeError("it is of no use in a worker")
+            return super().reducer_override(obj)
+
+    return Pickler
 
 
 @dataclass(frozen=True, slots=True)

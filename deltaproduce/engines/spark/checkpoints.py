@@ -16,18 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.spark.failures import raised_by_producer
 from deltaproduce.engines.spark.frames import fetched, in_files, row_bytes
 from deltaproduce.engines.spark.sessions.error_texts import explained
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.engines.spark.sessions.remote import is_remote, kept
 from deltaproduce.types.columns import Column
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame
 
 _FIRST_TASKS: Final = 64
 _FIRST_ROWS: Final = 1_000
@@ -60,6 +62,8 @@ def checkpoint(
         if is_remote(rows.sparkSession):  # Connect does not observe a checkpoint
             computed = kept(rows, eager=True)
             return computed, computed.agg(*aggregates).collect()[0].asDict()
+        from pyspark.sql import Observation
+
         observation = Observation()
         observed = rows.observe(observation, *aggregates)
         return kept(observed, eager=True), dict(observation.get)
@@ -80,6 +84,8 @@ def checkpoint_of_few(
         The frame, the aggregates, and all rows in their order, or None if there are too many rows.
     """
     with _explaining(None):
+        from pyspark.sql import Observation
+
         observation = Observation()
         computed = kept(rows, eager=False)
         observed = computed.observe(observation, *_named(counts))
@@ -108,6 +114,8 @@ def checkpoint_in_files(
         The rows on the driver, in ``columns``, or the frame; and the aggregates.
     """
     with _explaining(None):
+        from pyspark.sql import Observation
+
         observation = Observation()
         with in_files(rows.observe(observation, *_named(counts))) as files:
             found = dict(observation.get)

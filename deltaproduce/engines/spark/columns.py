@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
-from typing import Final
-
-from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
-from pyspark.sql import types as sparks
+from typing import TYPE_CHECKING, Final
 
 from deltaproduce.engines.spark.data_types import in_spark
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.types import data_types as t
 from deltaproduce.types.columns import Column, with_nulls
 from deltaproduce.types.ddl import identifier, sql_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame
+    from pyspark.sql import types as sparks
 
 _QUOTED: Final = frozenset("`.*")
 """Characters that mean something in a name that is not quoted."""

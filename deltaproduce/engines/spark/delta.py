@@ -13,12 +13,9 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.delta_log import LOG, commit_file
 from deltaproduce.engines.delta_tables import (
@@ -41,11 +38,16 @@ from deltaproduce.engines.spark.kernels.clustered import CUT, cut, in_places
 from deltaproduce.engines.spark.predicates import of_partitions
 from deltaproduce.engines.spark.sessions import settings
 from deltaproduce.engines.spark.sessions.error_texts import is_missing_path
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
+from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.engines.spark.sessions.remote import is_remote, prepare
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier, sql_of
 from deltaproduce.types.excerpts import one_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 
 PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./:=@+~-]+")
 """Paths that Spark neither reads as patterns nor encodes."""
@@ -139,7 +141,7 @@ class SparkDelta(DeltaTables):
         """Return Delta's description of a table; None if there is none. One Spark job."""
         try:
             found = self._spark.sql(f"DESCRIBE DETAIL {place.sql}").collect()[0]
-        except AnalysisException:
+        except spark_errors("AnalysisException"):
             return None
         return Detail(
             found.id,
@@ -159,7 +161,7 @@ class SparkDelta(DeltaTables):
                 )
                 .collect()
             )
-        except AnalysisException:
+        except spark_errors("AnalysisException"):
             if self.exists(place):
                 raise
             return ()
@@ -230,7 +232,7 @@ class SparkDelta(DeltaTables):
         try:
             found = self._spark.read.format("binaryFile").load(f"{globbed(root)}/{below}/{begun}")
             paths = [row.path for row in found.select("path").collect()]
-        except AnalysisException as error:
+        except spark_errors("AnalysisException") as error:
             if not is_missing_path(error):
                 raise
             return ()
@@ -247,7 +249,7 @@ class SparkDelta(DeltaTables):
         with self._session() as session:
             try:
                 _create(session, place, columns, properties)
-            except AnalysisException:
+            except spark_errors("AnalysisException"):
                 if self.exists(place):
                     raise
                 # A process ended before the first commit. The builder takes an empty log for a
@@ -468,7 +470,7 @@ def _written(rows: DataFrame, place: Place, write: Write) -> None:
             writer = writer.partitionBy(*(c.name for c in write.partition))
     try:
         return _save(writer, place)
-    except AnalysisException as error:
+    except spark_errors("AnalysisException") as error:
         # A table that is overwritten keeps its properties, which name columns it loses.
         if write.properties is None or error.getCondition() != _UNKNOWN_COLUMN:
             raise

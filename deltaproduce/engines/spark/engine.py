@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.change_feed import COMMIT_VERSION, TIMES, FeedMode, feed_columns
 from deltaproduce.engines.delta_tables import ROWS_PER_FILE
@@ -20,14 +17,20 @@ from deltaproduce.engines.marks import AFTER, BEFORE, COUNTED, DIFFERENCES, SIDE
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.columns import col, cols, of, order, same, typed
 from deltaproduce.engines.spark.data_types import frame_struct, in_spark
-from deltaproduce.engines.spark.frames import frame, row_bytes
+from deltaproduce.engines.spark.frames import frame, row_bytes, united
 from deltaproduce.engines.spark.kernels import checks, comparing, feeds, in_tasks, surrogates
 from deltaproduce.engines.spark.kernels.clustered import FILE, apart, clustered
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
+from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.layouts import Layout
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, POSITION, Column
 from deltaproduce.types.data_types import IntegerType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame, SparkSession
 
 _FEEDER: Final = Column("_feeder", IntegerType())
 """The feeder that a row is from, while the rows of several feeders are sorted."""
@@ -39,7 +42,7 @@ _ROWS_PER_TASK: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class SparkEngine(Engine[DataFrame]):
+class SparkEngine(Engine["DataFrame"]):
     """The operations on rows in Spark.
 
     Attributes:
@@ -51,7 +54,7 @@ class SparkEngine(Engine[DataFrame]):
 
     def here(self, rows: Rows, columns: Sequence[Column]) -> DataFrame:
         """See `Engine.here`."""
-        if isinstance(rows, DataFrame):
+        if is_frame(rows):
             return rows.select(*cols(columns))
         some = rows.select([c.name for c in columns])
         return frame(some, self.spark, columns, self.limits.plan_rows)
@@ -62,7 +65,7 @@ class SparkEngine(Engine[DataFrame]):
 
     def united(self, parts: Sequence[Rows], columns: Sequence[Column]) -> DataFrame:
         """See `Engine.united`."""
-        return reduce(DataFrame.union, (self.here(rows, columns) for rows in parts))
+        return united(self.here(rows, columns) for rows in parts)
 
     def only(self, rows: DataFrame, keys: DataFrame, columns: Sequence[Column]) -> DataFrame:
         """See `Engine.only`."""
@@ -99,7 +102,7 @@ class SparkEngine(Engine[DataFrame]):
             fillings = [*part.fillings, place, *(own.get(c.name) for c in placed)]
             rows = self.here(part.rows, part.columns)
             frames.append(self.filled(rows, (*columns, _FEEDER, *placed), fillings))
-        together = reduce(DataFrame.union, frames).repartition(*cols(key))
+        together = united(frames).repartition(*cols(key))
         in_place = together.sortWithinPartitions(*order((*key, _FEEDER, *placed)))
         return in_place.select(*cols(columns))
 
@@ -120,7 +123,7 @@ class SparkEngine(Engine[DataFrame]):
 
         Rows that are in Spark are in their tasks already.
         """
-        if isinstance(rows, DataFrame):
+        if is_frame(rows):
             return rows
         if len(rows) <= _ROWS_OF_ONE_TASK:
             return self.here(rows, columns).coalesce(1)
@@ -196,7 +199,7 @@ class SparkEngine(Engine[DataFrame]):
         else:
             by = layout.sources or layout.key
             keys = self.here(gone, by)
-            few = not isinstance(gone, DataFrame)
+            few = not is_frame(gone)
             sides = _both_sides(old, f.broadcast(keys) if few else keys, by)
         together = sides.union(come.withColumn(SIDE, f.lit(AFTER)))
         counted = {
@@ -251,12 +254,10 @@ class SparkEngine(Engine[DataFrame]):
         """See `Engine.some`."""
         names = [column.name for column in columns]
         frames = (
-            rows.toDF(*names)
-            if isinstance(rows, DataFrame)
-            else self.here(rows.rename_columns(names), columns)
+            rows.toDF(*names) if is_frame(rows) else self.here(rows.rename_columns(names), columns)
             for rows in parts
         )
-        return reduce(DataFrame.union, frames).distinct().orderBy(f.rand()).limit(most)
+        return united(frames).distinct().orderBy(f.rand()).limit(most)
 
     def latest(self, updates: Rows, layout: Layout) -> DataFrame:
         """See `Engine.latest`."""

@@ -10,14 +10,15 @@ removed through a symbolic link. `local.files` does the same without Spark.
 from __future__ import annotations
 
 import os
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from deltaproduce.engines import delta_log
 from deltaproduce.engines.delta_log import LOG
 from deltaproduce.engines.paths import local_path
 from deltaproduce.errors import DefinitionError, StorageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def is_local(spark: SparkSession, address: str) -> bool:

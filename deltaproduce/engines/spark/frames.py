@@ -11,19 +11,16 @@ from functools import partial, reduce
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.local.large.spilling import reporting
 from deltaproduce.engines.spark.columns import by_number, cols, struct_of, typed
 from deltaproduce.engines.spark.data_types import frame_struct
 from deltaproduce.engines.spark.sessions.error_texts import raise_interrupt
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.engines.spark.sessions.remote import kept
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.catalogue import atom
@@ -31,6 +28,10 @@ from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.data_types import DataType
 from deltaproduce.types.ddl import identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame, SparkSession
 
 _PART_BYTES: Final = 64 << 20
 """The bytes of a table that go to Spark at once."""
@@ -152,6 +153,8 @@ def _path(place: str, task: int) -> str:
 
 def _into_file(batches: Iterator[pa.RecordBatch], place: str) -> Iterator[pa.RecordBatch]:
     """Write a task's rows, if any, to a file named by its number; yield that, and errno or 0."""
+    from pyspark import TaskContext
+
     context, first = TaskContext.get(), next(batches, None)
     assert context is not None  # this is a task
     if first is None:
@@ -224,7 +227,12 @@ def frame(
         spark.createDataFrame(_whole(table.slice(first, size)), schema)
         for first in range(0, len(table), size)
     )
-    return reduce(DataFrame.union, (kept(part, eager=True) for part in parts))
+    return united(kept(part, eager=True) for part in parts)
+
+
+def united(parts: Iterable[DataFrame]) -> DataFrame:
+    """Return the rows of all, whose columns are in one order."""
+    return reduce(lambda one, other: one.union(other), parts)
 
 
 def _whole(table: pa.Table) -> pa.Table:

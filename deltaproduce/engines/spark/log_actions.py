@@ -9,12 +9,13 @@ in Z85 (https://rfc.zeromq.org/spec/32).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
-
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as f
+from typing import TYPE_CHECKING, Final
 
 from deltaproduce.engines.delta_log import COMMIT_NAME, Z85
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _ACTION: Final = (
     "struct<path: string, deletionVector: struct<storageType: string, pathOrInlineDv: string>, "

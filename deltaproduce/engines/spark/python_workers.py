@@ -12,12 +12,12 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from deltaproduce.engines.spark.sessions.remote import is_remote
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
 INTERPRETER_KEY: Final = "spark.sql.execution.pyspark.python"
 _MEMORY_KEY: Final = "spark.executor.pyspark.memory"

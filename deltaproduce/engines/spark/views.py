@@ -6,8 +6,10 @@ Names of schemas and views are quoted already; a view has one commit, its own, w
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def names_in(spark: SparkSession, schema: str) -> dict[str, bool]:

@@ -15,10 +15,9 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-from pyspark.sql import DataFrame
-
 from deltaproduce.engines.local.arrays import same_rows
 from deltaproduce.engines.spark.kernels.comparing import unmatched
+from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
@@ -217,6 +216,6 @@ def _differ(before: Stored | None, after: Stored | None) -> bool:
     if before is None or after is None:
         return before is not after
     were, are = before.rows(), after.rows()
-    if isinstance(were, DataFrame) or isinstance(are, DataFrame):
+    if is_frame(were) or is_frame(are):
         return not unmatched(before.all(), after.all(), before.columns).isEmpty()
     return not same_rows(were, are)

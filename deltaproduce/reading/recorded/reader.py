@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.engines.change_feed import FeedMode
 from deltaproduce.engines.choice import Engines
@@ -36,6 +35,9 @@ from deltaproduce.storage.opening.places import tables_at
 from deltaproduce.storage.parquet.lookups import Strategy
 from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.storage.versions import Version
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Reader(Tabular):

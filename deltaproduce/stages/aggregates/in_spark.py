@@ -8,19 +8,22 @@ columns at a time. States become rows of the stage, once per key, as on the driv
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.failures import in_worker
 from deltaproduce.engines.local.arrays import whole_keys
 from deltaproduce.engines.spark.columns import by_number, col, cols, order, struct_of
+from deltaproduce.engines.spark.frames import united
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.stages.aggregates.folding import Folding
 from deltaproduce.stages.aggregates.on_driver import SIGN, signed_states
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _Batches = Iterator[pa.RecordBatch]
 _Tables = Iterator[pa.Table]
@@ -33,7 +36,7 @@ def states_of(
 ) -> DataFrame:
     """Return the states of rows, one row per key; see `on_driver.states_of`."""
     signed = (rows.withColumn(SIGN, f.lit(sign).cast("bigint")) for rows, sign in parts)
-    rows = reduce(DataFrame.union, signed)
+    rows = united(signed)
     states, grouping, layout = [], folding.grouping, folding.layout
     for measure, column in zip(grouping.measures, grouping.states, strict=True):
         place = measure.argument

@@ -13,12 +13,12 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-from pyspark.errors import PySparkException
 
 from deltaproduce.engines.choice import is_empty
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.aggregates import in_spark, on_driver
@@ -200,7 +200,7 @@ class AggregateStep:
         found = in_spark.states_of(there, self.keys, self.folding)
         try:
             states, _ = self.production.computed(found, self.folding.states)
-        except PySparkException as error:
+        except spark_errors("PySparkException") as error:
             raise self.projection.failed(error, stage=self._whose) from error
         return states
 

@@ -11,15 +11,16 @@ Any mistake of the user's code raises a `ProducerError`. `key_groups` groups row
 converts values, and `failures` carries an error out of the worker.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 from itertools import chain
 from types import GeneratorType
-from typing import Any, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from deltaproduce.engines.failures import BatchFunction, in_worker
 from deltaproduce.engines.spark.columns import by_number
@@ -33,6 +34,9 @@ from deltaproduce.types.columns import ORDINAL, SOURCE_PREFIX, RowSchema
 from deltaproduce.types.data_types import LongType, StructField, StructType
 from deltaproduce.types.excerpts import described, shown
 from deltaproduce.types.row_writers import EmissionWriter, emission_writer, settled
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 __all__ = ["Values", "calls", "output_struct", "produced", "raised_by_producer"]
 
@@ -109,7 +113,7 @@ class _Call:
         self.stage = stage
         self._blocks = blocks
 
-    def values(self, rows: Iterator[Any]) -> "Values":
+    def values(self, rows: Iterator[Any]) -> Values:
         """Return the values of one input for the function; a wrong pass is the call's error."""
         end = _End()
         values = Values(rows, end)
@@ -172,7 +176,7 @@ _FIRST_ROWS: Final = 256
 
 
 def _emitted(
-    stage: str, function: Callable[..., Iterable[Any]], blocks: Blocks, buffer: "_Emissions"
+    stage: str, function: Callable[..., Iterable[Any]], blocks: Blocks, buffer: _Emissions
 ) -> Iterator[pa.RecordBatch]:
     """Call the function key by key, block by block."""
     block, first = next(blocks, None), 0
@@ -192,7 +196,7 @@ def _emitted_in(
     function: Callable[..., Iterable[Any]],
     call: _Call,
     continuation: Continuation,
-    buffer: "_Emissions",
+    buffer: _Emissions,
 ) -> Iterator[pa.RecordBatch]:
     """Call the function for the runs of a block: the hot loop, in which each helper would count."""
     rows, ends = buffer.rows, buffer.ends

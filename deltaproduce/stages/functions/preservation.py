@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.failures import BatchFunction, in_worker
 from deltaproduce.engines.local.arrays import factorize, in_order
 from deltaproduce.engines.spark.columns import by_number, cols, of, order, same, struct_of
+from deltaproduce.engines.spark.sessions.on_demand import Window
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, Layout
@@ -36,6 +36,9 @@ from deltaproduce.types.excerpts import described, shown
 from deltaproduce.types.python_values import python_keys
 from deltaproduce.types.row_readers import RowReader, UnreadableError, row_reader
 from deltaproduce.types.row_writers import RowsWriter, rows_writer, settled
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 PreserveFunction: TypeAlias = Callable[[Any, Any], Any]
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.kind import Definition, KeyOrder
@@ -164,7 +164,7 @@ class Index(ProducerKind):
             return found, len(found)
         try:
             return production.computed(found)
-        except PySparkException as error:
+        except spark_errors("PySparkException") as error:
             raise projection.failed(error, stage=stage) from error
 
     def indexed(self, stage: Stage, rows: Rows, keys: Selection) -> Rows:

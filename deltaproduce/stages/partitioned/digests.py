@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
@@ -27,6 +25,8 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
 from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
+from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.model.hidden import DIGESTS, Hidden, hidden_name
 from deltaproduce.model.kind import Upkeep
@@ -38,6 +38,9 @@ from deltaproduce.types.columns import ORDINAL, Column, RowSchema, row_schema
 from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.data_types import BooleanType, LongType, StructField, StructType
 from deltaproduce.types.pandas_on_demand import in_numpy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 COUNT: Final = Column("digest_rows", LongType())
 DIGEST: Final = Column("digest_sum", LongType())
@@ -149,7 +152,7 @@ def digests(rows: Rows, stage: Stage, engines: Engines) -> pa.Table:
     """
     by = _schema(stage).key.columns
     read = (*stage.schema.key, *stage.schema.value)
-    if isinstance(rows, DataFrame):
+    if is_frame(rows):
         return _in_spark(rows, read, by)
     table = engines.table(rows, Layout.of(stage).content)
     return _summed(_hashed(table, read, by), by)

@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
-
-from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+from typing import TYPE_CHECKING, Final
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.columns import cols, same, struct_of
 from deltaproduce.engines.spark.data_types import frame_struct, in_spark
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
+from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
@@ -32,6 +30,9 @@ from deltaproduce.stages.sql.scopes.clauses import Scope
 from deltaproduce.stages.sql.scopes.tables import table_of
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import DataType, StructField, StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _LINE: Final = re.compile(r"\bline ([0-9]+),? pos [0-9]+")
 """Where Spark locates an error in a query."""
@@ -54,7 +55,7 @@ def query_types(
     with temporary_views(empty, spark) as views:
         try:
             found = frame_struct(spark.sql(query.sql(views, sample)))
-        except AnalysisException as error:
+        except spark_errors("AnalysisException") as error:
             said = str(error).partition("\n")[0]
             message = f"stage {stage.name!r}: Spark refuses its query: {said}"
             line = _LINE.search(said)

@@ -14,13 +14,13 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import PySparkException
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import Numbers, empty, matched
 from deltaproduce.engines.local.kernels.row_hashes import Hashes
 from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.errors import DeltaProduceError, ProducerError, SessionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
@@ -57,7 +57,7 @@ from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import escaped
 from deltaproduce.types.pandas_on_demand import in_numpy
 
-Feeders: TypeAlias = Mapping[str, tuple[Fed, Stage, Rows | None]]
+Feeders: TypeAlias = "Mapping[str, tuple[Fed, Stage, Rows | None]]"
 """The input of tasks, by name: the feeder as they see it, the stage, and rows with dependencies."""
 
 
@@ -201,7 +201,7 @@ class Tasks:
                     if self.function is None:
                         return production.computed(numbered(rows, stage, entry))[0]
                     found = rows.toArrow()
-            except PySparkException as error:
+            except spark_errors("PySparkException") as error:
                 said = escaped(str(error).partition("\n== ")[0])
                 message = f"task {entry.of}: its query failed: {said}"
                 raise ProducerError(message, stage=stage.name, key=entry.values) from error

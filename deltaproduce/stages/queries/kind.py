@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from textwrap import dedent
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 
 from deltaproduce.engines.choice import OPEN_IN_SESSION
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.errors import ProducerError, SessionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.kind import Definition
@@ -95,7 +95,7 @@ class KeyLocalQuery(ProducerKind):
         with queried(stage, self.query, given, production.engines.spark) as rows:
             try:
                 return production.computed(rows)
-            except PySparkException as error:
+            except spark_errors("PySparkException") as error:
                 said = escaped(str(error).partition("\n== ")[0])  # the rest is in the cause
                 message = f"stage {stage.name!r}: its query failed: {said}"
                 raise ProducerError(message, stage=stage.name) from error

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-
-from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING
 
 from deltaproduce.engines.spark.columns import cols
 from deltaproduce.engines.spark.data_types import frame_struct, in_spark
+from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
@@ -24,6 +23,9 @@ from deltaproduce.stages.sql.in_spark import numbered, temporary_views
 from deltaproduce.types.columns import RowSchema, row_schema
 from deltaproduce.types.data_types import DataType, StructField, StructType
 from deltaproduce.types.ddl import DESCENDING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def query_schema(stage: Stage, query: Query, spark: SparkSession) -> RowSchema:
@@ -40,7 +42,7 @@ def query_schema(stage: Stage, query: Query, spark: SparkSession) -> RowSchema:
     with temporary_views(empty, spark) as views:
         try:
             found = frame_struct(spark.sql(query.sql(views)))
-        except AnalysisException as error:
+        except spark_errors("AnalysisException") as error:
             message = f"stage {stage.name!r}: Spark refuses its query: {error}"
             raise DefinitionError(message, stage=stage.name) from error
     return typed_schema(stage, {field.name: field.dataType for field in found})

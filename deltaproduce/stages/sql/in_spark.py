@@ -9,14 +9,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+from typing import TYPE_CHECKING
 
 from deltaproduce.engines.spark.columns import col, comparable, typed
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import ORDINAL
 from deltaproduce.types.ddl import identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @contextmanager

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.data_types import frame_struct, in_spark
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
+from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.errors import DefinitionError, ProducerError, SessionError
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import evaluated, holds
@@ -27,6 +27,10 @@ from deltaproduce.stages.sql.expressions.terms import Term
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import BooleanType, DataType, NullType, StructField, StructType
 from deltaproduce.types.excerpts import escaped
+
+if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame, SparkSession
 
 _SETTINGS = (
     "spark.sql.ansi.enabled",
@@ -225,7 +229,7 @@ def _spark_types(
     try:
         named = (f.expr(one.text).alias(f"_{place}") for place, one in enumerate(expressions))
         return [field.dataType for field in frame_struct(rows.select(*named))]
-    except (AnalysisException, ParseException) as error:
+    except spark_errors("AnalysisException", "ParseException") as error:
         if len(expressions) > 1:  # find the one that is refused
             half = len(expressions) // 2
             parts = expressions[:half], expressions[half:]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-
-from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+from typing import TYPE_CHECKING
 
 from deltaproduce.engines.spark.columns import cols
 from deltaproduce.engines.spark.data_types import frame_struct, in_spark
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
+from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
@@ -18,6 +17,9 @@ from deltaproduce.stages.sql.in_spark import numbered, temporary_views
 from deltaproduce.stages.sql.resolve import Resolved
 from deltaproduce.types.columns import NO_KEY
 from deltaproduce.types.data_types import DataType, StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _PLACE = "_place"
 
@@ -35,7 +37,7 @@ def types_of(stage: Stage, query: Resolved, spark: SparkSession) -> list[DataTyp
     with temporary_views(empty, spark) as views:
         try:
             found = frame_struct(spark.sql(query.sql(views)))
-        except (AnalysisException, ParseException) as error:
+        except spark_errors("AnalysisException", "ParseException") as error:
             message = f"stage {stage.name!r}: Spark refuses its query: {error}"
             raise DefinitionError(message, stage=stage.name) from error
     return [field.dataType for field in found]

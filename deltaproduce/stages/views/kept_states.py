@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.data_types import in_spark
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.atoms import arrow_type
 

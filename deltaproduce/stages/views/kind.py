@@ -8,13 +8,13 @@ from textwrap import dedent
 from typing import Final, TypeAlias
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 
 from deltaproduce.engines.choice import OPEN_IN_SESSION
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.errors import DefinitionError, ProducerError, SessionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.kind import Definition, Upkeep
@@ -311,7 +311,7 @@ class View(DerivedKind):
         with in_spark.queried(stage, query, frames, engines.spark) as rows:
             try:
                 return production.computed(rows)
-            except PySparkException as error:
+            except spark_errors("PySparkException") as error:
                 said = escaped(str(error).partition("\n== ")[0])  # the rest is in the cause
                 message = f"stage {stage.name!r}: its query failed: {said}"
                 raise ProducerError(message, stage=stage.name) from error

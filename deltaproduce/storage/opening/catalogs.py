@@ -9,13 +9,14 @@ long as their files exist, or if somebody has created the schema in this process
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Final
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.tables import Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _SESSION_CATALOG: Final = "spark_catalog"
 _IN_MEMORY: Final = "in-memory"

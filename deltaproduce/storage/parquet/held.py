@@ -8,14 +8,17 @@ version, so they equal what reading these partitions again would return.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from deltaproduce.engines.spark.checkpoints import computed_once
 from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.types.columns import Column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 class Held:

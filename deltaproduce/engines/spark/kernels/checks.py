@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Final
-
-from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as f
+from typing import TYPE_CHECKING, Final
 
 from deltaproduce.engines.marks import ADD, DELETE, FAULTS, FILE, MISPLACED, PAIR_FAULTS, UPDATE
 from deltaproduce.engines.spark.columns import col, cols, order, same
 from deltaproduce.engines.spark.kernels.comparing import number, unmatched
+from deltaproduce.engines.spark.sessions.on_demand import Window
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import (
     CHANGE_TYPE,
@@ -29,6 +27,10 @@ from deltaproduce.types.columns import (
     VERSION,
     Column,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame
 
 _LAST: Final = "_last"
 _PLACE: Final = "_place"

@@ -7,19 +7,21 @@ a file, from their numbers of rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.spark.columns import cols, order
 from deltaproduce.engines.spark.frames import fetched, frame
 from deltaproduce.engines.spark.kernels.ranges import unit_of
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.model.clustering import Clustering, file_ends
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import IntegerType, LongType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 FILE: Final = Column("_file", IntegerType())
 _UNIT: Final = Column("_unit", LongType())

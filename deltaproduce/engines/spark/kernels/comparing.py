@@ -9,10 +9,7 @@ invariant: equal keys and equal pairs are never marked, however often they were 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
-
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as f
+from typing import TYPE_CHECKING, Final
 
 from deltaproduce.engines.marks import (
     ADD,
@@ -33,6 +30,8 @@ from deltaproduce.engines.marks import (
     UPDATE,
 )
 from deltaproduce.engines.spark.columns import col, cols, comparable, order, typed
+from deltaproduce.engines.spark.sessions.on_demand import Window
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import (
     CHANGE_TYPE,
@@ -41,6 +40,9 @@ from deltaproduce.types.columns import (
     Column,
 )
 from deltaproduce.types.ddl import identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _MOVED: Final = "_moved"
 

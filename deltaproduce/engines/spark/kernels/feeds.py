@@ -6,16 +6,14 @@ The invariant is the feed's own; `local.kernels.feeds` returns the same rows for
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
-
-from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as f
+from typing import TYPE_CHECKING, Final
 
 from deltaproduce.engines.change_feed import ALONE, COMMIT_VERSION, PAIRED, FeedMode
 from deltaproduce.engines.marks import AFTER, BEFORE, DELETE, SIDE
 from deltaproduce.engines.spark.columns import col, cols, comparable, order
 from deltaproduce.engines.spark.data_types import in_spark
+from deltaproduce.engines.spark.sessions.on_demand import Window
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import (
     CHANGE_TYPE,
@@ -23,6 +21,10 @@ from deltaproduce.types.columns import (
     POSITION,
     VERSION,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame
 
 _IS_ALIVE: Final = "_is_alive"
 _LATER: Final = "_later"

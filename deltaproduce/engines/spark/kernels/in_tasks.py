@@ -9,21 +9,23 @@ windows need no memory in proportion to a key.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.local.arrays import key_ends
 from deltaproduce.engines.local.kernels import comparing
 from deltaproduce.engines.marks import ADDED, AFTER, BEFORE, SIDE
 from deltaproduce.engines.spark.columns import by_number, cols, order, struct_of
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import ByteType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 BOTH: Final = 2
 """In addition to `BEFORE` and `AFTER`: a row that is on both sides."""

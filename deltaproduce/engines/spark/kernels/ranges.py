@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import reduce
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column as Expression
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.kernels.ranges import are_within, numbers_of
 from deltaproduce.engines.spark.columns import col
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.predicates import literal
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.model.partitions import Partitioning, Ranges, partitioning
 from deltaproduce.times.zones import OF_UTC
 from deltaproduce.types.atoms import arrow_type
@@ -33,6 +32,9 @@ from deltaproduce.types.data_types import (
     TimestampNTZType,
     TimestampType,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
 
 _UNIT = Column("_unit", LongType())
 _LEASTS: Final[Mapping[type[DataType], int]] = {

@@ -12,16 +12,17 @@ how many keys come before it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
-
-from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
+from typing import TYPE_CHECKING, Final
 
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.columns import col, cols, of, order, same
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import Column
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame
 
 _NUMBER: Final = "_number"
 _RANGE: Final = "_range"

@@ -4,17 +4,21 @@ Spark reports many facts only in the text of its errors. `explained` knows the e
 configured sessions, `essence` finds the line that says what happened.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pyspark.errors import PySparkException, PythonException
-
+from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.errors import DeltaProduceError, SessionError
 from deltaproduce.types.excerpts import escaped
+
+if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
 
 EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -41,7 +45,7 @@ def explained(error: BaseException) -> SessionError | None:
 
 def _is_of_a_row(error: BaseException) -> bool:
     """Return whether it is a data exception of SQL, or raised by the query: these quote rows."""
-    state = error.getSqlState() if isinstance(error, PySparkException) else None
+    state = error.getSqlState() if isinstance(error, spark_errors("PySparkException")) else None
     return state is not None and state.startswith(("22", "P0"))
 
 
@@ -169,7 +173,7 @@ def essence(error: BaseException) -> str:
     """
     text = str(error).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
-    if isinstance(error, PythonException):  # a row may quote a traceback, too
+    if isinstance(error, spark_errors("PythonException")):  # a row may quote a traceback, too
         found = lines[-1]
     elif len(lines) > 1 and _JAVA_CLASS.match(lines[1]):
         told = (_JAVA_CLASS.sub("", line) for line in lines if _JAVA_CLASS.match(line))

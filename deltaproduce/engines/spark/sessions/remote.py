@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.storagelevel import StorageLevel
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
-_KEPT: Final = StorageLevel.DISK_ONLY
 """Where Spark keeps computed rows: its memory is for computing (decision 2)."""
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
@@ -55,7 +54,9 @@ def kept(rows: DataFrame, *, eager: bool) -> DataFrame:
     A Connect client assigns what its server keeps to the active session, whichever session keeps
     it: from there it can neither be read nor be released.
     """
-    found = rows.localCheckpoint(eager=eager, storageLevel=_KEPT)
+    from pyspark.storagelevel import StorageLevel
+
+    found = rows.localCheckpoint(eager=eager, storageLevel=StorageLevel.DISK_ONLY)
     session = rows.sparkSession
     if is_remote(session) and found.sparkSession is not session:
         remote: Any = found

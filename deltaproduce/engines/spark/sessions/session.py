@@ -5,6 +5,8 @@ run the caller's interpreter. No setting of a running session is changed, and on
 are used on it, so that `check_session` serves Spark Connect too.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import re
@@ -14,11 +16,7 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Thread
-from typing import Final
-
-from pyspark.errors import PySparkRuntimeError
-from pyspark.logger import PySparkLogger
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Final
 
 from deltaproduce.engines.spark.python_workers import INTERPRETER_KEY
 from deltaproduce.engines.spark.sessions.error_texts import (
@@ -28,8 +26,11 @@ from deltaproduce.engines.spark.sessions.error_texts import (
     EXTENSION,
     explained,
 )
-from deltaproduce.errors import InvalidArgumentError, SessionError
+from deltaproduce.errors import InvalidArgumentError, SessionError, packages_named
 from deltaproduce.model import arguments, machine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _PACKAGES_KEY: Final = "spark.jars.packages"
 _JSON_LOGGING_KEY: Final = "spark.log.structuredLogging.enabled"
@@ -163,6 +164,9 @@ def _check_arguments(app_name: object, cores: object, memory: object, config: ob
 
 
 def _running_session() -> SparkSession | None:
+    with packages_named():
+        from pyspark.errors import PySparkRuntimeError
+        from pyspark.sql import SparkSession
     with suppress(PySparkRuntimeError):
         return SparkSession.active()
     return None
@@ -210,6 +214,8 @@ def _builder(
     }
     if "PYSPARK_PYTHON" not in os.environ:  # Spark's default is the python3 on the PATH
         settings[INTERPRETER_KEY] = sys.executable
+    from pyspark.sql import SparkSession
+
     builder = SparkSession.builder.master(f"local[{threads}]").appName(app_name)
     for key, value in {**settings, **config}.items():
         builder = builder.config(key, value)
@@ -249,6 +255,8 @@ def _silence_query_context() -> None:
 
     Loggers that the user gave another level than PySpark's default are left alone.
     """
+    from pyspark.logger import PySparkLogger
+
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logger = PySparkLogger.getLogger(name)
         if logger.level == logging.WARNING:

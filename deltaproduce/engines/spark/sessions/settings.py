@@ -12,13 +12,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import Lock
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
-
+from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.engines.spark.sessions.remote import beside, is_remote, release
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _GLOBAL_VIEWS: Final = "spark.sql.globalTempDatabase"
@@ -63,7 +64,7 @@ class Sessions:
     def __init__(self, followed: SparkSession, beside: Mapping[str, str] = _NOTHING) -> None:
         self._followed = followed
         self._beside = beside
-        self._made = WeakSet[SparkSession]()
+        self._made: WeakSet[SparkSession] = WeakSet()
         self._idle: list[tuple[SparkSession, Mapping[str, str]]] = []
         self._reading = Lock()
         self._blocks = 0
@@ -130,6 +131,8 @@ def active_as_before(
     if is_remote(followed):
         yield
         return
+    from pyspark.sql import SparkSession
+
     sessions = SparkSession._get_j_spark_session_class(followed._jvm)
     of_thread, of_pyspark = sessions.getActiveSession(), SparkSession._activeSession
     try:
@@ -152,7 +155,7 @@ def follow(session: SparkSession, has: Mapping[str, str], wanted: Mapping[str, s
     differing: dict[str, str | None] = {n: v for n, v in wanted.items() if has.get(n) != v}
     differing |= dict.fromkeys(has.keys() - wanted.keys())
     for name, value in differing.items():
-        with suppress(AnalysisException):
+        with suppress(*spark_errors("AnalysisException")):
             _set(session, {name: value})
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-
+from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.engines.spark.sessions.remote import beside
 from deltaproduce.engines.spark.sessions.settings import follow, handed_over
 from deltaproduce.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 TIME_ZONE = "spark.sql.session.timeZone"
 
@@ -42,7 +44,7 @@ class ZonedSession:
         follow(self._own, self._own.conf.getAll, wanted)
         try:
             self._own.conf.set(TIME_ZONE, zone)
-        except PySparkException as error:
+        except spark_errors("PySparkException") as error:
             raise InvalidArgumentError(
                 f"time_zone is {zone!r}, which Spark does not know: give another one",
                 argument="time_zone",

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import Numbers, factorize
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
+from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.aggregates.grouping import Grouping
 from deltaproduce.stages.aggregates.ordered import in_spark
@@ -29,6 +29,9 @@ from deltaproduce.stages.sql.states.functions.multisets import answers, nothing
 from deltaproduce.stages.sql.states.functions.ordered import Ordered, Reach, role_of
 from deltaproduce.types.columns import Column
 from deltaproduce.types.pandas_on_demand import in_numpy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _Functions: TypeAlias = Mapping[str, Ordered]
 """Value columns, with their functions."""
@@ -143,7 +146,7 @@ class Answers:
             lookup.rows(groups) if reach in ("all", "changes") else lookup.end(groups, reach, count)
         )
         columns = _columns(lookup, asked)
-        if isinstance(rows, DataFrame):
+        if is_frame(rows):
             return in_spark.answered(rows, lookup, asked, columns)
 
         def of_groups(part: pa.Table) -> pa.Table:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.local.arrays import whole_keys
 from deltaproduce.engines.spark.columns import by_number, col, cols, order, struct_of, typed
 from deltaproduce.engines.spark.data_types import in_spark
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.stages.aggregates.ordered.lookups import Lookup
 from deltaproduce.stages.sql.states.functions.multisets import answers, nothing
 from deltaproduce.stages.sql.states.functions.ordered import Ordered
 from deltaproduce.types.columns import Column
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame
 
 _Batches = Iterator[pa.RecordBatch]
 _KEY, _FOUND = "_key_{}", "_found_{}"

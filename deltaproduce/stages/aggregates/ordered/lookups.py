@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.choice import Engines, is_local
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols, order
+from deltaproduce.engines.spark.sessions.on_demand import Window, is_frame
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.sql.states.functions.ordered import Reach
 from deltaproduce.types.columns import Column
@@ -116,7 +116,7 @@ class Lookup:
         ]
         together = engine.united(signed, columns)
         names = [c.name for c in self.group]
-        if isinstance(together, DataFrame):
+        if is_frame(together):
             total = f.sum(MOVED.name).alias(MOVED.name)
             return together.groupBy(*cols(self.group)).agg(total)
         found = together.group_by(names, use_threads=False).aggregate([(MOVED.name, "sum")])

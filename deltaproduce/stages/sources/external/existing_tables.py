@@ -13,12 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import Final
-
-from pyspark.errors import AnalysisException
-from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+from typing import TYPE_CHECKING, Final
 
 from deltaproduce.engines.delta_log import commit_file
 from deltaproduce.engines.spark.columns import col, cols
@@ -27,11 +22,17 @@ from deltaproduce.engines.spark.delta import PLAIN_PATH
 from deltaproduce.engines.spark.kernels.comparing import unmatched
 from deltaproduce.engines.spark.log_actions import actions
 from deltaproduce.engines.spark.sessions.error_texts import raise_interrupt
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
+from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.tables import Tables
 from deltaproduce.types import data_types as t
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame, SparkSession
 
 _COMMITS: Final = 500
 """The most commits whose log files are read; beyond, comparing all rows costs little more."""
@@ -155,7 +156,7 @@ def _changed_files(spark: SparkSession, now: TableState, since: int) -> _Files |
     logs = [f"{now.location}/{commit_file(number)}" for number in numbers]
     try:
         found = actions(spark, logs).drop("vector").limit(_ACTIONS + 1).collect()
-    except AnalysisException:  # the log was cleaned up
+    except spark_errors("AnalysisException"):  # the log was cleaned up
         return None
     paths = {row.path: _absolute(row.path, now.location) for row in found}
     if len(found) > _ACTIONS or len(paths) > _FILES:

@@ -9,15 +9,14 @@ times.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as f
+from typing import TYPE_CHECKING
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.spark.columns import cast_by_name, col, cols
 from deltaproduce.engines.spark.data_types import frame_struct
 from deltaproduce.engines.spark.frames import row_bytes
+from deltaproduce.engines.spark.sessions.on_demand import Window, is_frame
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.model.graph import Source
 from deltaproduce.stages.batches import IS_DELETE, Batch, computing, some_keys
 from deltaproduce.stages.sources.given.contents import (
@@ -39,6 +38,10 @@ from deltaproduce.types.columns import (
 )
 from deltaproduce.types.ddl import identifier
 
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame
+
 _GIVEN = "_given"
 """The user's order of rows, while ``_ordinal`` is their place."""
 
@@ -59,7 +62,7 @@ def batch_of_frame(
         conformed = _conformed(given, source, controls)
         brought = unchecked((*source.schema.key, *source.schema.value, *controls.values()))
         rows, counts = engines.computed(conformed, brought, _counted(source, controls))
-    if not isinstance(rows, DataFrame):
+    if not is_frame(rows):
         names = [ORDINAL if name == _GIVEN else name for name in rows.column_names]
         table = rows.rename_columns(names)
         return batch_of_table(table, source, engines, is_snapshot=is_snapshot)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.spark.data_types import frame_struct
+from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.engines.spark.sessions.zoned import in_session
 from deltaproduce.model.graph import Source
 from deltaproduce.model.kind import Intake, TaskPartitions
@@ -28,6 +29,9 @@ from deltaproduce.stages.sources.given.formats import (
 from deltaproduce.stages.sources.given.in_spark import batch_of_frame
 from deltaproduce.stages.sources.given.on_driver import batch_of_table
 from deltaproduce.times.zones import zone_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -71,7 +75,7 @@ class Given(SourceKind):
         self, given: object, source: Source, engines: Engines, *, is_snapshot: bool = False
     ) -> Batch:
         """See `SourceKind.taken`."""
-        if isinstance(given, DataFrame):
+        if is_frame(given):
             with computing(source):
                 _check_frame(given, source, is_snapshot=is_snapshot)
             with in_session(given, engines.spark) as rows:

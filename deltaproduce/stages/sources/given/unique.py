@@ -6,17 +6,16 @@ positions of two of them. Deletes of a key may repeat (S3).
 
 from __future__ import annotations
 
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.arrays import Marks, Numbers, factorize
 from deltaproduce.engines.spark.columns import cols, same
 from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.model.graph import Source
 from deltaproduce.stages.batches import some_keys
@@ -24,6 +23,9 @@ from deltaproduce.types.columns import ORDINAL, Column
 from deltaproduce.types.data_types import LongType
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.pandas_on_demand import in_numpy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _PLACE: Final = Column("_place", LongType(), nullable=False)
 _IDS_OF_PARTITION: Final = 33

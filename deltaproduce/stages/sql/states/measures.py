@@ -13,17 +13,16 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from decimal import Decimal
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyspark.sql import Column as Expression
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.engines.spark.data_types import in_spark
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.stages.sql.states.exact.numbers import (
     ExactNumbers,
     concatenated,
@@ -37,6 +36,9 @@ from deltaproduce.stages.sql.states.exact.whole import as_decimals, squared, sum
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.data_types import BinaryType, DataType, DecimalType, LongType
 from deltaproduce.types.pandas_on_demand import in_numpy
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
 
 _DIGITS: Final = 38
 TOTAL_DIGITS: Final = 28

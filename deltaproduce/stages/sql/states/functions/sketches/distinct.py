@@ -15,15 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from datasketches import hll_sketch, hll_union, tgt_hll_type
-from pyspark.sql import Column as Expression
-from pyspark.sql import functions as f
 
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.stages.sql.states.functions.encodings import encoded_type
 from deltaproduce.stages.sql.states.functions.plans import Plan, Planned
 from deltaproduce.stages.sql.states.functions.sketches.sketch import (
@@ -34,6 +33,9 @@ from deltaproduce.stages.sql.states.functions.sketches.sketch import (
 )
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.data_types import BinaryType, DataType, DecimalType, LongType, StringType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
 
 _TYPE: Final = tgt_hll_type.HLL_8
 """The type that Spark uses."""

@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 from datasketches import PyLongsSerDe, kll_items_sketch
-from pyspark.sql import Column as Expression
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.local.arrays import Marks
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.stages.sql.states.functions.encodings import encoded_type
 from deltaproduce.stages.sql.states.functions.plans import Plan, Planned
 from deltaproduce.stages.sql.states.functions.sketches.sketch import (
@@ -39,6 +38,9 @@ from deltaproduce.types.data_types import (
     TimestampNTZType,
     TimestampType,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
 
 EXACT_VALUES: Final = 200
 """The k of Spark and the library: a rank is at most 1.33 % off, in 99 cases of 100."""

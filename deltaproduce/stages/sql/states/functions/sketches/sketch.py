@@ -11,14 +11,13 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column as Expression
-from pyspark.sql import functions as f
 
 from deltaproduce.engines.local.arrays import Marks, Numbers
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.stages.sql.states.functions.encodings import decoded, encoded, encoded_type
 from deltaproduce.stages.sql.states.measures import Measure
 from deltaproduce.types.atoms import arrow_type
@@ -33,6 +32,9 @@ from deltaproduce.types.data_types import (
     TimestampType,
 )
 from deltaproduce.types.pandas_on_demand import in_numpy
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
 
 Items: TypeAlias = Sequence[int | str]
 
