@@ -805,7 +805,8 @@ class Store(Tabular):
     def explain(self, name: str) -> Explanation:
         """Return how a stage is kept up to date: which operators a step computes, and how.
 
-        Reads nothing.
+        It also has the hidden tables of each operator, with their sizes in the version that was
+        read last. Reads nothing.
 
         Args:
             name: the stage's name.
@@ -813,7 +814,7 @@ class Store(Tabular):
         Raises:
             NotFoundError: there is no such stage.
         """
-        return explanation(self._opened.stage(name, "name"))
+        return explanation(self._opened.stage(name, "name"), self._opened.log.last_read)
 
     def lookup(
         self,

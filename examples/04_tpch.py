@@ -183,17 +183,31 @@ def recomputed(store: dp.Store) -> dict[str, list[str]]:
     return {name: reasons for name, reasons in found.items() if reasons}
 
 
+def tables(store: dp.Store) -> dict[str, list[tuple[str, int]]]:
+    """Return the hidden tables of each query: what they are for, and how many rows they have."""
+    return {
+        name: [
+            (table["kind"], table["rows"])
+            for one in store.explain(name).operators
+            for table in one.tables
+        ]
+        for name in QUERIES
+    }
+
+
 def figures(store: dp.Store, names: Mapping[int, str]) -> Table:
     """Return a table of the queries, with the seconds that each version took for them."""
-    table = Table("query", "rows", **PLAIN)
+    table = Table("query", "rows", "hidden tables", **PLAIN)
+    hidden = tables(store)
     for title in names.values():
         table.add_column(title, justify="right")
     versions = {version.number: version for version in store.versions()}
     for name in QUERIES:
         stages = [versions[number].stages.get(name) for number in names]
         seconds = ["" if stage is None else f"{stage.seconds:.3f}" for stage in stages]
-        table.add_row(name, f"{store.head.stages[name].rows:,}", *seconds)
-    table.add_row("all", "", *(f"{versions[number].seconds or 0:.2f}" for number in names))
+        beside = ", ".join(f"{kind} {rows:,}" for kind, rows in hidden[name])
+        table.add_row(name, f"{store.head.stages[name].rows:,}", beside, *seconds)
+    table.add_row("all", "", "", *(f"{versions[number].seconds or 0:.2f}" for number in names))
     return table
 
 

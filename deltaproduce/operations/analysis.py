@@ -14,7 +14,7 @@ from deltaproduce.described.content import check_stored
 from deltaproduce.errors import DefinitionError, SessionError
 from deltaproduce.model.declarations import check_stage
 from deltaproduce.model.fingerprints import fingerprint
-from deltaproduce.model.graph import Graph, Stage
+from deltaproduce.model.graph import Graph, Stage, with_hidden
 from deltaproduce.stages.kind import needing, stage_kind
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import Version, has_columns, has_tables, stage_at
@@ -55,7 +55,8 @@ def analysed(graph: Graph, tables: Tables, head: Callable[[], Version]) -> Analy
         fed = _fed(stage, made)
         try:
             with needing(fed):
-                made[stage.name] = _resolved(fed, tables)
+                found = _resolved(fed, tables)
+            made |= {one.name: one for one in with_hidden(found) if one.name not in made}
         except SessionError as error:
             if tables.engines.session is not None:
                 raise

@@ -22,7 +22,8 @@ class Operator:
             its inputs whenever one of them changes.
         reason: a code that says why it recomputes; None if it does not.
         inputs: the positions of the operators that it reads.
-        tables: the tables that are kept for it.
+        tables: the tables that are kept for it: name, kind, and their rows and bytes; None if they
+            are not known.
     """
 
     operator: str
@@ -69,9 +70,27 @@ class Explanation(Tabular):
 
     def as_tables(self) -> tuple[Table, ...]:
         """The operators, inputs first."""
+        columns: tuple[str, ...] = ("", "operator", "mode", "reason", "reads")
+        has_tables = any(one.tables for one in self.operators)
         title = f"stage {self.stage}, key {', '.join(self.key) or 'none: one row over all'}"
         rows = tuple(
-            (place, one.operator, one.mode, one.reason or "", ", ".join(map(str, one.inputs)))
+            (
+                place,
+                one.operator,
+                one.mode,
+                one.reason or "",
+                ", ".join(map(str, one.inputs)),
+                *([_kept(one.tables)] if has_tables else []),
+            )
             for place, one in enumerate(self.operators)
         )
-        return (Table(title, ("", "operator", "mode", "reason", "reads"), rows),)
+        return (Table(title, (*columns, "keeps") if has_tables else columns, rows),)
+
+
+def _kept(tables: tuple[Mapping[str, Any], ...]) -> str:
+    """Return what tables are, and how many rows they have if it is known."""
+    told = (
+        one["kind"] if one["rows"] is None else f"{one['kind']}, {one['rows']:,} rows"
+        for one in tables
+    )
+    return "; ".join(told)

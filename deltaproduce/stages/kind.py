@@ -8,10 +8,11 @@ calls these methods, and never asks which kind a stage has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from deltaproduce.engines.choice import OPEN_IN_SESSION, Engines
 from deltaproduce.errors import DefinitionError, InvalidChangesError, SessionError
@@ -68,9 +69,9 @@ class StageKind(Kind):
         del feeders
         return None
 
-    def operators(self, feeders: Sequence[Stage]) -> tuple[Operator, ...]:
-        """Return what a step computes, inputs first, for explanations."""
-        scans = [Operator(f"Scan {one.name}", "incremental") for one in feeders]
+    def operators(self, stage: Stage) -> tuple[Operator, ...]:
+        """Return what a step of a stage of this kind computes, inputs first, for explanations."""
+        scans = [Operator(f"Scan {one.name}", "incremental") for one in stage.merged]
         return (*scans, Operator(self.word, "incremental", None, tuple(range(len(scans)))))
 
 
@@ -188,10 +189,27 @@ def needing(stage: Stage) -> Iterator[None]:
         ) from error
 
 
-def explanation(stage: Stage) -> Explanation:
-    """Return how a stage is kept up to date."""
+def explanation(stage: Stage, version: Version | None = None) -> Explanation:
+    """Return how a stage is kept up to date.
+
+    Args:
+        version: a version that has the tables of its operators; None if there is no store.
+    """
     key = tuple(column.name for column in stage.schema.key if not column.is_hidden)
-    return Explanation(stage.name, key, stage_kind(stage).operators(stage.merged))
+    figures = {} if version is None else version.stages
+    operators = (
+        replace(one, tables=tuple(_sized(table, figures) for table in one.tables))
+        for one in stage_kind(stage).operators(stage)
+    )
+    return Explanation(stage.name, key, tuple(operators))
+
+
+def _sized(table: Mapping[str, Any], figures: Mapping[str, StageFigures]) -> dict[str, Any]:
+    """Return a table with its number of rows, and about how many bytes they have in memory."""
+    found = figures.get(table["name"])
+    rows = None if found is None else found.rows
+    size = None if found is None else found.rows * found.row_bytes
+    return {**table, "rows": rows, "bytes": size}
 
 
 def unfit(stage: Stage, wanted: str) -> DefinitionError:

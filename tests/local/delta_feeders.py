@@ -6,11 +6,17 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import isin_rows
+from deltaproduce.stages.sql.operators.computing import Computing, QueryError
+from deltaproduce.stages.sql.operators.evaluation import rows_of
+from deltaproduce.stages.sql.resolve import Resolved
+
+UTC = Computing("UTC")
 
 
 @dataclass
@@ -20,6 +26,10 @@ class InMemory:
     old: pa.Table
     new: pa.Table
     asked: list[tuple[tuple[str, ...], int | None]] = field(default_factory=list)
+
+    def first(self, columns: Sequence[str], count: int) -> pa.Table | None:
+        del columns, count
+        return None
 
     def moved(self, columns: Sequence[str]) -> tuple[pa.Table, pa.Table]:
         return self.old.select(list(columns)), self.new.select(list(columns))
@@ -41,6 +51,24 @@ def bag(table: pa.Table) -> Counter[Any]:
 def _bits(value: Any) -> Any:
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else (value, math.copysign(1, value))
-    if isinstance(value, list):
-        return tuple(map(_bits, value))
-    return value
+    return tuple(map(_bits, value)) if isinstance(value, list) else value
+
+
+def outcome(query: Resolved, rows: dict[str, pa.Table]) -> pa.Table | None:
+    """What the query returns; None if it fails."""
+    try:
+        return rows_of(query.relation, rows, UTC)
+    except QueryError:
+        return None
+
+
+def next_rows(random: Random, old: dict[str, pa.Table], fresh: dict[str, pa.Table]) -> Any:
+    """Some stages stay as they are, some lose or get a few rows, some are other ones."""
+    found = dict[str, pa.Table]()
+    for name, rows in old.items():
+        kept = [n for n in range(len(rows)) if random.random() < random.choice((0, 0.7, 1))]
+        some = rows.take(pa.array(kept, pa.int64()))
+        found[name] = random.choice(
+            (rows, some, fresh[name], pa.concat_tables([some, fresh[name]]))
+        )
+    return found

@@ -1,6 +1,7 @@
 """Views that follow changes, through what else happens to a store: crashes, rollbacks, other keys.
 
 The views are groups with states, a join, groups of a join that are filtered, and a view of views.
+Three have hidden tables: a limit, subqueries, and groups of groups.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ VIEWS = {
     "pairs": "SELECT t.k, t.a, u.n FROM t LEFT JOIN u ON t.a = u.n",
     "many": "SELECT t.b, count(*) AS c FROM t JOIN u ON t.a = u.a GROUP BY t.b HAVING count(*) > 1",
     "total": "SELECT count(*) AS n, sum(s) AS s FROM sums",
+    "first": "SELECT k, a, b FROM t ORDER BY b DESC, a LIMIT 3 OFFSET 1",
+    "above": "SELECT k FROM t WHERE a >= (SELECT avg(n) FROM u) AND b IN (SELECT a FROM u)",
+    "sizes": "SELECT c, count(*) AS n FROM (SELECT a, count(*) AS c FROM t GROUP BY a) v "
+    "GROUP BY c HAVING count(*) > 0",
     "lone": "SELECT p.k, p.n FROM pairs p LEFT ANTI JOIN many m ON m.b = p.n",
 }
 LIMITS = {"rewritten": dp.Limits(), "runs": dp.Limits(small_table_rows=0, replaced_percent=900)}

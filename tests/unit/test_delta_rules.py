@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from delta_feeders import InMemory, bag
+from delta_feeders import UTC, InMemory, bag, next_rows, outcome
 from view_queries import EXAMPLES, OF_SPARK, STAGES, Queries, contents, tables
 
 from deltaproduce.stages.sql.operators.changes.signed import (
@@ -17,21 +16,10 @@ from deltaproduce.stages.sql.operators.changes.signed import (
     changed,
     without,
 )
-from deltaproduce.stages.sql.operators.computing import Computing, QueryError
-from deltaproduce.stages.sql.operators.evaluation import rows_of
+from deltaproduce.stages.sql.operators.computing import QueryError
 from deltaproduce.stages.sql.operators.following import Following
 from deltaproduce.stages.sql.resolve import Resolved, resolved
 from deltaproduce.types.columns import row_schema
-
-UTC = Computing("UTC")
-
-
-def outcome(query: Resolved, rows: dict[str, pa.Table]) -> pa.Table | None:
-    """What the query returns; None if it fails."""
-    try:
-        return rows_of(query.relation, rows, UTC)
-    except QueryError:
-        return None
 
 
 def check(query: Resolved, old: dict[str, pa.Table], new: dict[str, pa.Table]) -> bool:
@@ -49,18 +37,6 @@ def check(query: Resolved, old: dict[str, pa.Table], new: dict[str, pa.Table]) -
     assert bag(changed(before, change)) == bag(after), query.text
     assert 0 not in change.counts
     return bool(len(change))
-
-
-def next_rows(random: Random, old: dict[str, pa.Table], fresh: dict[str, pa.Table]) -> Any:
-    """Some stages stay as they are, some lose or get a few rows, some are other ones."""
-    found = dict[str, pa.Table]()
-    for name, rows in old.items():
-        kept = [n for n in range(len(rows)) if random.random() < random.choice((0, 0.7, 1))]
-        some = rows.take(pa.array(kept, pa.int64()))
-        found[name] = random.choice(
-            (rows, some, fresh[name], pa.concat_tables([some, fresh[name]]))
-        )
-    return found
 
 
 @pytest.mark.parametrize("part", range(4))

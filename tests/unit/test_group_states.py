@@ -66,7 +66,7 @@ def test_states_of_changed_rows_are_those_of_all_rows(text: str, long_run: bool)
     """Bit by bit, states too, also where the states before are unknown."""
     random, query = Random(text), resolved(text, STAGES)
     assert query.grouped is not None
-    grouped = Grouped.of(query, query.grouped)
+    grouped = Grouped.of(query.relation, query.fields, query.grouped)
     assert grouped is not None
     layout = layout_of(text, grouped)
     rows, content = some(random), None

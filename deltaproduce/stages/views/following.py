@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
-from deltaproduce.engines.local.arrays import empty, isin_rows
+from deltaproduce.engines.local.arrays import distinct, empty, isin_rows
 from deltaproduce.engines.selections import Selection
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.sql.operators.changes.signed import Signed, changed
@@ -73,20 +73,39 @@ class FollowedInput:
         self.known[asked].append((keys, rows))
         return rows
 
+    def first(self, columns: Sequence[str], count: int) -> pa.Table | None:
+        """See `Feeder.first`.
+
+        Raises:
+            TooManyRowsError: they are in Spark.
+        """
+        width, names = self.input.stage.kind.order.group_width, list(columns)
+        stored = self.input.before() if width else None
+        if stored is None:
+            return None if not width else empty(self._columns(columns)).select(names)
+        key = self.input.stage.schema.key.columns
+        places = pa.table({key[0].name: pa.array([0, 1], pa.int32())})
+        keys = Selection(key[:1], places, self.engines)
+        size = stored.count * stored.row_bytes
+        found = self._here(stored.first(keys, key[1:], count), stored.columns, stored.count, size)
+        return found.select(names)
+
     def _read(self, columns: Sequence[str], keys: pa.Table | None) -> pa.Table:
         names, stored = list(columns), self.input.before()
         if stored is None:
             return empty(self._columns(columns))
         if keys is None:
             return self._all(stored.narrowed(self._columns(columns))).select(names)
-        sought = self._columns(keys.column_names)
         narrow = stored.narrowed(self._columns([*names, *keys.column_names]))
-        own = set(self.input.stage.schema.key.names)
-        if own.issuperset(keys.column_names):
-            selection = Selection(sought, keys, self.engines)
+        own = self.input.stage.schema.key.names
+        prefix = [name for name in keys.column_names if name in own]
+        if own[0] in prefix:
+            first = distinct(keys.select(prefix))
+            selection = Selection(self._columns(prefix), first, self.engines)
             size = narrow.count * narrow.row_bytes
             found = self._here(narrow.of(selection), narrow.columns, narrow.count, size)
-            return found.filter(pa.array(selection.holds(found))).select(names)
+            marks = isin_rows(found.select(keys.column_names), keys)
+            return found.filter(pa.array(marks)).select(names)
         wanted = self._columns([*names, *keys.column_names])
 
         def sifted(rows: pa.Table) -> pa.Table:

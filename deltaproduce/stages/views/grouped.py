@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import Marks, Numbers, isin_rows
 from deltaproduce.model.layouts import Layout
-from deltaproduce.stages.sql.algebra.relations import Aggregate, Project
+from deltaproduce.stages.sql.algebra.relations import Aggregate, Project, Relation
 from deltaproduce.stages.sql.operators import plain
 from deltaproduce.stages.sql.operators.changes.keys import Keys
 from deltaproduce.stages.sql.operators.changes.rules import NO_KEYS, both
@@ -25,7 +25,6 @@ from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.stages.sql.operators.following import Following
 from deltaproduce.stages.sql.operators.groups import by_rows
 from deltaproduce.stages.sql.operators.groups.by_states import STATE, States
-from deltaproduce.stages.sql.resolve import Resolved
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import NO_KEY, ORDINAL, Column
 from deltaproduce.types.pandas_on_demand import in_numpy
@@ -49,13 +48,15 @@ class Grouped:
     fields: Mapping[str, str]
 
     @staticmethod
-    def of(query: Resolved, key: Collection[str]) -> Grouped | None:
+    def of(relation: Relation, fields: Mapping[str, str], key: Collection[str]) -> Grouped | None:
         """Return a query as such a one; None if it is another, or its functions have no states.
 
         Args:
+            relation: its rows.
+            fields: its columns -> their fields.
             key: the names of the view's key columns.
         """
-        projects, relation = list[Project](), query.relation
+        projects = list[Project]()
         while isinstance(relation, Project):
             projects.insert(0, relation)
             relation = relation.input
@@ -65,11 +66,11 @@ class Grouped:
         for project in projects:
             copied = {old: new for new, old in reversed(plain.copies(project).items())}
             found = {first: copied[now] for first, now in found.items() if now in copied}
-        named = {field: name for name, field in reversed(query.fields.items())}
+        named = {field: name for name, field in reversed([*fields.items()])}
         columns = {first: named[now] for first, now in found.items() if now in named}
         if len(columns) < len(relation.keys) or set(columns.values()) != set(key):
             return None
-        return Grouped(relation, tuple(projects), columns, query.fields)
+        return Grouped(relation, tuple(projects), columns, fields)
 
     @property
     def states(self) -> tuple[Column, ...]:

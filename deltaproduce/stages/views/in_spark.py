@@ -1,4 +1,4 @@
-"""Views in Spark: the query's own text over temporary views of its feeders."""
+"""Views in Spark: the query's own text over temporary views of its feeders, and hidden tables."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from deltaproduce.engines.spark.columns import cols
+import pyarrow as pa
+
+from deltaproduce.engines.spark.columns import col, cols, struct_of
 from deltaproduce.engines.spark.data_types import frame_struct, in_spark
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.engines.spark.sessions.on_demand import spark_errors
-from deltaproduce.errors import DefinitionError
+from deltaproduce.errors import DefinitionError, ProducerError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.sql.in_spark import numbered, temporary_views
+from deltaproduce.stages.sql.operators_in_spark import frame_of
 from deltaproduce.stages.sql.resolve import Resolved
-from deltaproduce.types.columns import NO_KEY
+from deltaproduce.stages.views.kept import Kept
+from deltaproduce.types.columns import NO_KEY, ORDINAL_COLUMN
 from deltaproduce.types.data_types import DataType, StructType
+from deltaproduce.types.excerpts import escaped
 
 if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame, SparkSession
 
 _PLACE = "_place"
@@ -32,7 +38,7 @@ def types_of(stage: Stage, query: Resolved, spark: SparkSession) -> list[DataTyp
     """
     empty = {
         feeder.name: _seen(feeder, spark.createDataFrame([], in_spark(_struct(feeder))))
-        for feeder in stage.feeders
+        for feeder in stage.merged
     }
     with temporary_views(empty, spark) as views:
         try:
@@ -57,7 +63,7 @@ def queried(
         the query's ORDER BY, then of the values.
     """
     layout = Layout.of(stage)
-    seen = {feeder.name: _seen(feeder, rows[feeder.name]) for feeder in stage.feeders}
+    seen = {feeder.name: _seen(feeder, rows[feeder.name]) for feeder in stage.merged}
     with temporary_views(seen, spark) as views:
         found = spark.sql(query.sql(views)).toDF(*query.names)
         if layout.key == NO_KEY.columns:
@@ -67,6 +73,44 @@ def queried(
         if query.order:  # rows are sorted, so this counts up in their order
             found = found.withColumn(_PLACE, f.monotonically_increasing_id())
         yield numbered(found, layout, [_PLACE] if query.order else [])
+
+
+def kept_rows(
+    kept: Kept, layout: Layout, rows: Mapping[str, DataFrame], spark: SparkSession
+) -> DataFrame:
+    """Return all rows of a hidden table, lazily, in the columns of its content, without states.
+
+    Args:
+        rows: the content of the stages that it reads, by name.
+    """
+    found = frame_of(kept.relation, rows, spark)
+    if kept.placed:
+        found = _with_places(found, kept, layout)
+    else:
+        found = found.select(*(col(id_).alias(name) for name, id_ in kept.fields.items()))
+    if layout.key == NO_KEY.columns:
+        found = found.withColumn(NO_KEY.names[0], f.lit(True))
+    for column in layout.states:  # the driver makes them when it first changes a group
+        found = found.withColumn(column.name, f.lit(None).cast(in_spark(column.data_type)))
+    return numbered(found, layout, [])
+
+
+def _with_places(rows: DataFrame, kept: Kept, layout: Layout) -> DataFrame:
+    """Return the columns of a table that is in the order of some fields."""
+    columns = [column for column in layout.content if column != ORDINAL_COLUMN]
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            found = kept.columns_of(pa.Table.from_batches([batch]))
+            yield from found.select([one.name for one in columns]).to_batches()
+
+    return rows.mapInArrow(run, struct_of(columns))
+
+
+def failed(stage: str, error: PySparkException) -> ProducerError:
+    """Return what Spark raised for a query as the error of its stage."""
+    said = escaped(str(error).partition("\n== ")[0])  # the rest is in the cause
+    return ProducerError(f"stage {stage!r}: its query failed: {said}", stage=stage)
 
 
 def _struct(stage: Stage) -> StructType:

@@ -7,27 +7,25 @@ from dataclasses import dataclass, field, replace
 from textwrap import dedent
 from typing import Final, TypeAlias
 
-import pyarrow as pa
-
 from deltaproduce.engines.choice import OPEN_IN_SESSION
-from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.sessions.on_demand import spark_errors
-from deltaproduce.errors import DefinitionError, ProducerError, SessionError
-from deltaproduce.model.graph import Stage
+from deltaproduce.errors import DefinitionError, SessionError
+from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.model.kind import Definition, Upkeep
-from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
+from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.shown.explanations import Operator
-from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.inputs import StageInput, fed_by
 from deltaproduce.stages.productions import DerivedKind, Found, Production
-from deltaproduce.stages.sql.algebra.relations import Aggregate, Relation, Scan, Values
+from deltaproduce.stages.sql.algebra.relations import Aggregate, Relation, Scan
 from deltaproduce.stages.sql.algebra.scalars import readable
 from deltaproduce.stages.sql.algebra.spark_only import InSpark
 from deltaproduce.stages.sql.algebra.windows import Window
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.stages.sql.keys import key_columns
+from deltaproduce.stages.sql.operators_in_spark import has_frame
 from deltaproduce.stages.sql.projection import check_ansi
 from deltaproduce.stages.sql.projection import naming as of_stage
 from deltaproduce.stages.sql.resolve import Resolved, resolved
@@ -35,11 +33,12 @@ from deltaproduce.stages.sql.text import QueryText
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.stages.views import in_spark
 from deltaproduce.stages.views.following import TooManyRowsError
-from deltaproduce.stages.views.grouped import Grouped
-from deltaproduce.stages.views.kept_states import has_all_states, without_states
-from deltaproduce.stages.views.keys import key_of, key_of_groups, naming
-from deltaproduce.stages.views.modes import ORDER_OF_OTHER_COLUMNS, reasons
-from deltaproduce.stages.views.on_driver import computed, followed_rows
+from deltaproduce.stages.views.hidden import hidden_inputs, identity, may_have_rows_of_nothing
+from deltaproduce.stages.views.kept import Kept
+from deltaproduce.stages.views.keys import key_of, naming
+from deltaproduce.stages.views.modes import NO_DELTA_RULE, ORDER_OF_OTHER_COLUMNS
+from deltaproduce.stages.views.on_driver import compared, followed_rows, made_of
+from deltaproduce.stages.views.planning import Plan, planned
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
 from deltaproduce.types.columns import (
@@ -56,7 +55,6 @@ from deltaproduce.types.data_types import (
     StructType,
 )
 from deltaproduce.types.ddl import DESCENDING
-from deltaproduce.types.excerpts import escaped
 
 LARGE_CHANGE: Final = "LARGE_CHANGE"
 """A change, or what has to be read for it, is more than the driver takes from Spark."""
@@ -68,8 +66,8 @@ UNSUPPORTED_FUNCTION: Final = "UNSUPPORTED_FUNCTION"
 """Only Spark computes a part of the operator."""
 
 
-Known: TypeAlias = tuple[Mapping[str, RowSchema], Resolved]
-"""The columns of the stages that a query reads, and what its text says over them."""
+Known: TypeAlias = tuple[Mapping[str, RowSchema], Resolved, Plan]
+"""The columns of the stages that a query reads, what its text says over them, and its plan."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -80,6 +78,7 @@ class View(DerivedKind):
         query: the user's text.
         of_nothing: whether it may have rows over stages without rows.
         recomputed: why it runs as a whole at each change; None if it follows changes.
+        beside: what its hidden tables have; empty if there are none.
         is_followed: whether it follows changes if it can.
         key: the key columns that its user names -> whether they sort descending; None for those
             that follow from the query.
@@ -93,6 +92,7 @@ class View(DerivedKind):
     recomputed: str | None = None
     is_followed: bool = True
     with_session: bool = False
+    beside: tuple[object, ...] = ()
     known: Known | None = field(default=None, compare=False)
 
     @property
@@ -112,7 +112,8 @@ class View(DerivedKind):
         What Spark and the driver make otherwise is made again by whoever opens the store.
         """
         is_by_spark = self.recomputed == FLOATS_IN_SPARK
-        return (self.query, self.recomputed) if is_by_spark else self.query
+        made = (self.query, self.recomputed) if is_by_spark else self.query
+        return (made, self.beside) if self.beside else made
 
     def definition(self, feeders: Sequence[str]) -> Definition:
         """See `Kind.definition`."""
@@ -164,69 +165,78 @@ class View(DerivedKind):
         with naming(stage):
             found = resolved(query, stages)
         relations = [*found.relation.walk()]
-        globals_ = (isinstance(one, Aggregate) and not one.keys for one in relations)
-        constants = (isinstance(one, Values | InSpark) for one in relations)
-        of_nothing = any(globals_) or any(constants)
+        in_spark = any(isinstance(one, InSpark) for one in relations)
+        of_nothing = in_spark or may_have_rows_of_nothing(found.relation)
         named = {} if not key else key_columns(key, found.names, stage=stage, needs_values=False)
         given = None if key is None else tuple(named.items())
-        return View(query, of_nothing, given, is_followed=is_followed).explained(found)
+        view = View(query, of_nothing, given, is_followed=is_followed)
+        return view.explained(found, view.planned(found, stages, stage=stage))
 
-    def explained(self, query: Resolved) -> View:
+    def explained(self, query: Resolved, plan: Plan) -> View:
         """Return the same view, with the reason why it runs as a whole, if it does."""
-        found = self._reasons(query)
-        relations = query.relation.walk()
-        first = next((found[id(one)] for one in relations if id(one) in found), None)
-        return replace(self, recomputed=first)
+        places = map(id, query.relation.walk())
+        first = next((plan.reasons[one] for one in places if one in plan.reasons), None)
+        return replace(self, recomputed=first, beside=identity(plan.tables))
 
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
         """See `Kind.depends_on_zone`: by the text of the query."""
         del schema
         return depends_on_zone(QueryText.read(self.query).tree, types_of(feeders))
 
-    def operators(self, feeders: Sequence[Stage]) -> tuple[Operator, ...]:
+    def operators(self, stage: Stage) -> tuple[Operator, ...]:
         """See `StageKind.operators`."""
-        query = self.over({one.name: one.schema for one in feeders})
-        relations, found = [*query.relation.walk()], self._reasons(query)
+        query, plan = self._known(stage)
+        relations = [*query.relation.walk()]
         numbers = {id(one): number for number, one in enumerate(relations)}
         return tuple(
             Operator(
                 readable(one.told),
-                "recompute" if id(one) in found else "incremental",
-                found.get(id(one)),
+                "recompute" if id(one) in plan.reasons else "incremental",
+                plan.reasons.get(id(one)),
                 tuple(numbers[id(given)] for given in one.inputs),
+                tuple(
+                    {"name": table.name, "kind": table.role}
+                    for table in plan.kept_for.get(id(one), ())
+                ),
             )
             for one in relations
         )
 
-    def _reasons(self, query: Resolved) -> dict[int, str]:
-        """Return the operators that compute all their rows at each change -> why."""
+    def planned(self, query: Resolved, stages: Mapping[str, RowSchema], *, stage: str) -> Plan:
+        """Return how the view follows the changes of its stages, or why it does not.
+
+        Args:
+            stages: the columns of the stages that it reads.
+            stage: its name.
+        """
+        whole, relations = Kept(query.relation, query.fields, query.order), query.relation.walk()
         if not self.is_followed:
-            relations = query.relation.walk()
-            return {id(one): NEVER for one in relations if not isinstance(one, Scan)}
-        found, grouped = self._obstacles(query), self._groups(query)
-        if grouped is not None:  # one row per key; its states tell all but a value that goes
-            if not grouped.looks_up:
-                found.pop(id(grouped.aggregate), None)
-        elif not all(key.field.id in query.fields.values() for key in query.order):
-            found.setdefault(id(query.relation), ORDER_OF_OTHER_COLUMNS)
-        return found
+            never = {id(one): NEVER for one in relations if not isinstance(one, Scan)}
+            return Plan(whole, reasons=never)
+        found = {id(one): why for one in relations if (why := self._obstacle(one)) is not None}
+        if found:
+            return Plan(whole, reasons=found)
+        plan = planned(query, self._key(query, stages), stages, stage=stage)
+        if self.with_session and not all(has_frame(one.kept.relation) for one in plan.tables):
+            return Plan(whole, reasons={id(query.relation): NO_DELTA_RULE})
+        is_ordered = all(key.field.id in query.fields.values() for key in query.order)
+        if plan.reasons or plan.kept.grouped is not None or is_ordered:
+            return plan
+        return Plan(whole, reasons={id(query.relation): ORDER_OF_OTHER_COLUMNS})
 
-    def _obstacles(self, query: Resolved) -> dict[int, str]:
-        """Return the operators that do not follow changes by their rows alone -> why."""
-        found = reasons(query.relation)
-        for one in query.relation.walk():
-            if one.only_in_spark is not None:
-                found[id(one)] = UNSUPPORTED_FUNCTION
-            elif self.with_session and _adds_floats(one):
-                found[id(one)] = FLOATS_IN_SPARK
-        return found
+    def _obstacle(self, one: Relation) -> str | None:
+        """Return why an operator is not computed on the driver alone; None if it is."""
+        if one.only_in_spark is not None:
+            return UNSUPPORTED_FUNCTION
+        return FLOATS_IN_SPARK if self.with_session and _adds_floats(one) else None
 
-    def _groups(self, query: Resolved) -> Grouped | None:
-        """Return the query as groups with states; None if it is another."""
-        key = key_of_groups(query) if self.key is None else [name for name, _ in self.key]
-        found = None if key is None or query.only_in_spark is not None else Grouped.of(query, key)
-        is_by_spark = self.with_session and found is not None and _adds_floats(found.aggregate)
-        return None if is_by_spark else found
+    def _known(self, stage: Stage) -> tuple[Resolved, Plan]:
+        """Return what the query says over the feeders of a stage of this kind, and its plan."""
+        feeders = {one.name: one.schema for one in stage.feeders if one.hidden is None}
+        if self.known is not None and self.known[0] == feeders:
+            return self.known[1:]
+        query = self.over(feeders)
+        return query, self.planned(query, feeders, stage=stage.name)
 
     def over(self, feeders: Mapping[str, RowSchema]) -> Resolved:
         """See `StageKind.over`."""
@@ -257,16 +267,26 @@ class View(DerivedKind):
         if len(known) < len(types):
             key = self._key(query, stages)
             return unknown_schema(key, [name for name in query.names if name not in key])
-        return self._typed(query, known, stages, stage=stage)
+        return self.typed(query, known, stages, self._plan_of(query, stages, stage), stage=stage)
+
+    def _plan_of(self, query: Resolved, stages: Mapping[str, RowSchema], stage: str) -> Plan:
+        known = self.known
+        if known is not None and known[1] is query:
+            return known[2]
+        return self.planned(query, stages, stage=stage)
 
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
         """See `StageKind.resolved`: Spark finds the types that are not certain without it."""
-        stages = {one.name: one.schema for one in stage.feeders}
+        assert isinstance(stage, Producer)
+        stages = {one.name: one.schema for one in stage.merged}
         query, session = self.over(stages), tables.engines.session
-        kind = replace(self, with_session=session is not None, known=(stages, query))
-        kind = kind.explained(query)
+        kind = replace(self, with_session=session is not None)
+        plan = kind.planned(query, stages, stage=stage.name)
+        kind = replace(kind, known=(stages, query, plan)).explained(query, plan)
         if query.only_in_spark is None:
-            return replace(stage, schema=kind.schema(stages, stage=stage.name), kind=kind)
+            schema = kind.schema(stages, stage=stage.name)
+            beside = hidden_inputs(plan.tables, self.query, stage)
+            return replace(stage, schema=schema, kind=kind, hidden_inputs=beside)
         if session is None:
             message = (
                 f"stage {stage.name!r}: {query.only_in_spark!r} is computed by Spark only, and the "
@@ -283,38 +303,31 @@ class View(DerivedKind):
                 for column, kind in zip(query.columns, types, strict=True)
             ),
         )
-        return replace(stage, schema=self._typed(typed, types, stages, stage=stage.name), kind=kind)
+        schema = kind.typed(typed, types, stages, plan, stage=stage.name)
+        return replace(stage, schema=schema, kind=kind)
 
     def produced(
         self, production: Production, inputs: Sequence[StageInput]
     ) -> tuple[Rows, int] | None:
         """See `DerivedKind.produced`."""
         stage, engines = production.stage, production.engines
-        query = self.over({one.name: one.schema for one in stage.feeders})
+        query, plan = self._known(stage)
         if query.only_in_spark is None:
-            contents = {each.stage.name: each.all_rows() for each in inputs}
-            tables = {
-                each.stage.name: empty(each.content) if rows is None else rows
-                for each, rows in zip(inputs, contents.values(), strict=True)
-            }
-            if all(isinstance(rows, pa.Table) for rows in tables.values()):
-                layout, zone = Layout.of(stage), engines.time_zone
-                grouped = self._grouped(query)
-                made = computed(query, grouped, tables, layout, zone, stage=stage.name)
-                return made, len(made)
+            made = made_of(plan.kept, production, inputs)
+            if made is not None:
+                return made
         check_ansi(engines.spark)
-        frames = production.frames(inputs, None)
+        fed = fed_by(inputs)
+        frames = production.frames(fed, None)
         if frames is None:
             frames = {
-                each.stage.name: engines.frame(empty(each.content), each.content) for each in inputs
+                each.stage.name: engines.frame(empty(each.content), each.content) for each in fed
             }
         with in_spark.queried(stage, query, frames, engines.spark) as rows:
             try:
                 return production.computed(rows)
             except spark_errors("PySparkException") as error:
-                said = escaped(str(error).partition("\n== ")[0])  # the rest is in the cause
-                message = f"stage {stage.name!r}: its query failed: {said}"
-                raise ProducerError(message, stage=stage.name) from error
+                raise in_spark.failed(stage.name, error) from error
 
     def changed(
         self,
@@ -332,10 +345,9 @@ class View(DerivedKind):
             return None
         why = self.recomputed
         if why is None:
-            query = self.over({one.name: one.schema for one in production.stage.feeders})
             try:
-                grouped = self._grouped(query)
-                return followed_rows(query, grouped, production, inputs, content)
+                _, plan = self._known(production.stage)
+                return followed_rows(plan.kept, production, inputs, content)
             except TooManyRowsError:
                 why = LARGE_CHANGE
         made = self.produced(production, inputs)
@@ -352,35 +364,26 @@ class View(DerivedKind):
     ) -> Found | None:
         """See `DerivedKind.sampled`: all rows, and their states unless Spark has made some."""
         del mappings, keys
-        made = self.produced(production, inputs)
-        if made is None or content is None or not production.stage.schema.states:
-            return made and production.replaced(content, *made)
-        layout, sides = Layout.of(production.stage), (content.rows(), made[0])
-        if not all(has_all_states(side, layout) for side in sides):
-            sides = without_states(sides[0], layout), without_states(sides[1], layout)
-        return Found(Comparison.of_all(*sides, layout, production.engines))
-
-    def _grouped(self, query: Resolved) -> Grouped | None:
-        """Return the query as groups whose states the view keeps; None if it keeps none."""
-        return self._groups(query) if self.recomputed is None else None
+        return compared(production, content, self.produced(production, inputs))
 
     def _key(self, query: Resolved, stages: Mapping[str, RowSchema]) -> dict[str, bool]:
         if self.key is not None:
             return dict(self.key)
         return dict.fromkeys(key_of(query, stages), False)
 
-    def _typed(
+    def typed(
         self,
         query: Resolved,
         types: Sequence[DataType],
         stages: Mapping[str, RowSchema],
+        plan: Plan,
         *,
         stage: str,
     ) -> RowSchema:
         """Return the columns with their types, split into key and value."""
         key, known = self._key(query, stages), dict(zip(query.names, types, strict=True))
         value = StructType([StructField(n, kind) for n, kind in known.items() if n not in key])
-        grouped = self._grouped(query)
+        grouped = plan.kept.grouped
         states = Columns(() if grouped is None else grouped.states)
         if not key:
             return replace(keyless_schema(value, stage=stage), states=states)

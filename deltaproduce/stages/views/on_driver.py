@@ -20,44 +20,74 @@ from deltaproduce.stages.sql.operators.evaluation import rows_of
 from deltaproduce.stages.sql.operators.following import Following
 from deltaproduce.stages.sql.operators.groups.by_states import NegativeCountError
 from deltaproduce.stages.sql.operators.numbering import numbered
-from deltaproduce.stages.sql.resolve import Resolved
 from deltaproduce.stages.views.following import TooManyRowsError, followed
 from deltaproduce.stages.views.grouped import Grouped
+from deltaproduce.stages.views.kept import Kept
+from deltaproduce.stages.views.kept_states import has_all_states, without_states
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import NO_KEY
 
 
+def made_of(
+    kept: Kept, production: Production, inputs: Sequence[StageInput]
+) -> tuple[pa.Table, int] | None:
+    """Return all rows of a stage, and their number; None if rows that it reads are in Spark.
+
+    Raises:
+        ProducerError: an expression fails for a row; with `stage`.
+    """
+    contents, read = dict[str, pa.Table](), set(kept.relation.feeders)
+    for each in inputs:
+        if each.stage.name in read:
+            rows = each.all_rows()
+            rows = empty(each.content) if rows is None else rows
+            if not isinstance(rows, pa.Table):
+                return None
+            contents[each.stage.name] = rows
+    zone = production.engines.time_zone
+    made = computed(kept, contents, Layout.of(production.stage), zone, stage=production.stage.name)
+    return made, len(made)
+
+
 def computed(
-    query: Resolved,
-    grouped: Grouped | None,
-    contents: Mapping[str, pa.Table],
-    layout: Layout,
-    zone: str,
-    *,
-    stage: str,
+    kept: Kept, contents: Mapping[str, pa.Table], layout: Layout, zone: str, *, stage: str
 ) -> pa.Table:
-    """Return the rows of a query that the driver computes, in the columns of the content.
+    """Return all rows of a stage, in the columns of its content.
 
     Args:
-        grouped: the query as groups with states, if it is of that sort.
+        kept: what the stage keeps.
         contents: the rows of the stages that it reads, by name.
 
     Raises:
-        ProducerError: it fails for a row; with `stage`.
+        ProducerError: an expression fails for a row; with `stage`.
     """
     computing = Computing(zone)
     with blaming(stage):
-        if grouped is not None:
-            rows = rows_of(grouped.aggregate.input, contents, computing)
-            return grouped.made(rows, layout, computing)
-        rows = rows_of(query.relation, contents, computing)
-    return _numbered(rows, query, layout)
+        if kept.grouped is not None:
+            rows = rows_of(kept.grouped.aggregate.input, contents, computing)
+            return kept.grouped.made(rows, layout, computing)
+        rows = rows_of(kept.relation, contents, computing)
+    return _numbered(kept.columns_of(rows), kept, layout)
+
+
+def compared(
+    production: Production, content: Stored | None, made: tuple[Rows, int] | None
+) -> Found | None:
+    """Return what differs between stored rows and those that are made again.
+
+    States are compared unless Spark has made some rows.
+    """
+    if made is None or content is None or not production.stage.schema.states:
+        return made and production.replaced(content, *made)
+    layout, sides = Layout.of(production.stage), (content.rows(), made[0])
+    if not all(has_all_states(side, layout) for side in sides):
+        sides = without_states(sides[0], layout), without_states(sides[1], layout)
+    return Found(Comparison.of_all(*sides, layout, production.engines))
 
 
 def followed_rows(
-    query: Resolved,
-    grouped: Grouped | None,
+    kept: Kept,
     production: Production,
     inputs: Sequence[StageInput],
     content: Stored | None,
@@ -65,8 +95,7 @@ def followed_rows(
     """Return what the changes of its feeders change in a view.
 
     Args:
-        query: all of its operators follow changes.
-        grouped: as for `computed`.
+        kept: what it keeps; all operators follow changes.
         inputs: its feeders; at least one has changed.
         content: its rows; None if there are none.
 
@@ -80,10 +109,10 @@ def followed_rows(
     following = Following(followed(inputs, engines), computing)
     try:
         with blaming(stage.name):
-            if grouped is None:
-                change = following.change(query.relation)
-                return _applied(change, query, production, content)
-            return _regrouped(grouped, following, production, content)
+            if kept.grouped is None:
+                change = following.change(kept.relation)
+                return _applied(change, kept, production, content)
+            return _regrouped(kept.grouped, following, production, content)
     except (InconsistentError, NegativeCountError) as error:
         raise CorruptStoreError(
             f"stage {stage.name!r}: a change of its feeders removes rows that are not there, so "
@@ -92,25 +121,26 @@ def followed_rows(
         ) from error
 
 
-def _applied(
-    change: Signed, query: Resolved, production: Production, content: Stored | None
-) -> Found:
-    """Return what a change of the query's rows makes of the stored rows of its keys."""
+def _applied(change: Signed, kept: Kept, production: Production, content: Stored | None) -> Found:
+    """Return what a change of rows makes of the stored rows of its keys."""
     layout = Layout.of(production.stage)
     columns = (*layout.pair, *layout.value)
+    found = kept.columns_of(change.rows)
     own = pa.table(
         {
             column.name: pa.repeat(pa.scalar(True, pa.bool_()), len(change))
             if column.name == NO_KEY.names[0]
-            else change.rows.column(query.fields[column.name]).cast(arrow_type(column.data_type))
+            else found.column(column.name).cast(arrow_type(column.data_type))
             for column in columns
         }
     )
 
     def after(known: pa.Table) -> pa.Table:
         rows = changed(known.select([c.name for c in columns]), Signed(own, change.counts))
-        names = {field: rows.column(name) for name, field in query.fields.items()}
-        return _numbered(pa.table(names), query, layout)
+        for key in kept.order:
+            name = next(name for name, one in kept.fields.items() if one == key.field.id)
+            rows = rows.append_column(key.field.id, rows.column(name))
+        return _numbered(rows, kept, layout)
 
     return _replaced(own.select([c.name for c in layout.key]), after, production, content)
 
@@ -154,9 +184,14 @@ def _replaced(
     )
 
 
-def _numbered(rows: pa.Table, query: Resolved, layout: Layout) -> pa.Table:
-    """Return rows in the columns of the content, numbered within their keys."""
-    found = numbered(rows, query.fields, query.order, layout.pair, layout.value)
+def _numbered(rows: pa.Table, kept: Kept, layout: Layout) -> pa.Table:
+    """Return rows in the columns of the content, numbered within their keys.
+
+    Args:
+        rows: as `Kept.columns_of` returns them.
+    """
+    names = {name: name for name in rows.column_names}
+    found = numbered(rows, names, kept.order, layout.pair, layout.value)
     return found.select([column.name for column in layout.content])
 
 

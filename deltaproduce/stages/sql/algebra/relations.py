@@ -60,6 +60,12 @@ class Relation(ABC):
         (one,) = inputs
         return replace(self, input=one)  # type: ignore[call-arg]  # of most operators
 
+    @property
+    def feeders(self) -> tuple[str, ...]:
+        """The stages that it scans, each once."""
+        scans = (one for one in self.walk() if isinstance(one, Scan))
+        return tuple(dict.fromkeys(one.feeder for one in scans))
+
     def walk(self) -> Iterator[Relation]:
         """Yield all relations below it and itself, each once, inputs first."""
         seen = set[int]()
@@ -479,6 +485,11 @@ class Limit(Relation):
     order: tuple[SortKey, ...]
     count: int | None
     offset: int = 0
+
+    @property
+    def end(self) -> int:
+        """How many first rows of the input it looks at, if it has a count."""
+        return self.offset + (self.count or 0)
 
     def __post_init__(self) -> None:
         _check(bool(self.order) and self.offset >= 0 and (self.count or 0) >= 0, self)

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 import pyarrow as pa
-from sqlglot import exp
 
+from deltaproduce.stages.sql.algebra.emptiness import is_none
 from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
     Aggregate,
@@ -52,6 +52,9 @@ from deltaproduce.types.data_types import DataType, NullType
 
 class Feeder(Protocol):
     """A stage that changes."""
+
+    def first(self, columns: Sequence[str], count: int) -> pa.Table | None:
+        """Return at least the first rows before in the stage's order; None if it has no order."""
 
     def moved(self, columns: Sequence[str]) -> tuple[pa.Table, pa.Table]:
         """Return the removed and the added rows, in some columns."""
@@ -103,13 +106,26 @@ class Following:
             return self._scanned(relation, keys)
         if keys is not None:
             return LOOKED_UP[type(relation)](relation, keys, self)
+        if isinstance(relation, Limit):
+            return limit.before(relation, self)
         known = self._wholes.get(id(relation))
         if known is None:
             known = relation, made_of(relation, self.before, self.computing)
             self._wholes[id(relation)] = known
         return known[1]
 
+    def first(self, limit: Limit, count: int) -> pa.Table:
+        """See `Changes.first`."""
+        scan = limit.input
+        if isinstance(scan, Scan):
+            rows = self._feeders[scan.feeder].first(scan.columns, count)
+            if rows is not None:
+                return rows.rename_columns([field.id for field in scan.fields])
+        return self.before(scan)
+
     def _changed(self, relation: Relation) -> Signed:
+        if is_none(relation):
+            return Signed.added(_empty(relation))
         if not isinstance(relation, Scan):
             return RULES[type(relation)](relation, self)
         names = [field.id for field in relation.fields]
@@ -123,11 +139,6 @@ class Following:
             sought = keys.rows.rename_columns([columns[name] for name in keys.fields])
         rows = self._feeders[scan.feeder].before(scan.columns, sought)
         return rows.rename_columns(list(columns))
-
-
-def is_none(relation: Relation) -> bool:
-    """Return whether a relation never has a row, as the one that stands for a missing row."""
-    return isinstance(relation, Filter) and relation.condition.expression.tree == exp.false()
 
 
 def _empty(relation: Relation) -> pa.Table:

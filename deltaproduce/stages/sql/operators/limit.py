@@ -11,8 +11,8 @@ from deltaproduce.engines.local.arrays import Numbers, order_codes, sorting
 from deltaproduce.stages.sql.algebra.relations import Limit
 from deltaproduce.stages.sql.algebra.scalars import Field, SortKey
 from deltaproduce.stages.sql.operators.changes.keys import Keys
-from deltaproduce.stages.sql.operators.changes.rules import Changes, both, nothing
-from deltaproduce.stages.sql.operators.changes.signed import Signed
+from deltaproduce.stages.sql.operators.changes.rules import Changes, nothing
+from deltaproduce.stages.sql.operators.changes.signed import Signed, together, without
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.types.columns import Column
 from deltaproduce.types.pandas_on_demand import in_numpy
@@ -21,24 +21,50 @@ from deltaproduce.types.pandas_on_demand import in_numpy
 def whole(limit: Limit, rows: pa.Table, computing: Computing) -> pa.Table:
     """Return the first rows in the order."""
     del computing
-    places = ordered(rows, limit.order, limit.fields)[limit.offset :]
-    return rows.combine_chunks().take(
-        pa.array(places if limit.count is None else places[: limit.count])
-    )
+    return _sorted(limit, rows).slice(limit.offset, limit.count)
 
 
 def change(limit: Limit, changes: Changes) -> Signed:
-    """Return the change, from all rows of the input."""
+    """Return the change: of the rows up to the end, and of those that are left out before them.
+
+    As many rows are read as there are up to there, and as go.
+    """
     touched = changes.change(limit.input)
     if not len(touched):
         return nothing(limit, changes)
-    before, after = both(limit.input, None, touched, changes)
-    return Signed.between(*(whole(limit, rows, changes.computing) for rows in (before, after)))
+    parts = [touched if limit.count is None else _of_first(limit, limit.end, touched, changes)]
+    if limit.offset:
+        parts.append(-_of_first(limit, limit.offset, touched, changes))
+    return Signed.united(parts).net()
 
 
 def looked_up(limit: Limit, keys: Keys, changes: Changes) -> pa.Table:
     """Return the rows before that have one of the keys."""
-    return keys.of_rows(changes.before(limit))
+    return keys.of_rows(before(limit, changes))
+
+
+def before(limit: Limit, changes: Changes) -> pa.Table:
+    """Return the rows before."""
+    is_all = limit.count is None
+    rows = changes.before(limit.input) if is_all else changes.first(limit, limit.end)
+    return whole(limit, rows, changes.computing)
+
+
+def _of_first(limit: Limit, count: int, touched: Signed, changes: Changes) -> Signed:
+    """Return the change of the first rows.
+
+    Args:
+        touched: the change of all.
+    """
+    gone = touched.gone
+    least = count + int(gone.counts.sum())
+    old = _sorted(limit, changes.first(limit, least)).slice(0, least)
+    new = [without(old, gone, may_lack=True), touched.come.repeated]
+    return Signed.between(old.slice(0, count), _sorted(limit, together(new)).slice(0, count))
+
+
+def _sorted(limit: Limit, rows: pa.Table) -> pa.Table:
+    return rows.combine_chunks().take(pa.array(ordered(rows, limit.order, limit.fields)))
 
 
 def ordered(rows: pa.Table, keys: Sequence[SortKey], ties: Sequence[Field]) -> Numbers:

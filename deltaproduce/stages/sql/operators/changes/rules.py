@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.stages.sql.algebra.relations import Relation
+from deltaproduce.stages.sql.algebra.relations import Limit, Relation
 from deltaproduce.stages.sql.operators.changes.keys import Keys
 from deltaproduce.stages.sql.operators.changes.signed import Signed, changed, without
 from deltaproduce.stages.sql.operators.computing import Computing
@@ -30,6 +30,9 @@ class Changes(Protocol):
 
     def before(self, relation: Relation, keys: Keys | None = None) -> pa.Table:
         """Return the rows before that have one of the keys; all if None."""
+
+    def first(self, limit: Limit, count: int) -> pa.Table:
+        """Return at least so many first rows before of a limit's input, in the limit's order."""
 
 
 def nothing(relation: Relation, changes: Changes) -> Signed:

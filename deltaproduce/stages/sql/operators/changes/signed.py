@@ -104,11 +104,12 @@ def changed(rows: pa.Table, change: Signed) -> pa.Table:
     return together([left, come.repeated]) if len(come) else left
 
 
-def without(rows: pa.Table, gone: Signed) -> pa.Table:
+def without(rows: pa.Table, gone: Signed, *, may_lack: bool = False) -> pa.Table:
     """Return a bag without some rows.
 
     Args:
         gone: how often each row is removed.
+        may_lack: whether rows that are not there are left out.
 
     Raises:
         InconsistentError: a row is not there as often.
@@ -128,6 +129,8 @@ def without(rows: pa.Table, gone: Signed) -> pa.Table:
         missing = _shared(wanted - found, codes[size:], missing)
         if not missing.any():
             return rows.filter(pa.array(kept))
+    if may_lack:
+        return rows.filter(pa.array(kept))
     raise InconsistentError(f"{int(missing.sum())} rows that a change removes are not there")
 
 

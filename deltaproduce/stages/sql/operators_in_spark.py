@@ -1,0 +1,202 @@
+"""The operators of the algebra as DataFrames, for the rows of an operator below a query's last one.
+
+A whole query runs in Spark by its own text. The invariant: the rows are those that the operators on
+the driver return (`operators.evaluation`), but for the last digits of sums of floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
+from operator import and_, or_
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from deltaproduce.engines.spark.columns import col
+from deltaproduce.engines.spark.sessions.on_demand import functions as f
+from deltaproduce.stages.sql.algebra.calls import Call
+from deltaproduce.stages.sql.algebra.relations import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Limit,
+    Matched,
+    Project,
+    Relation,
+    Scan,
+    SetOperation,
+    Single,
+    Values,
+)
+from deltaproduce.stages.sql.algebra.scalars import Equality, Field, Scalar, SortKey
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_MARK: Final = "#mark"
+"""A column that tells a row of a subquery from none."""
+_WAYS: Final = MappingProxyType({"semi": "left_semi", "anti": "left_anti"})
+
+
+def frame_of(relation: Relation, rows: Mapping[str, DataFrame], spark: SparkSession) -> DataFrame:
+    """Return the rows of a relation, lazily, in columns named by its fields.
+
+    Args:
+        rows: the rows of the stages that it scans, by name.
+    """
+    found = dict[int, DataFrame]()
+    for one in relation.walk():
+        if isinstance(one, Scan):
+            pairs = zip(one.columns, one.fields, strict=True)
+            columns = [col(column).alias(field.id) for column, field in pairs]
+            found[id(one)] = rows[one.feeder].select(*columns)
+        elif isinstance(one, Values):
+            found[id(one)] = _values(one, spark)
+        else:
+            inputs = [found[id(given)] for given in one.inputs]
+            found[id(one)] = _FRAMES[type(one)](one, *inputs)
+    return found[id(relation)]
+
+
+def has_frame(relation: Relation) -> bool:
+    """Return whether `frame_of` knows all operators of a relation."""
+    return all(isinstance(one, Scan | Values) or type(one) in _FRAMES for one in relation.walk())
+
+
+def _values(constants: Values, spark: SparkSession) -> DataFrame:
+    one = spark.range(1)
+    rows = [
+        one.select(
+            *(
+                _computed(scalar).cast(_known(field)).alias(field.id)
+                for field, scalar in zip(constants.fields, row, strict=True)
+            )
+        )
+        for row in constants.rows
+    ]
+    return reduce(lambda one, other: one.unionAll(other), rows)
+
+
+def _project(project: Project, rows: DataFrame) -> DataFrame:
+    return rows.select(*(_computed(one.scalar).alias(one.field.id) for one in project.outputs))
+
+
+def _filter(filter_: Filter, rows: DataFrame) -> DataFrame:
+    return rows.where(_computed(filter_.condition))
+
+
+def _join(join: Join, left: DataFrame, right: DataFrame) -> DataFrame:
+    how = _WAYS.get(join.kind, join.kind)
+    return left.join(right, _all(join.equal, join.rest), how)
+
+
+def _matched(matched: Matched, rows: DataFrame, subquery: DataFrame) -> DataFrame:
+    """Return the rows that have one, those for which a null is compared, and the others."""
+    name = matched.found.id
+    found = _all((*matched.equal, *matched.among), matched.rest)
+    parts = [rows.join(subquery, found, "left_semi").withColumn(name, f.lit(True))]
+    others = rows.join(subquery, found, "left_anti")
+    for among in matched.among:
+        null = reduce(or_, (side.isNull() for side in _sides(among)))
+        unknown = _all(matched.equal, matched.rest) & null
+        nothing = f.lit(None).cast("boolean")
+        parts.append(others.join(subquery, unknown, "left_semi").withColumn(name, nothing))
+        others = others.join(subquery, unknown, "left_anti")
+    parts.append(others.withColumn(name, f.lit(False)))
+    return reduce(lambda one, other: one.unionAll(other), parts)
+
+
+def _single(
+    single: Single, rows: DataFrame, subquery: DataFrame, otherwise: DataFrame | None = None
+) -> DataFrame:
+    marked = subquery.withColumn(_MARK, f.lit(True))
+    found = rows.join(marked, _all(single.equal, ()), "left")
+    taken = col(single.taken.id)
+    if otherwise is not None:
+        other = f"{_MARK}_other"
+        found = found.join(otherwise.toDF(other), f.lit(True), "left")
+        taken = f.when(col(_MARK), taken).otherwise(col(other))
+    own = [col(field.id) for field in single.input.fields]
+    return found.select(*own, taken.alias(single.taken.id))
+
+
+def _aggregate(aggregate: Aggregate, rows: DataFrame) -> DataFrame:
+    keys = [_computed(key.scalar).alias(key.field.id) for key in aggregate.keys]
+    if not aggregate.calls:
+        return rows.select(*keys).distinct()
+    calls = [f.expr(_called(call)).alias(field.id) for field, call in aggregate.calls]
+    return rows.groupBy(*keys).agg(*calls)
+
+
+def _distinct(distinct: Distinct, rows: DataFrame) -> DataFrame:
+    del distinct
+    return rows.distinct()
+
+
+def _set_operation(operation: SetOperation, left: DataFrame, right: DataFrame) -> DataFrame:
+    names = [field.id for field in operation.fields]
+    left, right = left.toDF(*names), right.toDF(*names)
+    match operation.kind, operation.is_all:
+        case "union", is_all:
+            both = left.unionAll(right)
+            return both if is_all else both.distinct()
+        case "intersect", is_all:
+            return left.intersectAll(right) if is_all else left.intersect(right)
+    return left.exceptAll(right) if operation.is_all else left.subtract(right)
+
+
+def _limit(limit: Limit, rows: DataFrame) -> DataFrame:
+    ties = (SortKey(field, descending=False, nulls_first=True) for field in limit.fields)
+    found = rows.orderBy(*map(_sorted_by, (*limit.order, *ties))).offset(limit.offset)
+    return found if limit.count is None else found.limit(limit.count)
+
+
+def _sorted_by(key: SortKey) -> Column:
+    column = col(key.field.id)
+    if key.descending:
+        return column.desc_nulls_first() if key.nulls_first else column.desc_nulls_last()
+    return column.asc_nulls_first() if key.nulls_first else column.asc_nulls_last()
+
+
+def _called(call: Call) -> str:
+    """Return a call as Spark reads it."""
+    arguments = ", ".join(one.expression.text for one in call.arguments) or "*"
+    text = f"{call.function}({'DISTINCT ' if call.is_distinct else ''}{arguments})"
+    return text if call.where is None else f"{text} FILTER (WHERE {call.where.expression.text})"
+
+
+def _computed(scalar: Scalar) -> Column:
+    return f.expr(scalar.expression.text)
+
+
+def _all(equal: Iterable[Equality], rest: Iterable[Scalar]) -> Column:
+    """Return that all conditions hold."""
+    conditions = [_computed(one) for one in (*(one.scalar for one in equal), *rest)]
+    return reduce(and_, conditions, f.lit(True))
+
+
+def _sides(equal: Equality) -> tuple[Column, Column]:
+    tree = equal.scalar.expression.tree
+    return f.expr(tree.this.sql("spark")), f.expr(tree.expression.sql("spark"))
+
+
+def _known(field: Field) -> str:
+    assert field.data_type is not None
+    return field.data_type.simpleString()
+
+
+_FRAMES: Final[Mapping[type[Relation], Callable[..., DataFrame]]] = MappingProxyType(
+    {
+        Project: _project,
+        Filter: _filter,
+        Join: _join,
+        Matched: _matched,
+        Single: _single,
+        Aggregate: _aggregate,
+        Distinct: _distinct,
+        SetOperation: _set_operation,
+        Limit: _limit,
+    }
+)
+"""What returns the rows of an operator, from it and those of its inputs."""

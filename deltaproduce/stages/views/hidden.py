@@ -1,0 +1,181 @@
+"""The hidden tables of views: stages that keep the rows of an operator below the last one.
+
+They follow changes as views do. Nobody reads their history, so they have no updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.sessions.on_demand import spark_errors
+from deltaproduce.model.graph import HiddenInput, Producer, Stage
+from deltaproduce.model.hidden import Hidden
+from deltaproduce.model.kind import KeyOrder, Upkeep
+from deltaproduce.model.layouts import CONTENT, RUNS, Layout
+from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.productions import DerivedKind, Found, Production
+from deltaproduce.stages.sql.algebra.relations import Aggregate, Relation, Values
+from deltaproduce.stages.sql.projection import check_ansi
+from deltaproduce.stages.sql.text import QueryText
+from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
+from deltaproduce.stages.views import in_spark
+from deltaproduce.stages.views.following import TooManyRowsError
+from deltaproduce.stages.views.kept import ORDERED, Kept, Table
+from deltaproduce.stages.views.on_driver import compared, followed_rows, made_of
+from deltaproduce.storage.stored import Stored
+from deltaproduce.types.columns import RowSchema
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class HiddenTable(DerivedKind):
+    """A stage that keeps the rows of an operator of a view's query.
+
+    Attributes:
+        query: the view's query.
+        told: its operators, which say with the query what the rows are.
+        role: what it is for.
+        kept: what it keeps.
+    """
+
+    query: str
+    told: tuple[str, ...]
+    role: str
+    kept: Kept = field(compare=False)
+
+    @property
+    def word(self) -> str:
+        """See `Kind.word`."""
+        return "table of a view"
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """See `Kind.tables`."""
+        return (CONTENT, RUNS)
+
+    @property
+    def made_by(self) -> object:
+        """See `Kind.made_by`."""
+        return self.query, self.told, self.role
+
+    @property
+    def maker(self) -> str:
+        """See `Kind.maker`."""
+        return "query"
+
+    @property
+    def order(self) -> KeyOrder:
+        """See `Kind.order`: the first rows of an order are read."""
+        return KeyOrder(group_width=1 if self.role == ORDERED else 0)
+
+    @property
+    def upkeep(self) -> Upkeep:
+        """See `Kind.upkeep`: its expressions are of the columns' types."""
+        of_nothing = may_have_rows_of_nothing(self.kept.relation)
+        return Upkeep(
+            by_key=False,
+            has_lineage=False,
+            of_nothing=of_nothing,
+            subtracts=True,
+            by_all_columns=True,
+        )
+
+    def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
+        """See `Kind.depends_on_zone`: as the view does."""
+        del schema
+        return depends_on_zone(QueryText.read(self.query).tree, types_of(feeders))
+
+    def produced(
+        self, production: Production, inputs: Sequence[StageInput]
+    ) -> tuple[Rows, int] | None:
+        """See `DerivedKind.produced`."""
+        found = made_of(self.kept, production, inputs)
+        if found is not None:
+            return found
+        engines, layout = production.engines, Layout.of(production.stage)
+        check_ansi(engines.spark)
+        contents = ((each, each.all_rows(for_spark=True)) for each in inputs)
+        frames = {
+            each.stage.name: engines.frame(
+                empty(each.content) if rows is None else rows, each.content
+            )
+            for each, rows in contents
+        }
+        rows = in_spark.kept_rows(self.kept, layout, frames, engines.spark)
+        try:
+            return production.computed(rows)
+        except spark_errors("PySparkException") as error:
+            raise in_spark.failed(production.stage.owner, error) from error
+
+    def changed(
+        self,
+        production: Production,
+        inputs: Sequence[StageInput],
+        content: Stored | None,
+        mappings: Callable[[], Stored | None],
+    ) -> Found | None:
+        """See `DerivedKind.changed`."""
+        del mappings
+        if not any(each.changed for each in inputs):
+            return None
+        try:
+            return followed_rows(self.kept, production, inputs, content)
+        except TooManyRowsError:
+            made = self.produced(production, inputs)
+            return made and production.replaced(content, *made)
+
+    def sampled(
+        self,
+        production: Production,
+        inputs: Sequence[StageInput],
+        content: Stored | None,
+        mappings: Callable[[], Stored | None],
+        keys: Callable[[], Selection],
+    ) -> Found | None:
+        """See `DerivedKind.sampled`: all rows, and their states unless Spark has made some."""
+        del mappings, keys
+        return compared(production, content, self.produced(production, inputs))
+
+
+def may_have_rows_of_nothing(relation: Relation) -> bool:
+    """Return whether a relation may have rows over stages without rows."""
+    return any(
+        isinstance(one, Values) or (isinstance(one, Aggregate) and not one.keys)
+        for one in relation.walk()
+    )
+
+
+def hidden_inputs(tables: Iterable[Table], query: str, stage: Producer) -> tuple[HiddenInput, ...]:
+    """Return the hidden stages of a view, each behind those that it reads.
+
+    Args:
+        stage: the view.
+    """
+    known: dict[str, Stage] = {one.name: one for one in stage.merged}
+    found = list[HiddenInput]()
+    for table in tables:
+        relation = table.kept.relation
+        names = relation.feeders
+        told = tuple(one.told for one in relation.walk())
+        made = Producer(
+            table.name,
+            tuple((known[name],) for name in names),
+            table.schema,
+            HiddenTable(query, told, table.role, table.kept),
+            stage.revision,
+            hidden=Hidden(table.role, (stage.name,)),
+        )
+        known[table.name] = made
+        found.append(HiddenInput(table.name, made))
+    return tuple(found)
+
+
+def identity(tables: Iterable[Table]) -> tuple[object, ...]:
+    """Return what tells the tables of one query from others."""
+    return tuple(
+        (one.name, one.schema.key.ddl, *(each.told for each in one.kept.relation.walk()))
+        for one in tables
+    )

@@ -1,0 +1,348 @@
+"""Plans of views: which operators of a query need tables of their own, and what is computed then.
+
+An operator that has a table is replaced by a scan of it, so the rest of the query reads the table
+as it reads stages. The invariant: the rows are those of the query; and only what cannot be found in
+the files of stages by their keys has a table. A query of which one operator does not follow changes
+has none, and runs as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Final
+
+from sqlglot import exp
+
+from deltaproduce.model.hidden import hidden_name
+from deltaproduce.stages.sql.algebra.calls import Call
+from deltaproduce.stages.sql.algebra.emptiness import is_none
+from deltaproduce.stages.sql.algebra.relations import (
+    Aggregate,
+    Distinct,
+    Join,
+    Limit,
+    Matched,
+    Project,
+    Relation,
+    Scan,
+    SetOperation,
+    Single,
+)
+from deltaproduce.stages.sql.algebra.scalars import Equality, Field, Output, Scalar
+from deltaproduce.stages.sql.algebra.windows import Window
+from deltaproduce.stages.sql.operators.groups import by_rows
+from deltaproduce.stages.sql.operators.groups.by_states import States
+from deltaproduce.stages.sql.operators.joins import join, matched, single
+from deltaproduce.stages.sql.operators.windows.window import partition_fields
+from deltaproduce.stages.sql.resolve import Resolved
+from deltaproduce.stages.views.costs import Cost, Fields, Places, lefts, rights
+from deltaproduce.stages.views.grouped import Grouped
+from deltaproduce.stages.views.kept import GROUPS, ORDERED, Kept, Table, are_stored, may_be_key
+from deltaproduce.stages.views.modes import Modes
+from deltaproduce.types.columns import RowSchema
+from deltaproduce.types.data_types import BooleanType
+
+_FIRST_NUMBER: Final = 1_000_000
+"""The fields that a plan adds are numbered from here, so that no field of the query has the id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a query follows the changes of its stages.
+
+    Attributes:
+        kept: what the view keeps.
+        tables: its hidden tables, each behind those that it reads.
+        reasons: the operators of the query that do not follow changes, by identity -> why. If there
+            is one, there are no tables.
+        kept_for: the operators that have tables, by identity -> these.
+    """
+
+    kept: Kept
+    tables: tuple[Table, ...] = ()
+    reasons: Mapping[int, str] = field(default_factory=dict)
+    kept_for: Mapping[int, Sequence[Table]] = field(default_factory=dict)
+
+
+def planned(
+    query: Resolved,
+    key: Collection[str] | None,
+    stages: Mapping[str, RowSchema],
+    *,
+    stage: str,
+) -> Plan:
+    """Return the plan of a query that the driver computes.
+
+    Args:
+        key: the names of the view's key columns, if its rows may be groups.
+        stages: the columns of the stages that it reads.
+        stage: the name of the view.
+    """
+    making = _Planning(stage, {name: one.key.names for name, one in stages.items()})
+    grouped, relation = making.top(query, key)
+    kept = Kept(relation, query.fields, query.order, grouped)
+    reasons = making.reasons(kept)
+    if reasons:
+        return Plan(Kept(query.relation, query.fields, query.order), reasons=reasons)
+    return Plan(kept, tuple(making.tables), kept_for=making.kept_for)
+
+
+@dataclass(slots=True)
+class _Planning:
+    """A plan as it is made, inputs before what reads them.
+
+    Attributes:
+        stage: the name of the view.
+        keys: the key columns of stages and tables.
+        done: an operator, by identity -> itself, and what it became.
+        origins: what an operator became, by identity -> itself, and the operator.
+    """
+
+    stage: str
+    keys: dict[str, tuple[str, ...]]
+    tables: list[Table] = field(default_factory=list)
+    done: dict[int, tuple[Relation, Relation]] = field(default_factory=dict)
+    origins: dict[int, tuple[Relation, Relation]] = field(default_factory=dict)
+    kept_for: dict[int, list[Table]] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=lambda: count(_FIRST_NUMBER))
+
+    @property
+    def places(self) -> Places:
+        """What is known of stages and tables."""
+        return Places(
+            self.keys,
+            {one.name for one in self.tables if one.is_single},
+            {one.name for one in self.tables if one.role == ORDERED},
+        )
+
+    def top(self, query: Resolved, key: Collection[str] | None) -> tuple[Grouped | None, Relation]:
+        """Return what the last operators of a query become: groups with states, if they are.
+
+        Their states are beside the view's rows, so they need no table.
+        """
+        projects, last = list[Project](), query.relation
+        while isinstance(last, Project):
+            projects.append(last)
+            last = last.input
+        found = None
+        if key is not None and isinstance(last, Aggregate | Distinct):
+            rows, known = self.planned(last.input), len(self.tables)
+            base = self._without_distinct(_as_groups(last, rows))
+            self._remember(last, base, known)
+            relation: Relation = base
+            for one in reversed(projects):
+                relation = one.over([relation])
+                self.origins[id(relation)] = relation, one
+            found = Grouped.of(relation, query.fields, key)
+            if found is None:
+                del self.tables[known:]
+                self.kept_for.pop(id(last), None)
+        return (None, self.planned(query.relation)) if found is None else (found, relation)
+
+    def planned(self, relation: Relation) -> Relation:
+        """Return what an operator becomes."""
+        if id(relation) not in self.done:
+            inputs = [self.planned(one) for one in relation.inputs]
+            is_same = all(one is two for one, two in zip(inputs, relation.inputs, strict=True))
+            one = relation if is_same else relation.over(inputs)
+            known = len(self.tables)
+            found = self._prepared(one)
+            self._remember(relation, found, known)
+            self.done[id(relation)] = relation, found
+        return self.done[id(relation)][1]
+
+    def _remember(self, relation: Relation, became: Relation, known: int) -> None:
+        """Remember of which operator of the query others are, and which tables it has.
+
+        Args:
+            known: how many tables there were before it.
+        """
+        more = self.tables[known:]
+        for made in (became, *(table.kept.relation for table in more)):
+            for one in made.walk():
+                self.origins.setdefault(id(one), (one, relation))
+        if more:
+            self.kept_for[id(relation)] = more
+
+    def reasons(self, kept: Kept) -> dict[int, str]:
+        """Return the operators of the query that do not follow changes, by identity -> why."""
+        modes, found = Modes(self.places), dict[int, str]()
+        for one in (*(table.kept for table in self.tables), kept):
+            grouped = None if one.grouped is None else one.grouped.aggregate
+            for relation in one.relation.walk():
+                why = None if relation is grouped else modes.reason(relation)
+                if why is not None:
+                    found.setdefault(id(self.origins[id(relation)][1]), why)
+        return found
+
+    def _prepared(self, one: Relation) -> Relation:
+        match one:
+            case Aggregate() | Distinct():
+                return self._grouped(one)
+            case SetOperation():
+                return self._united(one)
+            case Join():
+                return self._joined(one)
+            case Matched():
+                return self._matched(one)
+            case Single():
+                return self._single(one)
+            case Limit():
+                return self._limited(one)
+            case Window():
+                by = partition_fields(one)
+                return _over(one, (self._found(one.input, by),)) if by else one
+        return one
+
+    def _grouped(self, one: Aggregate | Distinct) -> Relation:
+        """Return groups; from a table with states if their rows are not found by keys."""
+        aggregate = _as_groups(one, one.input)
+        if is_none(one.input) or not self._is_dear(aggregate):
+            return one
+        aggregate = self._without_distinct(aggregate)
+        if not _are_groups_stored(aggregate):
+            return one
+        return self._read(Table.of_groups(self._name(GROUPS), aggregate))
+
+    def _is_dear(self, aggregate: Aggregate) -> bool:
+        """Return whether more is read to make a group again than the rows that it has."""
+        columns = frozenset(by_rows.copies(aggregate).values())
+        return self.places.cost(aggregate.input, columns) > Cost.SEEK
+
+    def _without_distinct(self, one: Aggregate) -> Aggregate:
+        """Return groups of distinct rows for functions of distinct values; else the same groups."""
+        compared = {
+            tuple(argument.expression.text for argument in call.arguments) for _, call in one.calls
+        }
+        is_plain = all(call.is_distinct and call.where is None for _, call in one.calls)
+        if len(compared) != 1 or not is_plain or not self._is_dear(one):
+            return one
+        arguments = one.calls[0][1].arguments
+        if len(arguments) != 1:
+            return one
+        (argument,) = arguments
+        value = Field(f"value#{next(self.numbers)}", argument.data_type)
+        distinct = Aggregate(one.input, (*one.keys, Output(value, argument)), ())
+        rows = self._grouped(distinct)
+        if not isinstance(rows, Scan):
+            return one
+        calls = tuple((result, _of_values(call, value)) for result, call in one.calls)
+        return Aggregate(rows, tuple(_copy(key.field) for key in one.keys), calls)
+
+    def _united(self, one: SetOperation) -> Relation:
+        if one.kind != "union" or one.is_all:
+            return one
+        every = SetOperation(one.left, one.right, "union", is_all=True, own=one.own)
+        found = self._grouped(Distinct(every))
+        return found if isinstance(found, Scan) else one
+
+    def _joined(self, one: Join) -> Relation:
+        linked, right = join.linked_fields(one), one.right
+        if one.kind in {"semi", "anti"} and not one.rest:
+            right = self._distinct(right, one.equal)
+        if not linked:
+            return one.over([one.left, right])
+        sides = self._found(one.left, lefts(linked)), self._found(right, rights(linked))
+        return _over(one, sides)
+
+    def _matched(self, one: Matched) -> Relation:
+        linked, compared = matched.linked_fields(one)
+        subquery = one.subquery
+        if not (one.equal or one.among or one.rest):
+            return self._counted(one)
+        if not one.rest:
+            subquery = self._distinct(subquery, (*one.equal, *one.among))
+        every = (*linked, *compared)
+        if not every:
+            return _over(one, (one.input, subquery))
+        return _over(
+            one, (self._found(one.input, lefts(every)), self._found(subquery, rights(every)))
+        )
+
+    def _counted(self, one: Matched) -> Relation:
+        """Return EXISTS of a subquery that does not depend on the row, by its number of rows."""
+        call = Call.of("count", (), is_distinct=False, where=None, text="count(*)")
+        rows = self._field("rows", call)
+        value = self._grouped(Aggregate(one.subquery, (), ((rows, call),)))
+        taken = Single(one.input, value, rows)
+        tree = exp.GT(this=rows.tree, expression=exp.Literal.number(0))
+        found = Output(one.found, Scalar.of(tree, [rows]))
+        assert isinstance(found.scalar.data_type, BooleanType)
+        return Project(taken, (*map(_copy, one.input.fields), found))
+
+    def _single(self, one: Single) -> Relation:
+        linked = single.linked_fields(one)
+        others = one.inputs[2:]
+        if not linked:
+            subquery = one.subquery
+            if not self.places.is_small(subquery):
+                subquery = self._rows(subquery, None)
+            return _over(one, (one.input, subquery, *others))
+        sides = self._found(one.input, lefts(linked)), self._found(one.subquery, rights(linked))
+        return _over(one, (*sides, *others))
+
+    def _limited(self, one: Limit) -> Relation:
+        if is_none(one):
+            return one
+        table = Table.of_limit(self._name(ORDERED), one)
+        return one if table is None else one.over([self._read(table)])
+
+    def _distinct(self, subquery: Relation, equal: Sequence[Equality]) -> Relation:
+        """Return what counts of a subquery of which only the compared values count."""
+        read = {name for each in equal for name in each.right}
+        own = [one for one in subquery.fields if one.id in read]
+        found = self._grouped(Aggregate(subquery, tuple(map(_copy, own)), ())) if own else subquery
+        return found if isinstance(found, Scan) else subquery
+
+    def _found(self, relation: Relation, by: frozenset[str]) -> Relation:
+        """Return rows that are found by some fields without reading all of a stage."""
+        if self.places.cost(relation, by) < Cost.ALL:
+            return relation
+        return self._rows(relation, by)
+
+    def _rows(self, relation: Relation, by: Fields) -> Relation:
+        table = Table.of_rows(self._name("rows"), relation, by or frozenset())
+        return relation if table is None else self._read(table)
+
+    def _read(self, table: Table) -> Scan:
+        self.tables.append(table)
+        self.keys[table.name] = table.schema.key.names
+        return table.scan
+
+    def _name(self, role: str) -> str:
+        return hidden_name(role, len(self.tables) + 1, self.stage)
+
+    def _field(self, name: str, call: Call) -> Field:
+        return Field(f"{name}#{next(self.numbers)}", call.data_type)
+
+
+def _as_groups(one: Aggregate | Distinct, rows: Relation) -> Aggregate:
+    """Return an operator over rows as groups; DISTINCT groups by all columns."""
+    if isinstance(one, Aggregate):
+        return one if rows is one.input else Aggregate(rows, one.keys, one.calls)
+    return Aggregate(rows, tuple(map(_copy, one.fields)), ())
+
+
+def _copy(one: Field) -> Output:
+    return Output(one, Scalar.of(one.tree, [one]))
+
+
+def _of_values(call: Call, value: Field) -> Call:
+    """Return a call for distinct values as one for each of them."""
+    argument = Scalar.of(value.tree, [value], call.arguments[0].text)
+    return replace(call, arguments=(argument,), is_distinct=False)
+
+
+def _are_groups_stored(aggregate: Aggregate) -> bool:
+    """Return whether a table may have the groups, with their states."""
+    keys = all(may_be_key(key.field) for key in aggregate.keys)
+    return keys and are_stored(aggregate) and States.are_kept(aggregate)
+
+
+def _over(one: Relation, inputs: Iterable[Relation]) -> Relation:
+    """Return an operator over other inputs; itself over its own."""
+    found = tuple(inputs)
+    is_same = all(a is b for a, b in zip(found, one.inputs, strict=True))
+    return one if is_same else one.over(found)
