@@ -19,7 +19,7 @@ from deltaproduce.stages.sql.operators.following import Following
 from deltaproduce.stages.sql.resolve import Resolved, resolved
 from deltaproduce.stages.views.kept import ORDERED, Kept, Table
 from deltaproduce.stages.views.keys import key_of
-from deltaproduce.stages.views.planning import Plan, planned
+from deltaproduce.stages.views.planning import ViewPlan, planned
 from deltaproduce.types.columns import row_schema
 
 
@@ -36,7 +36,7 @@ class InOrder(InMemory):
         return in_order(self.old, self.table.schema.key).slice(0, count).select(list(columns))
 
 
-def plan_of(query: Resolved) -> Plan:
+def plan_of(query: Resolved) -> ViewPlan:
     return planned(query, key_of(query, STAGES), STAGES, stage="v")
 
 
@@ -44,7 +44,9 @@ def kept_rows(kept: Kept, rows: dict[str, pa.Table]) -> pa.Table:
     return kept.columns_of(rows_of(kept.relation, rows, UTC))
 
 
-def check(query: Resolved, plan: Plan, old: dict[str, pa.Table], new: dict[str, pa.Table]) -> bool:
+def check(
+    query: Resolved, plan: ViewPlan, old: dict[str, pa.Table], new: dict[str, pa.Table]
+) -> bool:
     """Each table follows, and so does what reads it: the rows after are those of the query."""
     if outcome(query, old) is None or outcome(query, new) is None:
         return False

@@ -38,7 +38,7 @@ from deltaproduce.stages.views.kept import Kept
 from deltaproduce.stages.views.keys import key_of, naming
 from deltaproduce.stages.views.modes import NO_DELTA_RULE, ORDER_OF_OTHER_COLUMNS
 from deltaproduce.stages.views.on_driver import compared, followed_rows, made_of
-from deltaproduce.stages.views.planning import Plan, planned
+from deltaproduce.stages.views.planning import ViewPlan, planned
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
 from deltaproduce.types.columns import (
@@ -66,7 +66,7 @@ UNSUPPORTED_FUNCTION: Final = "UNSUPPORTED_FUNCTION"
 """Only Spark computes a part of the operator."""
 
 
-Known: TypeAlias = tuple[Mapping[str, RowSchema], Resolved, Plan]
+Known: TypeAlias = tuple[Mapping[str, RowSchema], Resolved, ViewPlan]
 """The columns of the stages that a query reads, what its text says over them, and its plan."""
 
 
@@ -172,7 +172,7 @@ class View(DerivedKind):
         view = View(query, of_nothing, given, is_followed=is_followed)
         return view.explained(found, view.planned(found, stages, stage=stage))
 
-    def explained(self, query: Resolved, plan: Plan) -> View:
+    def explained(self, query: Resolved, plan: ViewPlan) -> View:
         """Return the same view, with the reason why it runs as a whole, if it does."""
         places = map(id, query.relation.walk())
         first = next((plan.reasons[one] for one in places if one in plan.reasons), None)
@@ -202,7 +202,7 @@ class View(DerivedKind):
             for one in relations
         )
 
-    def planned(self, query: Resolved, stages: Mapping[str, RowSchema], *, stage: str) -> Plan:
+    def planned(self, query: Resolved, stages: Mapping[str, RowSchema], *, stage: str) -> ViewPlan:
         """Return how the view follows the changes of its stages, or why it does not.
 
         Args:
@@ -212,17 +212,17 @@ class View(DerivedKind):
         whole, relations = Kept(query.relation, query.fields, query.order), query.relation.walk()
         if not self.is_followed:
             never = {id(one): NEVER for one in relations if not isinstance(one, Scan)}
-            return Plan(whole, reasons=never)
+            return ViewPlan(whole, reasons=never)
         found = {id(one): why for one in relations if (why := self._obstacle(one)) is not None}
         if found:
-            return Plan(whole, reasons=found)
+            return ViewPlan(whole, reasons=found)
         plan = planned(query, self._key(query, stages), stages, stage=stage)
         if self.with_session and not all(has_frame(one.kept.relation) for one in plan.tables):
-            return Plan(whole, reasons={id(query.relation): NO_DELTA_RULE})
+            return ViewPlan(whole, reasons={id(query.relation): NO_DELTA_RULE})
         is_ordered = all(key.field.id in query.fields.values() for key in query.order)
         if plan.reasons or plan.kept.grouped is not None or is_ordered:
             return plan
-        return Plan(whole, reasons={id(query.relation): ORDER_OF_OTHER_COLUMNS})
+        return ViewPlan(whole, reasons={id(query.relation): ORDER_OF_OTHER_COLUMNS})
 
     def _obstacle(self, one: Relation) -> str | None:
         """Return why an operator is not computed on the driver alone; None if it is."""
@@ -230,7 +230,7 @@ class View(DerivedKind):
             return UNSUPPORTED_FUNCTION
         return FLOATS_IN_SPARK if self.with_session and _adds_floats(one) else None
 
-    def _known(self, stage: Stage) -> tuple[Resolved, Plan]:
+    def _known(self, stage: Stage) -> tuple[Resolved, ViewPlan]:
         """Return what the query says over the feeders of a stage of this kind, and its plan."""
         feeders = {one.name: one.schema for one in stage.feeders if one.hidden is None}
         if self.known is not None and self.known[0] == feeders:
@@ -269,7 +269,7 @@ class View(DerivedKind):
             return unknown_schema(key, [name for name in query.names if name not in key])
         return self.typed(query, known, stages, self._plan_of(query, stages, stage), stage=stage)
 
-    def _plan_of(self, query: Resolved, stages: Mapping[str, RowSchema], stage: str) -> Plan:
+    def _plan_of(self, query: Resolved, stages: Mapping[str, RowSchema], stage: str) -> ViewPlan:
         known = self.known
         if known is not None and known[1] is query:
             return known[2]
@@ -376,7 +376,7 @@ class View(DerivedKind):
         query: Resolved,
         types: Sequence[DataType],
         stages: Mapping[str, RowSchema],
-        plan: Plan,
+        plan: ViewPlan,
         *,
         stage: str,
     ) -> RowSchema:

@@ -49,7 +49,7 @@ _FIRST_NUMBER: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ViewPlan:
     """How a query follows the changes of its stages.
 
     Attributes:
@@ -72,7 +72,7 @@ def planned(
     stages: Mapping[str, RowSchema],
     *,
     stage: str,
-) -> Plan:
+) -> ViewPlan:
     """Return the plan of a query that the driver computes.
 
     Args:
@@ -85,8 +85,8 @@ def planned(
     kept = Kept(relation, query.fields, query.order, grouped)
     reasons = making.reasons(kept)
     if reasons:
-        return Plan(Kept(query.relation, query.fields, query.order), reasons=reasons)
-    return Plan(kept, tuple(making.tables), kept_for=making.kept_for)
+        return ViewPlan(Kept(query.relation, query.fields, query.order), reasons=reasons)
+    return ViewPlan(kept, tuple(making.tables), kept_for=making.kept_for)
 
 
 @dataclass(slots=True)
