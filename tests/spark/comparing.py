@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from deltaproduce import Pipeline, Producer, Source, Store
 from deltaproduce.engines.change_feed import feed_columns
 from deltaproduce.engines.engine import Rows
-from deltaproduce.engines.spark.data_types import in_spark
+from deltaproduce.engines.spark.data_types import frame_struct, in_spark
 from deltaproduce.engines.spark.frames import frame
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
@@ -197,7 +197,7 @@ def shown_rows(rows: Rows, columns: Iterable[Column]) -> list[Any]:
         assert rows.schema == arrow_schema(expected)
         return plain_rows(tuples(rows, Columns(tuple(expected))))
     assert rows.schema.names == [c.name for c in expected]
-    assert [field.dataType for field in rows.schema] == [c.data_type for c in expected]
+    assert [field.dataType for field in frame_struct(rows)] == [c.data_type for c in expected]
     return plain_rows(rows.collect())
 
 

@@ -19,6 +19,7 @@ from deltaproduce import NotFoundError, Pipeline, Producer, Store
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
+from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import Production
 from deltaproduce.stages.source_keys import ProducerKind
@@ -66,7 +67,7 @@ class Distinct(ProducerKind):
         columns = production.content
         named = made.toDF(*(column.name for column in columns))
         return production.computed(
-            named.select(*(f.col(c.name).cast(c.data_type) for c in columns))
+            named.select(*(f.col(c.name).cast(in_spark(c.data_type)) for c in columns))
         )
 
 
