@@ -506,7 +506,7 @@ def _feeders(
     found: Entries, chosen: Numbers, inputs: Sequence[StageInput], engines: Engines
 ) -> Feeders:
     """Return the rows that tasks read, perhaps with others; only dependencies are looked up."""
-    feeders = dict[str, tuple[Fed, Stage, Rows | None]]()
+    feeders: dict[str, tuple[Fed, Stage, Rows | None]] = {}
     for each in fed_by(inputs):
         name, fed = each.stage.name, found.fed[each.stage.name]
         by = tuple(Column(column, kind) for column, kind in fed.columns)

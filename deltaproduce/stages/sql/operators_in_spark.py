@@ -45,7 +45,7 @@ def frame_of(relation: Relation, rows: Mapping[str, DataFrame], spark: SparkSess
     Args:
         rows: the rows of the stages that it scans, by name.
     """
-    found = dict[int, DataFrame]()
+    found: dict[int, DataFrame] = {}
     for one in relation.walk():
         if isinstance(one, Scan):
             pairs = zip(one.columns, one.fields, strict=True)
