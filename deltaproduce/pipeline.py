@@ -492,9 +492,9 @@ class Pipeline(Tabular):
 
         is_followed = incremental != "never"
         kind = View.defined(query, key, schemas, stage=name, is_followed=is_followed)
-        if incremental == "always" and kind.upkeep.recomputes is not None:
+        if incremental == "always" and kind.upkeep.obstacle is not None:
             message = (
-                f"stage {name!r}: {kind.upkeep.recomputes} at each change, and incremental is "
+                f"stage {name!r}: {kind.upkeep.obstacle}, and incremental is "
                 "'always'; explain of a pipeline without it says which operator that is, and why"
             )
             message += "" if fault is None else f". As a query of one source key: {fault}"

@@ -114,6 +114,8 @@ class Upkeep:
         has_lineage: whether it is known which keys of its feeders made which of its keys.
         recomputes: why all of it is made again whenever a feeder changes; None if only changed keys
             are.
+        may_recompute: why all of it may be made again at some changes, by the sizes of its feeders;
+            None if never.
         of_nothing: whether it may have rows though no feeder has ever had any.
         subtracts: whether it subtracts the rows that its feeders lose from what it has.
         reads_states: whether it works on the states of its feeders, which may change where no value
@@ -128,12 +130,18 @@ class Upkeep:
     by_key: bool = True
     has_lineage: bool = True
     recomputes: str | None = None
+    may_recompute: str | None = None
     of_nothing: bool = False
     subtracts: bool = False
     reads_states: bool = False
     by_all_columns: bool = False
     by_history: bool = False
     note: str | None = None
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why it is no stage of which only changed keys are ever made; None if it is one."""
+        return self.recomputes or self.may_recompute
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from deltaproduce import Pipeline, Store
+import pytest
+from local_stores import as_rows
+
+from deltaproduce import DefinitionError, Pipeline, Store
+from deltaproduce.stages.views import kind
+from deltaproduce.testing import Change, Delete, Oracle, Upsert, plain_rows
 
 FLOATS = (None, nan, -0.0, 0.0, 1.5, -1.5)
 COLUMNS = {"floats": "f n", "both": "f x n", "arrays": "a n f", "structs": "s f"}
@@ -112,3 +117,48 @@ def test_a_key_local_query_may_have_key_columns_alone(tmp_path: Path) -> None:
         assert store.content("buyers", ordered=True).column("customer").to_pylist() == [*"aaab"]
         assert store.updates("buyers").num_rows
         assert not store.verify(recompute=True)
+
+
+BANDS = """
+    SELECT o.id, b.name FROM orders o JOIN bands b ON o.amount >= b.low AND o.amount < b.high
+"""
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+def test_a_join_without_an_equality_follows_changes_while_a_side_is_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_small: bool
+) -> None:
+    """Of which both sides change at once; beyond that the query runs as a whole, and says why."""
+    if not is_small:
+        monkeypatch.setattr(kind, "SMALL", -1)
+    random, pipeline = Random(11), Pipeline("shop")
+    pipeline.source("orders", key="id bigint", value="amount bigint")
+    pipeline.source("bands", key="name string", value="low bigint, high bigint")
+    pipeline.sql("banded", BANDS)
+    pipeline.sql("counts", f"SELECT name, count(*) AS n FROM ({BANDS}) GROUP BY name")
+    pipeline.sql("all_pairs", "SELECT a.id, b.name FROM orders a CROSS JOIN bands b")
+    pipeline.sql("left", BANDS.replace("JOIN", "LEFT JOIN"))
+    oracle, modes = Oracle(pipeline), Counter[str]()
+    with Store(None, str(tmp_path / "store"), pipeline) as store:
+        for _ in range(8):
+            changes: dict[str, list[Change]] = {"orders": [], "bands": []}
+            for key in random.sample(range(9), 4):
+                value = random.choice((None, 0, 1, 2, 3))
+                changes["orders"].append(random.choice((Delete((key,)), Upsert((key,), (value,)))))
+            for name in random.sample("abcde", random.choice((0, 1, 2))):
+                low = random.randrange(3)
+                change = random.choice((Delete((name,)), Upsert((name,), (low, low + 2))))
+                changes["bands"].append(change)
+            version = store.update(as_rows(pipeline, changes))
+            assert oracle.update(changes) == version.number
+            for name in ("banded", "counts", "all_pairs", "left"):
+                found = store.content(name, ordered=True).to_pylist()
+                assert plain_rows([tuple(row.values()) for row in found]) == oracle.content(name)
+                if name in version.stages and version.number > 1:
+                    modes[version.stages[name].mode] += 1
+        assert ("full" in modes) != is_small
+        assert not store.verify(recompute=True)
+    operators = pipeline.explain("banded").to_dict()["operators"]
+    assert "JOIN_WITHOUT_EQUALITY" in {operator["reason"] for operator in operators}
+    with pytest.raises(DefinitionError, match="JOIN_WITHOUT_EQUALITY"):
+        pipeline.sql("always", BANDS, incremental="always")

@@ -158,16 +158,16 @@ def plan(
 
 
 def check_policy(graph: Graph, policy: Policy) -> None:
-    """Refuse stages that every change recomputes, if the policy is strict.
+    """Refuse stages that a change recomputes, if the policy is strict.
 
     Raises:
         DefinitionError: with `stage`.
     """
     for stage in graph.producers if policy == "strict" else ():
-        if stage.kind.upkeep.recomputes is not None:
+        if stage.kind.upkeep.obstacle is not None:
             raise DefinitionError(
-                f"stage {stage.name!r} would be produced in full at each change, as "
-                f"{stage.kind.upkeep.recomputes}, and the policy is 'strict': open the store with "
+                f"stage {stage.name!r} would be produced in full at a change, as "
+                f"{stage.kind.upkeep.obstacle}, and the policy is 'strict': open the store with "
                 "another one, or write a query that is incremental",
                 stage=stage.name,
             )

@@ -32,13 +32,14 @@ from deltaproduce.stages.sql.resolve import Resolved, resolved
 from deltaproduce.stages.sql.text import QueryText
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.stages.views import in_spark
+from deltaproduce.stages.views.costs import SMALL
 from deltaproduce.stages.views.following import TooManyRowsError
 from deltaproduce.stages.views.hidden import hidden_inputs, identity, may_have_rows_of_nothing
 from deltaproduce.stages.views.kept import Kept
 from deltaproduce.stages.views.keys import key_of, naming
 from deltaproduce.stages.views.modes import NO_DELTA_RULE, ORDER_OF_OTHER_COLUMNS
 from deltaproduce.stages.views.on_driver import compared, followed_rows, made_of
-from deltaproduce.stages.views.planning import ViewPlan, planned
+from deltaproduce.stages.views.planning import Sides, ViewPlan, planned
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
 from deltaproduce.types.columns import (
@@ -78,6 +79,7 @@ class View(DerivedKind):
         query: the user's text.
         of_nothing: whether it may have rows over stages without rows.
         recomputed: why it runs as a whole at each change; None if it follows changes.
+        while_small: see `ViewPlan.while_small`; it then follows changes, although `recomputed`.
         beside: what its hidden tables have; empty if there are none.
         is_followed: whether it follows changes if it can.
         key: the key columns that its user names -> whether they sort descending; None for those
@@ -92,6 +94,7 @@ class View(DerivedKind):
     recomputed: str | None = None
     is_followed: bool = True
     with_session: bool = False
+    while_small: tuple[Sides, ...] = ()
     beside: tuple[object, ...] = ()
     known: Known | None = field(default=None, compare=False)
 
@@ -128,10 +131,12 @@ class View(DerivedKind):
     @property
     def upkeep(self) -> Upkeep:
         """See `Kind.upkeep`: its expressions are of the columns' types."""
+        why = self.recomputed and f"its query runs as a whole ({self.recomputed})"
         return Upkeep(
             by_key=False,
             has_lineage=False,
-            recomputes=self.recomputed and f"its query runs as a whole ({self.recomputed})",
+            recomputes=None if self.while_small else why,
+            may_recompute=why if self.while_small else None,
             of_nothing=self.of_nothing,
             subtracts=True,
             by_all_columns=True,
@@ -176,7 +181,8 @@ class View(DerivedKind):
         """Return the same view, with the reason why it runs as a whole, if it does."""
         places = map(id, query.relation.walk())
         first = next((plan.reasons[one] for one in places if one in plan.reasons), None)
-        return replace(self, recomputed=first, beside=identity(plan.tables))
+        sides, beside = plan.while_small, identity(plan.tables)
+        return replace(self, recomputed=first, while_small=sides, beside=beside)
 
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
         """See `Kind.depends_on_zone`: by the text of the query."""
@@ -220,9 +226,11 @@ class View(DerivedKind):
         if self.with_session and not all(has_frame(one.kept.relation) for one in plan.tables):
             return ViewPlan(whole, reasons={id(query.relation): NO_DELTA_RULE})
         is_ordered = all(key.field.id in query.fields.values() for key in query.order)
-        if plan.reasons or plan.kept.grouped is not None or is_ordered:
+        is_whole = bool(plan.reasons) and not plan.while_small
+        if is_whole or plan.kept.grouped is not None or is_ordered:
             return plan
-        return ViewPlan(whole, reasons={id(query.relation): ORDER_OF_OTHER_COLUMNS})
+        reasons = plan.reasons or {id(query.relation): ORDER_OF_OTHER_COLUMNS}
+        return ViewPlan(whole, reasons=reasons)
 
     def _obstacle(self, one: Relation) -> str | None:
         """Return why an operator is not computed on the driver alone; None if it is."""
@@ -343,7 +351,7 @@ class View(DerivedKind):
         del mappings
         if not any(each.changed for each in inputs):
             return None
-        why = self.recomputed
+        why = None if self._is_joined_by_small(inputs) else self.recomputed
         if why is None:
             try:
                 _, plan = self._known(production.stage)
@@ -353,6 +361,13 @@ class View(DerivedKind):
         made = self.produced(production, inputs)
         found = None if made is None else production.replaced(content, *made)
         return found and replace(found, recomputed=why)
+
+    def _is_joined_by_small(self, inputs: Sequence[StageInput]) -> bool:
+        """Return whether a side of each join without an equality has few rows, by its stages."""
+        stored = ((each.stage.name, each.before()) for each in inputs)
+        counts = {name: 0 if one is None else one.count for name, one in stored}
+        sides = self.while_small
+        return bool(sides) and all(min(counts[name] for name in one) <= SMALL for one in sides)
 
     def sampled(
         self,

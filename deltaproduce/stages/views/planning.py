@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Final
+from typing import Final, TypeAlias
 
 from sqlglot import exp
 
@@ -21,6 +21,7 @@ from deltaproduce.stages.sql.algebra.emptiness import is_none
 from deltaproduce.stages.sql.algebra.relations import (
     Aggregate,
     Distinct,
+    Filter,
     Join,
     Limit,
     Matched,
@@ -40,10 +41,12 @@ from deltaproduce.stages.sql.resolve import Resolved
 from deltaproduce.stages.views.costs import Cost, Fields, Places, lefts, rights
 from deltaproduce.stages.views.grouped import Grouped
 from deltaproduce.stages.views.kept import GROUPS, ORDERED, Kept, Table, are_stored, may_be_key
-from deltaproduce.stages.views.modes import Modes
+from deltaproduce.stages.views.modes import JOIN_WITHOUT_EQUALITY, Modes
 from deltaproduce.types.columns import RowSchema
 from deltaproduce.types.data_types import BooleanType
 
+Sides: TypeAlias = tuple[str, ...]
+"""Stages, each of which has at least as many rows as one side of a join."""
 _FIRST_NUMBER: Final = 1_000_000
 """The fields that a plan adds are numbered from here, so that no field of the query has the id."""
 
@@ -56,14 +59,17 @@ class ViewPlan:
         kept: what the view keeps.
         tables: its hidden tables, each behind those that it reads.
         reasons: the operators of the query that do not follow changes, by identity -> why. If there
-            is one, there are no tables.
+            is one, there are no tables, unless it follows them `while_small`.
         kept_for: the operators that have tables, by identity -> these.
+        while_small: joins without an equality, if nothing else keeps the query from following
+            changes: one of the stages of each must be small then.
     """
 
     kept: Kept
     tables: tuple[Table, ...] = ()
     reasons: Mapping[int, str] = field(default_factory=dict)
     kept_for: Mapping[int, Sequence[Table]] = field(default_factory=dict)
+    while_small: tuple[Sides, ...] = ()
 
 
 def planned(
@@ -84,9 +90,10 @@ def planned(
     grouped, relation = making.top(query, key)
     kept = Kept(relation, query.fields, query.order, grouped)
     reasons = making.reasons(kept)
-    if reasons:
+    sides = making.sides(kept)
+    if reasons and not ({*reasons.values()} == {JOIN_WITHOUT_EQUALITY} and all(sides)):
         return ViewPlan(Kept(query.relation, query.fields, query.order), reasons=reasons)
-    return ViewPlan(kept, tuple(making.tables), kept_for=making.kept_for)
+    return ViewPlan(kept, tuple(making.tables), reasons, making.kept_for, sides)
 
 
 @dataclass(slots=True)
@@ -165,6 +172,17 @@ class _Planning:
                 self.origins.setdefault(id(one), (one, relation))
         if more:
             self.kept_for[id(relation)] = more
+
+    def sides(self, kept: Kept) -> tuple[Sides, ...]:
+        """Return for each join without an equality the stages that bound one of its sides."""
+        modes = Modes(self.places)
+        relations = (*(table.kept.relation for table in self.tables), kept.relation)
+        every = {id(one): one for relation in relations for one in relation.walk()}
+        return tuple(
+            tuple(name for side in one.inputs if (name := _bound(side)) is not None)
+            for one in every.values()
+            if isinstance(one, Join) and modes.reason(one) == JOIN_WITHOUT_EQUALITY
+        )
 
     def reasons(self, kept: Kept) -> dict[int, str]:
         """Return the operators of the query that do not follow changes, by identity -> why."""
@@ -316,6 +334,18 @@ class _Planning:
 
     def _field(self, name: str, call: Call) -> Field:
         return Field(f"{name}#{next(self.numbers)}", call.data_type)
+
+
+def _bound(relation: Relation) -> str | None:
+    """Return a stage that has at least as many rows as a relation, whatever they are."""
+    match relation:
+        case Scan():
+            return relation.feeder
+        case Project() | Filter() | Distinct() | Aggregate() | Window() | Matched() | Single():
+            return _bound(relation.inputs[0])
+        case Join(kind="semi" | "anti"):
+            return _bound(relation.left)
+    return None
 
 
 def _as_groups(one: Aggregate | Distinct, rows: Relation) -> Aggregate:
