@@ -29,7 +29,7 @@ def test_each_day_equals_a_plain_aggregate(
     plot = tmp_path / "delays.png"
     assert windows.main(["--days", str(LAST_DAYS), "--plot", str(plot)]) == 0
     printed = capsys.readouterr().out
-    assert "2013-01-30 to 2013-02-28, 1 in, 1 out; to move it" in printed
+    assert "2013-01-30 to 2013-02-28, 1 in, 1 out; moving it reads about" in printed
     assert f"All {LAST_DAYS} days equal" in printed
     assert plot.read_bytes().startswith(b"\x89PNG")
 

@@ -237,7 +237,7 @@ def test_what_is_not_there_is_not_found(club: dp.Store, location: str) -> None:
     other.index("by_email", people, key="coalesce(email, '-') AS email", include="age")
     with dp.Store(None, location, other) as store:
         assert store.lookup("by_email", ["a"], version=1).rows.num_rows == 1
-        with pytest.raises(dp.NotFoundError, match="defined otherwise"):
+        with pytest.raises(dp.NotFoundError, match="had another definition"):
             store.lookup("by_email", ["a"], version=1, fetch=True)
         store.update()
         assert store.lookup("by_email", ["a"], fetch=True).rows.num_rows == 1

@@ -160,7 +160,7 @@ def test_a_lineage_is_of_the_definitions_of_its_version(location):
             assert sorted(ids) == [2, 3]
             if key == "number bigint":
                 for stage, one in (("by_customer", "ann"), ("totals", "ann!"), ("orders", 2)):
-                    with pytest.raises(NotFoundError, match="otherwise in version 1"):
+                    with pytest.raises(NotFoundError, match="another definition in version 1"):
                         store.lineage(stage, one, 1)
 
 
