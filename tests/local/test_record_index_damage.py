@@ -113,7 +113,7 @@ def test_a_damaged_table_of_someone_else_is_left_alone(tmp_path: Path) -> None:
     (commit,) = commits(tmp_path)
     commit.write_text("garbage\n")
     index, before = opened(tmp_path), {path.name for path in (tmp_path / "i").rglob("*")}
-    with pytest.raises(dp.DefinitionError, match="no record index"):
+    with pytest.raises(dp.DefinitionError, match="not a record index"):
         index.build()
     assert commit.read_text() == "garbage\n"
     assert {path.name for path in (tmp_path / "i").rglob("*")} == before

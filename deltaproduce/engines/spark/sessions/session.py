@@ -43,6 +43,7 @@ _MEMORY: Final = re.compile(r"[1-9][0-9]*[kmgt]", re.IGNORECASE)
 # which wraps it.
 _DELTA_CATALOGS: Final = ("delta", "unitycatalog")
 
+_MEND_MISSING: Final = "pip install 'deltaproduce[spark]'"
 _MEND_PACKAGES: Final = "pip install 'deltaproduce[spark]' in an environment without pyspark-client"
 
 _QUIET_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
@@ -85,6 +86,8 @@ def local_session(
         InvalidArgumentError: an argument has the wrong type.
     """
     _check_arguments(app_name, cores, memory, config)
+    if find_spec("pyspark") is None:
+        raise SessionError(f"there is no package pyspark: {_MEND_MISSING}")
     if find_spec("pyspark.core") is None:
         message = "PySpark's client is installed, which starts no Spark of its own"
         raise SessionError(f"{message}: {_MEND_PACKAGES}")
