@@ -14,7 +14,7 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.queries.keys import Keys
 from deltaproduce.stages.queries.spelling import SelectList, Spelling
 from deltaproduce.stages.sql.algebra.relations import Distinct, Project, Relation, SetOperation
-from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar
+from deltaproduce.stages.sql.algebra.scalars import Output, Scalar
 from deltaproduce.stages.sql.resolve import Named, Reading
 from deltaproduce.stages.sql.syntax import spelled
 from deltaproduce.stages.sql.text import Edit
@@ -99,7 +99,7 @@ class Exposing:
         inner, added = self.exposed(below, names, others)
         if not isinstance(found, Project):
             return found.over([inner]), added
-        outputs = (bare(one) for one in inner.fields if one.id in added)
+        outputs = (Output.copy(one) for one in inner.fields if one.id in added)
         return replace(found, input=inner, outputs=(*found.outputs, *outputs)), added
 
     def _beside(
@@ -140,8 +140,3 @@ class Exposing:
             message = f"{spelled(origin.node)!r} is not supported in a query; write SELECT"
             raise DefinitionError(message)
         return self.spelling.list_of(origin.node, self.of(relation.input).keys, origin.scope)
-
-
-def bare(one: Field) -> Output:
-    """Return a field as the output that it is."""
-    return Output(one, Scalar.of(one.tree, [one]))

@@ -18,7 +18,7 @@ from typing import Any, Final
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.queries.exposing import Exposing, Keyed, bare
+from deltaproduce.stages.queries.exposing import Exposing, Keyed
 from deltaproduce.stages.queries.grammar import TOTALS
 from deltaproduce.stages.queries.joins import check_join, check_linked
 from deltaproduce.stages.queries.keys import Keys, fields_of, joined
@@ -173,7 +173,7 @@ class KeyLocality:
     def _widened(self, relation: Project) -> Keyed:
         """Return rows with other fields beside their own, or in other types; no user wrote it."""
         below = self.of(relation.input)
-        outputs = (*relation.outputs, *(bare(one.field) for one in below.hidden))
+        outputs = (*relation.outputs, *(Output.copy(one.field) for one in below.hidden))
         copies = below.keys.renamed(_copies(outputs))
         columns = [
             (group,) if group and len(below.keys.columns[place]) > 1 else copies.columns[place]
@@ -198,7 +198,7 @@ class KeyLocality:
         outputs, hidden = list(relation.outputs), list[Named]()
         for name, one in zip(names, (one for one in inner.fields if one.id in added), strict=True):
             hidden.append(Named(table, name, self.reading.field(name, one.data_type)))
-            outputs.append(replace(bare(one), field=hidden[-1].field))
+            outputs.append(replace(Output.copy(one), field=hidden[-1].field))
         self.spelling.hidden.update((one.field.id, one) for one in hidden)
         made = replace(relation, input=inner, outputs=tuple(outputs))
         both = zip(columns, hidden, strict=True)

@@ -9,7 +9,7 @@ it, since it does not always write what it has read: ``unix_timestamp()`` become
 same reason it is kept from knowing functions, and parses the grammar alone.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -124,6 +124,26 @@ def start_of(node: exp.Expr) -> int:
 def end_of(node: exp.Expr) -> int:
     """Return where a node with a position ends: the first character after it."""
     return int(node.meta["end"]) + 1
+
+
+def token_at(tokens: Sequence[Token], start: int) -> int:
+    """Return the place of the token that begins at a character."""
+    return next(place for place, token in enumerate(tokens) if token.start == start)
+
+
+def beside(tokens: Sequence[Token], place: int) -> Iterator[int]:
+    """Yield the places of the tokens from a place on that are in no parentheses after it."""
+    depth = 0
+    for n in range(place, len(tokens)):
+        change = DEPTHS.get(tokens[n].token_type, 0)
+        if depth == 0 and change <= 0:
+            yield n
+        depth += change
+
+
+def closing_of(tokens: Sequence[Token], opening: int) -> int:
+    """Return the place of the parenthesis that closes another one."""
+    return next(n for n in beside(tokens, opening + 1) if DEPTHS.get(tokens[n].token_type, 0) < 0)
 
 
 def line_at(node: exp.Expr) -> int | None:

@@ -19,16 +19,11 @@ from deltaproduce.stages.sql.algebra.scalars import Field, SortKey
 from deltaproduce.stages.sql.states.functions.encodings import encoded, encoded_type
 from deltaproduce.stages.views.grouped import Grouped
 from deltaproduce.types.atoms import arrow_type
-from deltaproduce.types.columns import NO_KEY, Column, Columns, RowSchema
+from deltaproduce.types.columns import NO_KEY, Column, Columns, RowSchema, may_be_key
 from deltaproduce.types.data_types import (
-    ArrayType,
     DataType,
-    DoubleType,
-    FloatType,
     IntegerType,
-    MapType,
     NullType,
-    StructType,
     VariantType,
 )
 
@@ -39,7 +34,7 @@ ROWS: Final = "rows"
 ORDERED: Final = "ordered"
 """The role of a table with rows in the order of a limit."""
 
-_NO_KEYS: Final = FloatType, DoubleType, ArrayType, MapType, StructType, VariantType, NullType
+_UNSTORED: Final = (NullType, VariantType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +149,7 @@ class Table:
     @staticmethod
     def of_rows(name: str, relation: Relation, by: frozenset[str]) -> Table | None:
         """Return the table of rows that are looked up by some fields; None if no key has them."""
-        able = [field for field in relation.fields if may_be_key(field)]
+        able = [field for field in relation.fields if may_hold(field)]
         own = [field for field in able if field.id in by] or able
         if not own or not are_stored(relation):
             return None
@@ -198,14 +193,15 @@ def _places(limit: Limit) -> Iterator[tuple[str, Placed]]:
         yield f"tie_{n}", Placed(SortKey(one, descending=False, nulls_first=True), is_tie=True)
 
 
-def may_be_key(field: Field) -> bool:
-    """Return whether a stage may have a field in its key."""
-    return field.data_type is not None and not isinstance(field.data_type, _NO_KEYS)
+def may_hold(field: Field) -> bool:
+    """Return whether the key of a stage may hold a field."""
+    kind = field.data_type
+    return kind is not None and not isinstance(kind, _UNSTORED) and may_be_key(kind)
 
 
 def are_stored(relation: Relation) -> bool:
     """Return whether a stage can have all fields of a relation."""
-    return not any(isinstance(f.data_type, NullType | VariantType) for f in relation.fields)
+    return not any(isinstance(field.data_type, _UNSTORED) for field in relation.fields)
 
 
 def _scan(name: str, columns: Mapping[str, Field], relation: Relation) -> Scan:

@@ -8,17 +8,7 @@ from contextlib import contextmanager
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.algebra.provenance import copied
 from deltaproduce.stages.sql.resolve import Resolved, resolved
-from deltaproduce.types.columns import RowSchema
-from deltaproduce.types.data_types import (
-    ArrayType,
-    DoubleType,
-    FloatType,
-    MapType,
-    StructType,
-    VariantType,
-)
-
-_NO_KEYS = FloatType, DoubleType, ArrayType, MapType, StructType, VariantType
+from deltaproduce.types.columns import RowSchema, may_be_key
 
 
 def key_of(query: Resolved, stages: Mapping[str, RowSchema]) -> tuple[str, ...]:
@@ -59,7 +49,7 @@ def key_of_text(text: str, stages: Mapping[str, RowSchema], *, stage: str) -> tu
 def _with_keys(query: Resolved, names: Iterable[str]) -> tuple[str, ...]:
     """Return the columns whose types may be a key's."""
     kinds = {column.name: column.field.data_type for column in query.columns}
-    return tuple(name for name in names if not isinstance(kinds[name], _NO_KEYS))
+    return tuple(name for name in names if (kind := kinds[name]) is None or may_be_key(kind))
 
 
 def _key_of_feeder(query: Resolved, stages: Mapping[str, RowSchema]) -> tuple[str, ...] | None:

@@ -364,10 +364,11 @@ class View(DerivedKind):
 
     def _is_joined_by_small(self, inputs: Sequence[StageInput]) -> bool:
         """Return whether a side of each join without an equality has few rows, by its stages."""
+        if not self.while_small:
+            return False
         stored = ((each.stage.name, each.before()) for each in inputs)
         counts = {name: 0 if one is None else one.count for name, one in stored}
-        sides = self.while_small
-        return bool(sides) and all(min(counts[name] for name in one) <= SMALL for one in sides)
+        return all(min(counts[name] for name in one) <= SMALL for one in self.while_small)
 
     def sampled(
         self,

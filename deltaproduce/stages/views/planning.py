@@ -40,7 +40,7 @@ from deltaproduce.stages.sql.operators.windows.window import partition_fields
 from deltaproduce.stages.sql.resolve import Resolved
 from deltaproduce.stages.views.costs import Cost, Fields, Places, lefts, rights
 from deltaproduce.stages.views.grouped import Grouped
-from deltaproduce.stages.views.kept import GROUPS, ORDERED, Kept, Table, are_stored, may_be_key
+from deltaproduce.stages.views.kept import GROUPS, ORDERED, Kept, Table, are_stored, may_hold
 from deltaproduce.stages.views.modes import JOIN_WITHOUT_EQUALITY, Modes
 from deltaproduce.types.columns import RowSchema
 from deltaproduce.types.data_types import BooleanType
@@ -90,8 +90,8 @@ def planned(
     grouped, relation = making.top(query, key)
     kept = Kept(relation, query.fields, query.order, grouped)
     reasons = making.reasons(kept)
-    sides = making.sides(kept)
-    if reasons and not ({*reasons.values()} == {JOIN_WITHOUT_EQUALITY} and all(sides)):
+    sides = making.sides(kept) if {*reasons.values()} == {JOIN_WITHOUT_EQUALITY} else ()
+    if reasons and not (sides and all(sides)):
         return ViewPlan(Kept(query.relation, query.fields, query.order), reasons=reasons)
     return ViewPlan(kept, tuple(making.tables), reasons, making.kept_for, sides)
 
@@ -247,7 +247,7 @@ class _Planning:
         if not isinstance(rows, Scan):
             return one
         calls = tuple((result, _of_values(call, value)) for result, call in one.calls)
-        return Aggregate(rows, tuple(_copy(key.field) for key in one.keys), calls)
+        return Aggregate(rows, tuple(Output.copy(key.field) for key in one.keys), calls)
 
     def _united(self, one: SetOperation) -> Relation:
         if one.kind != "union" or one.is_all:
@@ -288,7 +288,7 @@ class _Planning:
         tree = exp.GT(this=rows.tree, expression=exp.Literal.number(0))
         found = Output(one.found, Scalar.of(tree, [rows]))
         assert isinstance(found.scalar.data_type, BooleanType)
-        return Project(taken, (*map(_copy, one.input.fields), found))
+        return Project(taken, (*map(Output.copy, one.input.fields), found))
 
     def _single(self, one: Single) -> Relation:
         linked = single.linked_fields(one)
@@ -311,7 +311,11 @@ class _Planning:
         """Return what counts of a subquery of which only the compared values count."""
         read = {name for each in equal for name in each.right}
         own = [one for one in subquery.fields if one.id in read]
-        found = self._grouped(Aggregate(subquery, tuple(map(_copy, own)), ())) if own else subquery
+        found = (
+            self._grouped(Aggregate(subquery, tuple(map(Output.copy, own)), ()))
+            if own
+            else subquery
+        )
         return found if isinstance(found, Scan) else subquery
 
     def _found(self, relation: Relation, by: frozenset[str]) -> Relation:
@@ -352,11 +356,7 @@ def _as_groups(one: Aggregate | Distinct, rows: Relation) -> Aggregate:
     """Return an operator over rows as groups; DISTINCT groups by all columns."""
     if isinstance(one, Aggregate):
         return one if rows is one.input else Aggregate(rows, one.keys, one.calls)
-    return Aggregate(rows, tuple(map(_copy, one.fields)), ())
-
-
-def _copy(one: Field) -> Output:
-    return Output(one, Scalar.of(one.tree, [one]))
+    return Aggregate(rows, tuple(map(Output.copy, one.fields)), ())
 
 
 def _of_values(call: Call, value: Field) -> Call:
@@ -367,7 +367,7 @@ def _of_values(call: Call, value: Field) -> Call:
 
 def _are_groups_stored(aggregate: Aggregate) -> bool:
     """Return whether a table may have the groups, with their states."""
-    keys = all(may_be_key(key.field) for key in aggregate.keys)
+    keys = all(may_hold(key.field) for key in aggregate.keys)
     return keys and are_stored(aggregate) and States.are_kept(aggregate)
 
 

@@ -31,6 +31,8 @@ from deltaproduce.types.data_types import (
 )
 
 _LIST: Final = "array_sorted"
+_ORDERED: Final = ("min_by", "max_by", "mode", "median", "percentile", _LIST)
+"""Functions that a sorted multiset of their arguments answers, by their names in `agg`."""
 _NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         **{name: name for name in ("count", "count_if", "sum", "avg", "min", "max")},
@@ -43,7 +45,7 @@ _NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "variance": "var_samp",
         "std": "stddev_samp",
         "stddev": "stddev_samp",
-        **{name: name for name in ("min_by", "max_by", "mode", "median", "percentile")},
+        **{name: name for name in _ORDERED if name != _LIST},
         **dict.fromkeys(("collect_list", "array_agg"), _LIST),
     }
 )
@@ -65,8 +67,6 @@ _SUMS: Final = frozenset({"sum", "avg"})
 _NO_SUMMANDS: Final = (DatetimeType, BooleanType)
 _ENDS: Final = frozenset({"min", "max"})
 _PAIRED: Final = frozenset({"min_by", "max_by"})
-_OF_FRACTIONS: Final = MappingProxyType({"percentile": 1})
-"""Functions -> how many parameters they have."""
 COUNTS: Final = frozenset({"count", "count_if"})
 """Functions that are 0 over no rows; others are null."""
 
@@ -116,7 +116,7 @@ class Call:
         types = [one.data_type for one in given]
         found = _type(function, types, parameters) if name in _NAMES else None
         plain = found is not None
-        found = found or _type_in_spark(name, types)
+        found = found or _type_in_spark(function, types)
         return Call(function, given, is_distinct, where, text, found, plain, parameters)
 
     @property
@@ -138,6 +138,11 @@ class Call:
         return self.function in _ENDS
 
     @property
+    def is_ordered(self) -> bool:
+        """Whether the driver computes it from the sorted values of a group."""
+        return self.is_plain and self.function in _ORDERED
+
+    @property
     def planned(self) -> Planned:
         """How it is computed from values; not for an end."""
         return _planned(self.function, [one.data_type for one in self.arguments], self.parameters)
@@ -146,7 +151,7 @@ class Call:
     def adds_floats(self) -> bool:
         """Whether it adds up floats, whose last digits depend on who adds them."""
         is_float = isinstance(self.data_type, FloatType | DoubleType)
-        return is_float and not self.is_end and not (self.is_plain and self.planned.ordered)
+        return is_float and not self.is_end and not self.is_ordered
 
 
 def _planned(
@@ -171,7 +176,7 @@ def _type(
         return types[0]
     if function == "mode" and isinstance(types[0], BinaryType):
         return None  # Spark takes equal binary values for different ones
-    if function in _OF_FRACTIONS and len(parameters) != _OF_FRACTIONS[function]:
+    if function == "percentile" and len(parameters) != 1:
         return None
     try:
         found = _planned(function, types, parameters).data_type

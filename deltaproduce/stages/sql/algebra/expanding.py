@@ -5,33 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from deltaproduce.stages.sql.algebra.relations import Relation
-from deltaproduce.stages.sql.algebra.scalars import Field, Scalar
+from deltaproduce.stages.sql.algebra.relations import Widened
+from deltaproduce.stages.sql.algebra.scalars import Scalar
 from deltaproduce.types.data_types import ArrayType, DataType, IntegerType, MapType, StructType
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Expand(Relation):
+class Expand(Widened):
     """Each row once for each of some lists of expressions, whose values are further fields.
 
     Attributes:
-        own: the fields of the values.
-        lists: the lists, each with an expression per field, of its type or NULL.
+        lists: the lists, each with an expression per added field, of its type or NULL.
     """
 
-    input: Relation
-    own: tuple[Field, ...]
     lists: tuple[tuple[Scalar, ...], ...]
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """See `Relation.fields`."""
-        return (*self.input.fields, *self.own)
-
-    @property
-    def inputs(self) -> tuple[Relation, ...]:
-        """See `Relation.inputs`."""
-        return (self.input,)
 
     @property
     def scalars(self) -> tuple[Scalar, ...]:
@@ -46,33 +33,20 @@ class Expand(Relation):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Generate(Relation):
+class Generate(Widened):
     """Each row once for each row that a generator makes of it.
 
     Attributes:
-        own: the fields of the generator's columns.
         text: what the user wrote.
         function: the generator, in lower case, without ``_outer``.
         arguments: its arguments.
         is_outer: whether a row of which it makes none stays once, with nulls.
     """
 
-    input: Relation
-    own: tuple[Field, ...]
     text: str
     function: str
     arguments: tuple[Scalar, ...]
     is_outer: bool
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """See `Relation.fields`."""
-        return (*self.input.fields, *self.own)
-
-    @property
-    def inputs(self) -> tuple[Relation, ...]:
-        """See `Relation.inputs`."""
-        return (self.input,)
 
     @property
     def scalars(self) -> tuple[Scalar, ...]:

@@ -156,8 +156,7 @@ def _exactly(relation: Relation, fields: Sequence[Field]) -> Relation:
     """Return a relation that has some of its fields, in this order, and no others."""
     if list(relation.fields) == list(fields):
         return relation
-    copies = tuple(Output(field, Scalar.of(field.tree, [field])) for field in fields)
-    return Project(relation, copies)
+    return Project(relation, tuple(map(Output.copy, fields)))
 
 
 def _outputs(one: Project, wanted: _Fields) -> tuple[Output, ...]:

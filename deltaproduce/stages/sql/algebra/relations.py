@@ -519,6 +519,28 @@ class Limit(Relation):
         return f"Limit{count}{f' offset {self.offset}' if self.offset else ''} by {by}"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Widened(Relation):
+    """Rows of the input, each perhaps several times, with more fields.
+
+    Attributes:
+        own: the added fields.
+    """
+
+    input: Relation
+    own: tuple[Field, ...]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """See `Relation.fields`."""
+        return (*self.input.fields, *self.own)
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        """See `Relation.inputs`."""
+        return (self.input,)
+
+
 def one_row() -> Values:
     """Return the one row that a SELECT without FROM reads."""
     return Values((_ROW,), ((Scalar.of(exp.true(), ()),),))

@@ -26,6 +26,7 @@ from deltaproduce.types.data_types import (
     StructType,
     VariantType,
 )
+from deltaproduce.types.ddl import ddl_of
 
 NESTED: Final = (ArrayType, MapType, StructType, VariantType)
 """Types whose values the driver does not order."""
@@ -161,6 +162,11 @@ class Output:
     field: Field
     scalar: Scalar
 
+    @staticmethod
+    def copy(field: Field) -> Output:
+        """Return a field as it is."""
+        return Output(field, Scalar.of(field.tree, [field]))
+
 
 @dataclass(frozen=True, slots=True)
 class Equality:
@@ -204,6 +210,11 @@ class SortKey:
     field: Field
     descending: bool
     nulls_first: bool
+
+
+def cast_to(tree: exp.Expr, kind: DataType) -> exp.Expr:
+    """Return the cast of an expression to a type, as the parser makes of CAST."""
+    return exp.TryCast(this=tree, to=exp.DataType.build(ddl_of(kind), dialect="spark"))
 
 
 def columns_in(tree: exp.Expr) -> list[exp.Expr]:

@@ -11,55 +11,22 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from deltaproduce.stages.sql.algebra.relations import Linked, Relation
+from deltaproduce.stages.sql.algebra.relations import Linked, Relation, Widened
 from deltaproduce.stages.sql.algebra.scalars import Field, Scalar
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Added(Relation):
-    """Each row of the input, perhaps several times, with more fields.
-
-    Attributes:
-        own: the added fields.
-        text: what the user wrote.
-    """
-
-    input: Relation
-    own: tuple[Field, ...]
-    text: str
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """See `Relation.fields`."""
-        return (*self.input.fields, *self.own)
-
-    @property
-    def inputs(self) -> tuple[Relation, ...]:
-        """See `Relation.inputs`."""
-        return (self.input,)
-
-    @property
-    def only_in_spark(self) -> str | None:
-        """See `Relation.only_in_spark`."""
-        return self.text
-
-    @property
-    def told(self) -> str:
-        """See `Relation.told`."""
-        return f"Spark {self.text}"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ValueInSpark(_Added):
+class ValueInSpark(Widened):
     """Each row, with a value that Spark computes from it.
 
     Attributes:
-        tree: what the user wrote; its names are not resolved.
+        text: what the user wrote, on one line; `tree` its names are not resolved.
         subquery: the subquery that it reads; None if it reads none.
         linked: how that depends on the row; None if it is no plain SELECT.
         named: the columns that it names, outside of the subquery.
     """
 
+    text: str
     tree: exp.Expr
     subquery: Relation | None = None
     linked: Linked | None = None
@@ -78,6 +45,16 @@ class ValueInSpark(_Added):
     def over(self, inputs: Sequence[Relation]) -> Relation:
         """See `Relation.over`."""
         return replace(self, input=inputs[0], subquery=(*inputs, None)[1])
+
+    @property
+    def only_in_spark(self) -> str | None:
+        """See `Relation.only_in_spark`."""
+        return self.text
+
+    @property
+    def told(self) -> str:
+        """See `Relation.told`."""
+        return f"Spark {self.text}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -468,7 +468,7 @@ def _coalesced(
     relation: Relation, pairs: Sequence[tuple[Named, Named]], reading: Reading
 ) -> tuple[Relation, list[Named]]:
     """Add columns that have the value of either side."""
-    outputs = [Output(field, Scalar.of(field.tree, [field])) for field in relation.fields]
+    outputs = [Output.copy(field) for field in relation.fields]
     kept = list[Named]()
     for mine, other in pairs:
         tree = exp.Anonymous(this="coalesce", expressions=[mine.field.tree, other.field.tree])

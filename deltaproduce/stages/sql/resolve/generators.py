@@ -7,12 +7,11 @@ from typing import Final
 
 from sqlglot import exp
 
-from deltaproduce.stages.sql.algebra.scalars import Field, Scalar
+from deltaproduce.stages.sql.algebra.scalars import Field, Scalar, cast_to
 from deltaproduce.stages.sql.expressions.coercion import common
 from deltaproduce.stages.sql.resolve.reading import Reading
 from deltaproduce.stages.sql.syntax import function_name
 from deltaproduce.types.data_types import DataType, NullType
-from deltaproduce.types.ddl import ddl_of
 
 _COLUMNS: Final = {"explode": ("col",), "posexplode": ("pos", "col")}
 
@@ -83,6 +82,4 @@ def _in_type(
 ) -> Scalar:
     if kind is None or scalar.data_type == kind or isinstance(scalar.data_type, NullType):
         return scalar
-    to = exp.DataType.build(ddl_of(kind), dialect="spark")
-    tree = exp.TryCast(this=scalar.expression.tree.copy(), to=to)  # as the parser makes of CAST
-    return reading.typed(tree, fields, node)
+    return reading.typed(cast_to(scalar.expression.tree.copy(), kind), fields, node)

@@ -60,7 +60,7 @@ def _of_one_row(
         for out in project.outputs
         if out.field.id in own
     ]
-    kept = [Output(field, Scalar.of(field.tree, [field])) for field in left.fields]
+    kept = [Output.copy(field) for field in left.fields]
     return Project(joined, (*kept, *outputs)), fields
 
 

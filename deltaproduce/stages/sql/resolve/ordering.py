@@ -13,7 +13,7 @@ from dataclasses import replace
 from sqlglot import TokenType, exp
 
 from deltaproduce.stages.sql.algebra.relations import Limit, Project, Relation
-from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar, SortKey
+from deltaproduce.stages.sql.algebra.scalars import Field, Output, SortKey
 from deltaproduce.stages.sql.resolve.reading import Reading, Selected, rebuilt
 from deltaproduce.stages.sql.text import Edit, refused, start_of
 from deltaproduce.types.data_types import MapType
@@ -36,8 +36,7 @@ def ordinal(node: exp.Expr, columns: int) -> int | None:
 
 def with_sorted(relation: Relation, added: Sequence[Output]) -> Relation:
     """Return rows with what an order needs beside their fields."""
-    own = (Output(field, Scalar.of(field.tree, [field])) for field in relation.fields)
-    return Project(relation, (*own, *added))
+    return Project(relation, (*map(Output.copy, relation.fields), *added))
 
 
 def directions(node: exp.Expr, field: Field) -> SortKey:

@@ -373,11 +373,7 @@ def _selected(
     """Return the columns, and beside them what links and sorting need."""
     reading, relation = building.reading, building.relation
     needed = {c.name for link in building.links for c in columns_in(link.tree)}
-    beside = [
-        Output(field, Scalar.of(field.tree, [field]))
-        for field in relation.fields
-        if field.id in needed
-    ]
+    beside = [Output.copy(field) for field in relation.fields if field.id in needed]
     added = [output for _, output in keys if output is not None]
     last = added if node.args.get("distinct") else []
     now = [one for one in added if one not in last]

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.algebra.relations import Project, Relation, SetKind, SetOperation
-from deltaproduce.stages.sql.algebra.scalars import Output, Scalar, SortKey
+from deltaproduce.stages.sql.algebra.scalars import Output, Scalar, SortKey, cast_to
 from deltaproduce.stages.sql.expressions.coercion import common
 from deltaproduce.stages.sql.resolve.building import Building
 from deltaproduce.stages.sql.resolve.names import Named, Scope
@@ -17,7 +17,6 @@ from deltaproduce.stages.sql.resolve.ordering import directions, limited, ordina
 from deltaproduce.stages.sql.resolve.reading import Origin, Reading, Selected
 from deltaproduce.stages.sql.text import refused
 from deltaproduce.types.data_types import DataType, NullType
-from deltaproduce.types.ddl import ddl_of
 
 _KINDS: Final[dict[type[exp.Expr], SetKind]] = {
     exp.Union: "union",
@@ -89,9 +88,7 @@ def _side(found: Selected, types: Sequence[DataType | None], reading: Reading) -
     for one, wanted in zip(found.columns, types, strict=True):
         tree, kind = one.field.tree, one.field.data_type
         if wanted is not None and kind != wanted and not isinstance(wanted, NullType):
-            inner = exp.Null() if isinstance(kind, NullType) else tree
-            to = exp.DataType.build(ddl_of(wanted), dialect="spark")
-            tree = exp.TryCast(this=inner, to=to)  # as the parser makes of CAST
+            tree = cast_to(exp.Null() if isinstance(kind, NullType) else tree, wanted)
         scalar = Scalar.of(tree, [one.field])
         outputs.append(Output(reading.field(one.name, scalar.data_type), scalar))
     return Project(found.relation, tuple(outputs))

@@ -7,14 +7,13 @@ and of something that is greatest for the least ``x``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
-from sqlglot import Token, TokenType, exp
+from sqlglot import TokenType, exp
 
-from deltaproduce.stages.sql.syntax import DEPTHS
-from deltaproduce.stages.sql.text import Edit, QueryText, start_of
+from deltaproduce.stages.sql.text import Edit, QueryText, beside, closing_of, start_of, token_at
 from deltaproduce.types.data_types import (
     BinaryType,
     BooleanType,
@@ -32,21 +31,6 @@ _Span = tuple[int, int]
 """The first character of a part of a text, and the one after it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """A call in a text, with where its arguments are."""
-
-    start: int
-    arguments: tuple[_Span, ...]
-
-    @property
-    def size(self) -> int:
-        return self.arguments[-1][1] - self.start
-
-    def has(self, place: int) -> bool:
-        return self.start <= place < self.arguments[-1][1]
-
-
 def least_of_ties(
     node: exp.Expr, function: str, kind: DataType | None, text: QueryText
 ) -> Edit | None:
@@ -59,51 +43,34 @@ def least_of_ties(
     Returns:
         None if Spark cannot be told.
     """
-    written = _found(node, function, text)
-    if written is None or any(isinstance(one, exp.Query) for one in node.walk()):
+    is_written = "start" in node.meta
+    if not is_written or any(isinstance(one, exp.Query) for one in node.walk()):
         return None
+    spans = _arguments(node, text)
     if function == "mode":
-        end = written.arguments[0][1]
-        return Edit(end, end, ", true") if len(written.arguments) == 1 else None
-    if len(written.arguments) != 2:
+        (_, end) = spans[-1]
+        return Edit(end, end, ", true") if len(spans) == 1 else None
+    if len(spans) != 2:
         return None
-    value, by = (text.text[start:end] for start, end in written.arguments)
+    value, by = (text.text[start:end] for start, end in spans)
     order = [value] if function == "min_by" else _reversed(value, kind)
     if not order:
         return None
     fields = ", ".join(f"'{place}', {one}" for place, one in enumerate((by, *order)))
     decider = f"CASE WHEN ({by}) IS NOT NULL THEN named_struct({fields}) END"
-    return Edit(*written.arguments[1], f" {decider}")
+    return Edit(*spans[1], f" {decider}")
 
 
-def _found(node: exp.Expr, function: str, text: QueryText) -> _Written | None:
-    """Return where a call is written: the innermost one around its first name or literal."""
-    place = min((start_of(one) for one in node.walk() if "start" in one.meta), default=None)
-    if place is None:
-        return None
-    around = (one for one in _calls(function, text.tokens) if one.has(place))
-    return min(around, key=lambda one: one.size, default=None)
-
-
-def _calls(function: str, tokens: Sequence[Token]) -> Iterator[_Written]:
-    for place, token in enumerate(tokens[:-1]):
-        opened = tokens[place + 1].token_type is TokenType.L_PAREN
-        if opened and token.text.lower() == function:
-            spans = tuple(_arguments(tokens[place + 1 :]))
-            if spans:
-                yield _Written(token.start, spans)
-
-
-def _arguments(tokens: Sequence[Token]) -> Iterator[_Span]:
-    """Yield where the arguments are, of tokens that begin with their parenthesis."""
-    depth, begin = 0, tokens[0].end + 1
-    for token in tokens:
-        depth += DEPTHS.get(token.token_type, 0)
-        if depth == 0 or (depth == 1 and token.token_type is TokenType.COMMA):
-            yield begin, token.start
-            begin = token.end + 1
-        if depth == 0:
-            return
+def _arguments(node: exp.Expr, text: QueryText) -> list[_Span]:
+    """Return where the arguments of a call are."""
+    tokens = text.tokens
+    opening = token_at(tokens, start_of(node)) + 1
+    closing = closing_of(tokens, opening)
+    commas = [
+        n for n in beside(tokens[:closing], opening + 1) if tokens[n].token_type is TokenType.COMMA
+    ]
+    bounds = [opening, *commas, closing]
+    return [(tokens[begin].end + 1, tokens[end].start) for begin, end in pairwise(bounds)]
 
 
 def _reversed(value: str, kind: DataType | None) -> list[str]:

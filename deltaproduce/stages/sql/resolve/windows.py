@@ -7,7 +7,7 @@ left to right, nulls first. The text for Spark gets them, too (`Edit`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,7 +15,7 @@ from sqlglot import Token, TokenType, exp
 
 from deltaproduce.stages.sql.algebra.calls import Call
 from deltaproduce.stages.sql.algebra.relations import Relation
-from deltaproduce.stages.sql.algebra.scalars import Field, Scalar
+from deltaproduce.stages.sql.algebra.scalars import Field, Scalar, cast_to
 from deltaproduce.stages.sql.algebra.windows import (
     ENDS,
     OFFSETS,
@@ -29,8 +29,8 @@ from deltaproduce.stages.sql.algebra.windows import (
 )
 from deltaproduce.stages.sql.functions import AGGREGATES, BY_PLACE
 from deltaproduce.stages.sql.resolve.reading import Origin, Reading
-from deltaproduce.stages.sql.syntax import DEPTHS, function_name, spelled
-from deltaproduce.stages.sql.text import Edit, refused, start_of
+from deltaproduce.stages.sql.syntax import function_name, spelled
+from deltaproduce.stages.sql.text import Edit, beside, closing_of, refused, start_of, token_at
 from deltaproduce.types.data_types import (
     DataType,
     DateType,
@@ -41,7 +41,6 @@ from deltaproduce.types.data_types import (
     TimestampNTZType,
     TimestampType,
 )
-from deltaproduce.types.ddl import ddl_of
 
 _NAMES: Final = {"first": "first_value", "last": "last_value", "any_value": "first_value"}
 _NUMBERED: Final = frozenset({"row_number", "ntile"})
@@ -275,15 +274,10 @@ def _moved(
         made = exp.Anonymous(this=name, expressions=[tree, distance])
     else:
         if isinstance(kind, NumericType) and found.data_type != kind:
-            distance = _cast(distance, kind)
+            distance = cast_to(distance, kind)
         made = (exp.Sub if is_less else exp.Add)(this=tree, expression=exp.Paren(this=distance))
     scalar = reading.typed(made, fields, node)
     return scalar if isinstance(kind, _RANGES) else replace(scalar, is_plain=False)
-
-
-def _cast(tree: exp.Expr, kind: DataType) -> exp.Expr:
-    to = exp.DataType.build(ddl_of(kind), dialect="spark")
-    return exp.TryCast(this=tree, to=to)  # as the parser makes of CAST
 
 
 def _call(
@@ -298,9 +292,7 @@ def _call(
     ignores = asked.ignores_nulls or _flagged(asked)
     if name in AGGREGATES - ENDS:
         call = Call.of(name, arguments, is_distinct=False, where=where, text=text)
-        is_added_up = call.function == "count" or call.is_end
-        is_added_up = call.is_plain and (is_added_up or call.planned.ordered is None)
-        known = is_added_up and asked.is_usual and not ignores
+        known = call.is_plain and not call.is_ordered and asked.is_usual and not ignores
         kind = call.data_type if known else None
         return WindowCall(name, arguments, frame, 0, False, call, text, kind, known)
     number = _number(asked, name)
@@ -356,7 +348,7 @@ def _with_default(
         return arguments[:1]
     value, _, default, *_ = arguments
     if value.data_type is not None and default.data_type != value.data_type:
-        tree = _cast(default.expression.tree.copy(), value.data_type)
+        tree = cast_to(default.expression.tree.copy(), value.data_type)
         default = reading.typed(tree, fields, asked.arguments[2])
     return value, default
 
@@ -382,41 +374,25 @@ def _add_ties(asked: Asked, ties: Sequence[Tie], reading: Reading) -> None:
         return
     more = f", {', '.join(texts)}"
     tokens, text = reading.text.tokens, reading.text.text
-    first = next(n for n, one in enumerate(tokens) if one.start == start_of(asked.call))
-    over = next(n for n in _beside(tokens, first) if tokens[n].token_type is TokenType.OVER)
+    first = token_at(tokens, start_of(asked.call))
+    over = next(n for n in beside(tokens, first) if tokens[n].token_type is TokenType.OVER)
     if asked.spec is asked.node:
         at = _end_of_order(tokens, over + 1, asked.frame)
         reading.edits.append(Edit(at, at, more))
         return
     names = [one for one in tokens[over + 1 : over + 3] if one.token_type is not TokenType.L_PAREN]
-    name = start_of(asked.spec.this)
-    named = next(n for n, one in enumerate(tokens) if one.start == name)
+    named = token_at(tokens, start_of(asked.spec.this))
     at, begin = _end_of_order(tokens, named + 2, asked.frame), tokens[named + 2].start
-    end = tokens[_closing(tokens, named + 2)].start
+    end = tokens[closing_of(tokens, named + 2)].start
     whole = f"{text[begin + 1 : at]}{more} {text[at:end]}"
     in_parentheses = tokens[over + 1].token_type is TokenType.L_PAREN
     made = whole.strip() if in_parentheses else f"({whole.strip()})"
     reading.edits.append(Edit(names[0].start, names[0].end + 1, made))
 
 
-def _beside(tokens: Sequence[Token], place: int) -> Iterator[int]:
-    """Yield the places of the tokens from a place on that are in no parentheses after it."""
-    depth = 0
-    for n in range(place, len(tokens)):
-        change = DEPTHS.get(tokens[n].token_type, 0)
-        if depth == 0 and change <= 0:
-            yield n
-        depth += change
-
-
-def _closing(tokens: Sequence[Token], opening: int) -> int:
-    """Return the place of the parenthesis that closes another one."""
-    return next(n for n in _beside(tokens, opening + 1) if DEPTHS.get(tokens[n].token_type, 0) < 0)
-
-
 def _end_of_order(tokens: Sequence[Token], opening: int, frame: exp.Expr | None) -> int:
     """Return where an ORDER BY in the parentheses of a window ends in the text."""
-    closing = _closing(tokens, opening)
+    closing = closing_of(tokens, opening)
     words = {TokenType.ROWS, TokenType.RANGE} if frame is not None else set[TokenType]()
-    inside = [n for n in _beside(tokens[:closing], opening + 1) if tokens[n].token_type in words]
+    inside = [n for n in beside(tokens[:closing], opening + 1) if tokens[n].token_type in words]
     return int(tokens[(inside[-1] if inside else closing) - 1].end) + 1

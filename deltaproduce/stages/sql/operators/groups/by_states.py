@@ -244,14 +244,13 @@ def _planned(call: Call) -> Planned | None:
 
 
 def _has_states(call: Call) -> bool:
-    if call.is_distinct or not call.is_plain or len(call.arguments) > 1 or call.parameters:
+    if call.is_distinct or not call.is_plain or call.is_ordered or len(call.arguments) > 1:
         return False
     if any(isinstance(one.data_type, NullType) for one in call.arguments):
         return False
     if call.is_end:
         return not isinstance(call.data_type, NESTED)
-    function = call.planned
-    return function.ordered is None and all(one.subtracts for one in function.measures)
+    return all(measure.subtracts for measure in call.planned.measures)
 
 
 def _matched(rows: pa.Table, others: pa.Table, keys: Sequence[str]) -> Numbers:

@@ -15,7 +15,7 @@ from sqlglot import exp
 from deltaproduce.stages.sql.algebra.calls import Call
 from deltaproduce.stages.sql.algebra.expanding import Expand
 from deltaproduce.stages.sql.algebra.relations import Aggregate
-from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar, columns_in
+from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar, cast_to, columns_in
 from deltaproduce.stages.sql.functions import AGGREGATES, BY_ORDER, ORDER_DEPENDENT, ORDERING
 from deltaproduce.stages.sql.resolve.building import Building
 from deltaproduce.stages.sql.resolve.groups.grouping_sets import group_by
@@ -24,7 +24,7 @@ from deltaproduce.stages.sql.resolve.ties import least_of_ties
 from deltaproduce.stages.sql.resolve.windows import Tie, tie
 from deltaproduce.stages.sql.syntax import function_name
 from deltaproduce.stages.sql.text import refused
-from deltaproduce.types.data_types import LongType
+from deltaproduce.types.data_types import ByteType, LongType
 
 _TIED: Final = frozenset({"min_by", "max_by", "mode"})
 """Aggregate functions that may return any of several values."""
@@ -110,7 +110,7 @@ class Grouped(Building):
         digit = exp.Literal.number(1 << (len(keys) - 1 - asked[0]))
         shifted = exp.Paren(this=exp.IntDiv(this=number.tree, expression=digit))
         last = exp.Paren(this=exp.Mod(this=shifted, expression=exp.Literal.number(2)))
-        return exp.TryCast(this=last, to=exp.DataType.build("tinyint", dialect="spark"))
+        return cast_to(last, ByteType())
 
     def ties(self) -> list[Tie]:
         """See `Building.ties`: the keys, and the number of the grouping set."""
@@ -248,12 +248,11 @@ def _expanded(
     rows.relation = Expand(rows.relation, (*own, *added), tuple(lists))
     reading.origins[rows.relation] = Origin(select.args["group"])
     pairs = [*zip(keys, own, strict=True), *((field.id, field) for field in added)]
-    return {text: Output(field, Scalar.of(field.tree, [field])) for text, field in pairs}, number
+    return {text: Output.copy(field) for text, field in pairs}, number
 
 
 def _long(number: int) -> Scalar:
-    to = exp.DataType.build("bigint", dialect="spark")
-    return Scalar.of(exp.TryCast(this=exp.Literal.number(number), to=to), (), str(number))
+    return Scalar.of(cast_to(exp.Literal.number(number), LongType()), (), str(number))
 
 
 def _calls_in(node: exp.Expr) -> Iterator[exp.Expr]:
