@@ -60,8 +60,15 @@ def frame_of(relation: Relation, rows: Mapping[str, DataFrame], spark: SparkSess
 
 
 def has_frame(relation: Relation) -> bool:
-    """Return whether `frame_of` knows all operators of a relation."""
-    return all(isinstance(one, Scan | Values) or type(one) in _FRAMES for one in relation.walk())
+    """Return whether `frame_of` knows all operators of a relation, and Spark their functions.
+
+    Of equal ends, which `Call.is_ordered` functions choose from, Spark takes any.
+    """
+    return all(
+        (isinstance(one, Scan | Values) or type(one) in _FRAMES)
+        and not (isinstance(one, Aggregate) and any(call.is_ordered for _, call in one.calls))
+        for one in relation.walk()
+    )
 
 
 def _values(constants: Values, spark: SparkSession) -> DataFrame:
