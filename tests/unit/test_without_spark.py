@@ -6,7 +6,6 @@ A separate process hides what PySpark's client lacks, so that no other environme
 
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -34,8 +33,7 @@ def said(code: str, hidden: tuple[str, ...], folder: Path) -> str:
     return ran.stdout
 
 
-FROM_PYSPARK = pytest.mark.skipif(not find_spec("cloudpickle"), reason="PySpark's copy is used")
-NONE = pytest.param(("pyspark", "delta", "py4j"), id="none", marks=FROM_PYSPARK)
+NONE = pytest.param(("pyspark", "delta", "py4j"), id="none")
 
 
 @pytest.mark.parametrize("absent", [pytest.param(NOT_IN_THE_CLIENT, id="client"), NONE])

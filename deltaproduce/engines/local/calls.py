@@ -17,8 +17,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
 from selectors import EVENT_READ, DefaultSelector
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
@@ -62,12 +60,11 @@ def pickled(function: Callable[..., Any], stays: tuple[type, ...] = ()) -> bytes
 
 
 @cache
-def _pickler() -> Any:  # noqa: ANN401 a class of a module that may be another
-    """Return the class that pickles the user's functions; PySpark has a copy of cloudpickle."""
-    name = "cloudpickle" if find_spec("cloudpickle") else "pyspark.cloudpickle"
-    cloudpickle = import_module(name)
+def _pickler() -> Any:  # noqa: ANN401 a class of a module that is imported here
+    """Return the class that pickles the user's functions; a start needs none of it."""
+    import cloudpickle  # type: ignore[import-untyped]  # noqa: TID251 functions for a worker
 
-    class Pickler(cloudpickle.Pickler):  # type: ignore[misc, name-defined]
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def __init__(self, file: io.BytesIO, stays: tuple[type, ...]) -> None:
             super().__init__(file)
             self._stays = stays

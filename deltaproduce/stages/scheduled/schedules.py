@@ -270,6 +270,8 @@ class Schedule:
 
 def _among(listed: ListedTasks, due: Marks, some: Collection[Partition]) -> Marks:
     """Return which of the due tasks are some of those that are named."""
-    found, mine = np.zeros(len(listed), bool), np.flatnonzero(due if some else due & ~due)
-    found[mine] = [of in some for of in listed.named(mine)]
+    found = np.zeros(len(listed), bool)
+    if some:
+        mine = np.flatnonzero(due)
+        found[mine] = [of in some for of in listed.named(mine)]
     return found
