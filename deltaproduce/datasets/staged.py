@@ -168,7 +168,7 @@ class StageDataset:
         """
         tables, name = self._store.tables, self._stage.name
         table = tables.location.table(name, kind)
-        found = tables.listed(table, self._figures.delta_versions[kind])
+        found = tables.reader.listed(table, self._figures.delta_versions[kind])
         if found is None:
             raise InvalidArgumentError(
                 f"the files of {name!r} do not say its rows: some are marked as deleted, or only "
@@ -181,7 +181,8 @@ class StageDataset:
         """Return the path of a file of the runs, relative to the location."""
         location, tables = self._store.tables.location, self._store.tables
         content, runs = (
-            tables.directory(location.table(self._stage.name, kind)) for kind in (CONTENT, RUNS)
+            tables.access.directory(location.table(self._stage.name, kind))
+            for kind in (CONTENT, RUNS)
         )
         return os.path.relpath(f"{runs}/{path}", content)
 
@@ -202,7 +203,7 @@ class StageDataset:
             files = files.among(kept[_NUMBER].to_numpy())
         table = store.tables.location.table(self._stage.name, CONTENT)
         delta_version = self._figures.delta_versions[CONTENT]
-        base = partial(store.tables.read, table, delta_version)
+        base = partial(store.tables.reader.read, table, delta_version)
         return replace(
             stored, base=base, columns=columns, overlay=overlay, files=files, by_log=None
         )

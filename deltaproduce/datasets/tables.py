@@ -8,8 +8,6 @@ refused and decided again.
 from __future__ import annotations
 
 import json
-import random
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,15 +19,10 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import (
-    CommitProperties,
-    DeltaTable,
-    PostCommitHookProperties,
-    Schema,
-    Transaction,
-)
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from deltaproduce.datasets.actions import action
 from deltaproduce.described.descriptor import (
@@ -48,7 +41,8 @@ from deltaproduce.engines.delta_tables import CONSTRAINT, MARKS_ROWS, RefusedErr
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local import commit_probe
-from deltaproduce.engines.local.delta import has_marked_rows
+from deltaproduce.engines.local.delta.commits import CHECKPOINTS, committed, properties_of
+from deltaproduce.engines.local.delta.reads import has_marked_rows
 from deltaproduce.engines.local.handles import opened_at
 from deltaproduce.engines.spark.delta import unwritable
 from deltaproduce.errors import (
@@ -61,12 +55,16 @@ from deltaproduce.errors import (
 from deltaproduce.storage.failpoints import effect
 from deltaproduce.types.excerpts import described, one_line
 
-_CHECKPOINTS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 _PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
     {MARKS_ROWS: "false", "delta.checkpointInterval": "50"}
 )
 _TRIES: Final = 100
-_LONGEST_WAIT_SECONDS: Final = 0.2
+_DECIDING_AGAIN: Final = Retrying(
+    retry=retry_if_exception_type(RefusedError),
+    wait=wait_random_exponential(multiplier=0.005, max=0.2),
+    stop=stop_after_attempt(_TRIES),
+    reraise=True,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,46 +244,58 @@ class DataTable:
             CommitUnknownError: it cannot be written, and whether it is there cannot be read.
             DeltaProduceError: `decide` raises it.
         """
-        attempt = uuid.uuid4().hex
-        for tried in range(_TRIES):
-            decided = decide()
-            if decided is None:
+        try:
+            _DECIDING_AGAIN.copy()(self._decide_and_commit, decide, uuid.uuid4().hex)
+        except RefusedError as error:
+            raise ConflictError(
+                f"other writers of {self.address} were faster {_TRIES} times; try again later"
+            ) from error
+
+    def _decide_and_commit(
+        self, decide: Callable[[], tuple[Snapshot, Change] | None], attempt: str
+    ) -> None:
+        """Commit what is decided now, unless an attempt that seemed to fail has done it.
+
+        Raises:
+            RefusedError: another writer was faster.
+        """
+        decided = decide()
+        if decided is None:
+            return
+        snapshot, change = decided
+        try:
+            self._commit(snapshot, change, attempt)
+        except (RefusedError, StorageError) as error:
+            if is_committed(self.directory, snapshot.delta_version, attempt):
                 return
-            snapshot, change = decided
-            try:
-                self._commit(snapshot, change, attempt)
-            except (RefusedError, StorageError) as error:
-                if is_committed(self.directory, snapshot.delta_version, attempt):
-                    return
-                if isinstance(error, StorageError):
-                    raise
-                if not next_commit(self.directory, snapshot.delta_version):  # nobody was faster
-                    raise _unwritable(self.address, one_line(error)) from error
-                time.sleep(random.uniform(0, min(_LONGEST_WAIT_SECONDS, 0.005 * 2**tried)))
-            else:
-                return
-        raise ConflictError(
-            f"other writers of {self.address} were faster {_TRIES} times; try again later"
-        )
+            if isinstance(error, RefusedError) and not next_commit(
+                self.directory, snapshot.delta_version
+            ):  # nobody was faster
+                raise _unwritable(self.address, one_line(error)) from error
+            raise
 
     def _commit(self, snapshot: Snapshot, change: Change, attempt: str) -> None:
         said = _said(attempt, change.positions)
         with self.effect("mark" if change.properties else "commit"):
             if change.properties:
-                snapshot.table.alter.set_table_properties(
-                    dict(change.properties), raise_if_not_exists=False, commit_properties=said
+                committed(
+                    lambda: snapshot.table.alter.set_table_properties(
+                        dict(change.properties), raise_if_not_exists=False, commit_properties=said
+                    )
                 )
                 return
             if change.adds:
                 self.check_rules(snapshot)
             descriptor = snapshot.descriptor
-            snapshot.table.create_write_transaction(
-                [*change.adds, *change.removes],
-                "append",
-                Schema.from_arrow(arrow_fields(descriptor.all_columns)),
-                partition_by=[one.column.name for one in descriptor.partitions],
-                commit_properties=said,
-                post_commithook_properties=_CHECKPOINTS,
+            committed(
+                lambda: snapshot.table.create_write_transaction(
+                    [*change.adds, *change.removes],
+                    "append",
+                    Schema.from_arrow(arrow_fields(descriptor.all_columns)),
+                    partition_by=[one.column.name for one in descriptor.partitions],
+                    commit_properties=said,
+                    post_commithook_properties=CHECKPOINTS,
+                )
             )
 
     def check_rules(self, snapshot: Snapshot) -> None:
@@ -328,8 +338,6 @@ class DataTable:
         try:
             with effect(name, self.address):
                 yield
-        except CommitFailedError as error:
-            raise RefusedError(one_line(error)) from error
         except (DeltaError, OSError) as error:
             if isinstance(error, DeltaProduceError):
                 raise
@@ -345,14 +353,16 @@ def _unwritable(address: str, why: str) -> StorageError:
 
 def _make(directory: Directory, descriptor: Description) -> None:
     """Create an empty table."""
-    DeltaTable.create(
-        directory.uri,
-        Schema.from_arrow(arrow_fields(descriptor.all_columns)),
-        partition_by=[one.column.name for one in descriptor.partitions],
-        configuration={**_PROPERTIES, PROPERTY: descriptor.json},
-        storage_options=directory.storage_options,
-        commit_properties=_said(uuid.uuid4().hex),
-        raise_if_key_not_exists=False,
+    committed(
+        lambda: DeltaTable.create(
+            directory.uri,
+            Schema.from_arrow(arrow_fields(descriptor.all_columns)),
+            partition_by=[one.column.name for one in descriptor.partitions],
+            configuration={**_PROPERTIES, PROPERTY: descriptor.json},
+            storage_options=directory.storage_options,
+            commit_properties=_said(uuid.uuid4().hex),
+            raise_if_key_not_exists=False,
+        )
     )
 
 
@@ -367,7 +377,7 @@ def already_there(address: str) -> AlreadyExistsError:
 def _said(attempt: str, positions: Mapping[str, int] | None = None) -> CommitProperties:
     """Return the properties of a commit, which must directly follow its snapshot."""
     told = [Transaction(name, number) for name, number in (positions or {}).items()]
-    return CommitProperties({"userMetadata": json.dumps({"attempt": attempt})}, 0, told or None)
+    return properties_of(json.dumps({"attempt": attempt}), told or None, next_one=True)
 
 
 def _check_columns(found: Snapshot, address: str) -> None:

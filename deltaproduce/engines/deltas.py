@@ -37,7 +37,8 @@ from deltaproduce.engines.delta_tables import (
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.file_systems.choice import directory
 from deltaproduce.engines.file_systems.directory import Directory
-from deltaproduce.engines.local import delta, files
+from deltaproduce.engines.local import files
+from deltaproduce.engines.local.delta import changes, reads, writes
 from deltaproduce.engines.local.handles import Handles
 from deltaproduce.engines.local.marked import log_actions
 from deltaproduce.engines.local.marked.state import TableStates
@@ -106,7 +107,7 @@ class Deltas(DeltaTables):
         if known is not None:
             return bool(known)
         alone = self._alone(place)
-        return self.spark.exists(place) if alone is None else bool(delta.history(alone, 1))
+        return self.spark.exists(place) if alone is None else bool(reads.history(alone, 1))
 
     def marks_rows(self, place: Place) -> bool:
         """Return whether rows of a table can be replaced without Spark, by marking them."""
@@ -140,7 +141,7 @@ class Deltas(DeltaTables):
             return known
         alone = self._alone(place)
         if alone is not None:
-            return delta.history(alone, limit if since is None else None)
+            return reads.history(alone, limit if since is None else None)
         found = self.spark.history(place, limit)
         if since is not None and found and found[-1].delta_version > since:
             return self.spark.history(place, found[0].delta_version - since + 1)
@@ -154,20 +155,20 @@ class Deltas(DeltaTables):
         """Return the columns of a delta version."""
         alone = self._alone(place)
         if alone is not None:
-            return delta.schema(alone, delta_version, self._handles)
+            return reads.schema(alone, delta_version, self._handles)
         return frame_struct(self.spark.read(place, delta_version))
 
     def table_id(self, place: Place) -> str | None:
         """Return Delta's id of a table; None without one. One Spark job if only Spark sees it."""
         if place.directory is not None:
-            return delta.table_id(place.directory) if self.exists(place) else None
+            return reads.table_id(place.directory) if self.exists(place) else None
         found = self.spark.describe(place)
         return None if found is None else found.id
 
     def files(self, place: Place, delta_version: int, *, ranges: bool = False) -> pa.Table | None:
         """Return the files of a delta version that are read without Spark; None if only Spark can.
 
-        See `local.delta.files`.
+        See `local.delta.reads.files`.
 
         Args:
             ranges: only ranges of columns that stand for whole numbers are needed, which is faster.
@@ -178,7 +179,7 @@ class Deltas(DeltaTables):
         """
         if place.directory is None:
             return None
-        list_files = delta.ranges if ranges else delta.files
+        list_files = reads.ranges if ranges else reads.files
         try:
             found = list_files(place.directory, delta_version, self._handles, self._states)
         except BrokenLogError:
@@ -197,7 +198,7 @@ class Deltas(DeltaTables):
         """
         if place.directory is None:
             return None
-        return delta.size(place.directory, delta_version, self._handles)
+        return reads.size(place.directory, delta_version, self._handles)
 
     def create(
         self, place: Place, columns: Sequence[Column], properties: Mapping[str, str]
@@ -206,14 +207,14 @@ class Deltas(DeltaTables):
         here = self._here(place)
         if here is None:
             return self.spark.create(place, columns, properties)
-        return delta.create(here, arrow_schema(columns), properties)
+        return changes.create(here, arrow_schema(columns), properties)
 
     def write(self, place: Place, write: Write) -> Written:
         """See `DeltaTables.write`."""
         alone, here = self._alone(place) is not None, self._here(place)
         large = isinstance(write.rows, pa.Table) and not self._engines.holds(write.rows)
         if here is not None:
-            made = delta.written(
+            made = writes.written(
                 here, write, self._handles, self._states, alone=alone, streamed=large
             )
             if made is not None:
@@ -223,20 +224,20 @@ class Deltas(DeltaTables):
     def delete(self, place: Place, predicate: str, metadata: str) -> None:
         """See `DeltaTables.delete`: in Spark, if there is a session."""
         alone = self._alone(place)
-        if alone is None or not delta.deleted(alone, predicate, metadata):
+        if alone is None or not changes.deleted(alone, predicate, metadata):
             self.spark.delete(place, predicate, metadata)
 
     def restore(self, place: Place, delta_version: int, metadata: str) -> None:
         """See `DeltaTables.restore`."""
         here = self._here(place)
-        if here is None or not delta.restored(here, delta_version, metadata, self._states):
+        if here is None or not changes.restored(here, delta_version, metadata, self._states):
             self.spark.restore(place, delta_version, metadata)
 
     def set_property(self, place: Place, name: str, value: str, metadata: str) -> None:
         """See `DeltaTables.set_property`."""
         here = self._here(place)
         if here is not None:
-            delta.set_property(here, name, value, metadata)
+            changes.set_property(here, name, value, metadata)
         else:
             self.spark.set_property(place, name, value, metadata)
 
@@ -248,7 +249,7 @@ class Deltas(DeltaTables):
         """
         here = self._alone(place) if in_order else self._here(place)
         if here is not None:
-            delta.optimize(here)
+            changes.optimize(here)
         else:
             self.spark.optimize(place)
 
@@ -325,7 +326,7 @@ class Deltas(DeltaTables):
         here = self._here(place)
         return (
             here is not None
-            and delta.may_lose_commits(here)
+            and reads.may_lose_commits(here)
             and log_actions.agrees(here, checkpoint)
         )
 

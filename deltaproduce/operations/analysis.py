@@ -16,7 +16,7 @@ from deltaproduce.model.declarations import check_stage
 from deltaproduce.model.fingerprints import fingerprint
 from deltaproduce.model.graph import Graph, Stage, with_hidden
 from deltaproduce.stages.kind import needing, stage_kind
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.versions import Version, has_columns, has_tables, stage_at
 
 

@@ -34,7 +34,7 @@ from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.decisions.recovery import compacted, current
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.parquet.merging import merges
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.versions import Version, stage_at
 
 _LOG: Final = logging.getLogger(__name__)
@@ -83,11 +83,15 @@ class Compactor:
                 elif what == "merge":
                     act = partial(self._merge, version, stage, at_once=at_once)
                 else:
-                    act = partial(self._tables.put_together, location.table(stage.name, UPDATES))
+                    act = partial(
+                        self._tables.maintenance.compact, location.table(stage.name, UPDATES)
+                    )
                 self._submit(stage.name, what, act)
         log = location.log()
         if version.number and (at_once or version.number % limits.compaction_commits == 0):
-            self._submit(log.name, "log", partial(self._tables.put_together, log, in_order=False))
+            self._submit(
+                log.name, "log", partial(self._tables.maintenance.compact, log, in_order=False)
+            )
 
     def _submit(self, name: str, what: Compaction, act: Callable[[], None]) -> None:
         if (name, what) not in self._running:
@@ -201,7 +205,7 @@ class Compactor:
                 in_order = version.stages[stage.name].base.added.get(kind) == 0
                 parted = in_order and bool(filing.partitions)
                 edit = compacted_edit(rows, stage, kind, filing, parted=parted)
-                tables.commit(table, edit, attempt, base)
+                tables.committer.commit(table, edit, attempt, base)
 
     def _merge(self, version: Version, stage: Stage, *, at_once: bool) -> None:
         """Merge small files of content and key mappings, and purge marked rows; see `merges`."""
@@ -212,10 +216,10 @@ class Compactor:
         for kind in _KINDS["merge"]:
             table = tables.location.table(stage.name, kind)
             pinned = figures.delta_versions.get(kind)
-            if pinned is None or not tables.marks_rows(table):
+            if pinned is None or not tables.reader.marks_rows(table):
                 continue
             base = current(pinned, self._commits(stage, kind, pinned))
-            files = None if base is None else tables.files(table, base)
+            files = None if base is None else tables.reader.files(table, base)
             if base is None or files is None:
                 continue
             most = tables.engines.limits.merged_commits
@@ -225,15 +229,17 @@ class Compactor:
                 if rows is None:
                     break
                 edit = merged_edit(rows, stage, kind, self._filing(stage.name), tables.engines)
-                tables.merge(table, edit, [files.paths[number] for number in numbers], base)
+                tables.maintenance.merge(
+                    table, edit, [files.paths[number] for number in numbers], base
+                )
                 base += 1
 
     def _compacted(self, stage: Stage, kind: str, pinned: int) -> tuple[Commit, ...]:
         """Return the compactions on top of a pinned delta version, if there is nothing else."""
-        if not self._tables.has_moved(self._tables.location.table(stage.name, kind), pinned):
+        if not self._tables.reader.has_moved(self._tables.location.table(stage.name, kind), pinned):
             return ()
         return compacted(pinned, self._commits(stage, kind, pinned))
 
     def _commits(self, stage: Stage, kind: str, pinned: int) -> tuple[Commit, ...]:
         table = self._tables.location.table(stage.name, kind)
-        return self._tables.recent_commits(table, pinned)
+        return self._tables.reader.recent_commits(table, pinned)

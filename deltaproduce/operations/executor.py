@@ -152,7 +152,7 @@ class Executor:
             Source -> the counts of what a version would change; None if nothing.
         """
         work = Update.of(self._means, self._compactor.applied(head), self._clock(), request)
-        with self._tables.many_effects():
+        with self._tables.access.many_effects():
             results = {
                 step.stage.name: work.result(step, {})
                 for step in work.steps
@@ -224,7 +224,7 @@ class Executor:
         vacuum = Vacuum(self._graph, self._tables, self._log, self._publisher, unfinished_hours)
         if dry_run:
             return vacuum.foreseen(versions, kept)
-        with self._tables.many_effects():
+        with self._tables.access.many_effects():
             return vacuum.run(versions, kept, self._clock())
 
     def compact(self, head: Version) -> None:
@@ -258,7 +258,7 @@ class Executor:
 
     def _made(self, work: Work, started: float) -> Version | None:
         """Publish and return the version; None if it would be equal to the head."""
-        with self._tables.many_effects():
+        with self._tables.access.many_effects():
             stages = [step.stage for step in work.steps]
             with phase("checking"):
                 kept = self._publisher.left(work.head, stages, work.attempt.given)

@@ -39,7 +39,7 @@ from deltaproduce.storage.edits import Deletion, Edit, Restore
 from deltaproduce.storage.figures import NO_TABLES, StageFigures
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.stored import Stored
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.storage.versions import Version
 
@@ -184,7 +184,7 @@ class Publisher:
         for cut in cuts(versions, kept):
             table = self._tables.location.table(cut.stage, cut.kind)
             base = self._base(table, head.pinned(cut.stage, cut.kind), checked, beside)
-            made[cut] = self._tables.commit(table, Deletion(cut.predicate), attempt, base)
+            made[cut] = self._tables.committer.commit(table, Deletion(cut.predicate), attempt, base)
             checked[table] = made[cut]
         self._checked = checked
         if len(kept) == len(versions):
@@ -220,7 +220,7 @@ class Publisher:
 
         def history(name: str, kind: str) -> Sequence[Commit]:
             table, pinned = self._tables.location.table(name, kind), head.pinned(name, kind)
-            commits = self._tables.recent_commits(table, pinned)
+            commits = self._tables.reader.recent_commits(table, pinned)
             if commits and commits[0].delta_version == pinned:
                 self._checked[table] = pinned
             return commits
@@ -258,7 +258,7 @@ class Publisher:
         repairs: bool,
     ) -> dict[str, Mapping[str, int]]:
         """Commit once to each table whose rows change; return the delta versions, by stage."""
-        self._tables.ensure_schema()
+        self._tables.committer.ensure_schema()
         for name, write in writes.items():
             if write.in_place:
                 with phase("waiting"):
@@ -277,7 +277,7 @@ class Publisher:
                 # A restore depends on the actual state of the table.
                 known = {} if isinstance(edit, Restore) else checked
                 base = self._base(table, pinned, known, attempt)
-            return self._tables.commit(table, edit, told, base)
+            return self._tables.committer.commit(table, edit, told, base)
 
         def telling(name: str) -> Attempt:
             before = {stage: made[stage] for stage in stages if stage in made}
@@ -310,7 +310,7 @@ class Publisher:
         """Make a table's newest rows those that the head pins; return its delta version."""
         if _is_as_pinned(checked, table, pinned):
             return pinned
-        commits = self._tables.recent_commits(table, pinned)
+        commits = self._tables.reader.recent_commits(table, pinned)
         if is_ahead(attempt.version, commits):
             self._log.check_published(attempt.version)
             raise conflict(table.name, attempt, commits)
@@ -321,7 +321,7 @@ class Publisher:
                 # A writer that was overtaken and restored tables would disturb the next writer.
                 if self._log.head().number >= attempt.version:
                     raise conflict(table.name, attempt, commits)
-                return self._tables.restore(table, pinned, attempt)
+                return self._tables.committer.restore(table, pinned, attempt)
             case _:
                 return commits[0].delta_version
 
@@ -331,11 +331,11 @@ class Publisher:
         """Return the delta version that a repair builds on; None if the table may be gone."""
         if isinstance(edit, Edit) and edit.is_whole:
             return None
-        commits = self._tables.recent_commits(table, pinned)
+        commits = self._tables.reader.recent_commits(table, pinned)
         newest = current(pinned, commits)
         if isinstance(edit, Restore) or newest is not None:
             return newest or commits[0].delta_version
-        return self._tables.restore(table, pinned, attempt)
+        return self._tables.committer.restore(table, pinned, attempt)
 
     def _reads(self, head: Version, stage: Stage) -> dict[str, Read]:
         """Return readers of a stage's rows in the head, by kind; empty if it has no rows."""

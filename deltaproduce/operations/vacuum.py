@@ -26,7 +26,7 @@ from deltaproduce.storage.decisions.retention import pins
 from deltaproduce.storage.decisions.trimming import Trim
 from deltaproduce.storage.files import Unneeded, outdated, unneeded
 from deltaproduce.storage.locations import Table
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.storage.versions import Version
 from deltaproduce.types.columns import Column
@@ -113,21 +113,21 @@ class Vacuum:
             SessionError: the vacuum needs Spark; it has not begun.
         """
         for stage, kind in _tables_of(versions):
-            self._tables.check_cleaned(self._tables.location.table(stage, kind))
+            self._tables.maintenance.check_cleaned(self._tables.location.table(stage, kind))
         read = self._log.delta_version
         attempt = Attempt.dropping(versions[-1], started_at)
         after = self._publisher.retain(versions, kept, attempt)
         logs = frozenset(found for found in (read, self._log.delta_version) if found is not None)
         files = size = 0
         for table, found in self._unneeded((*kept, *after), logs):
-            self._tables.remove_files(table, found.inventory)
+            self._tables.maintenance.remove_files(table, found.inventory)
             files, size = files + found.files, size + found.bytes
         removed = []
         for table in self._tables_left(after):
-            self._tables.drop(table)
+            self._tables.maintenance.drop(table)
             removed.append(table.name)
         for table, trim in self._outdated((*kept, *after), logs):
-            self._tables.remove_log_files(table, trim.names)
+            self._tables.maintenance.remove_log_files(table, trim.names)
             files, size = files + len(trim.files), size + trim.bytes
         return Vacuumed(_numbers(versions, kept), tuple(removed), files, size)
 
@@ -147,7 +147,7 @@ class Vacuum:
             paths += named.column(_PATH.name).to_pylist()
         for table, trim in self._outdated(kept, logs):
             files, size = files + len(trim.files), size + trim.bytes
-            paths += self._tables.named_log_files(table, trim.names)
+            paths += self._tables.maintenance.named_log_files(table, trim.names)
         left = tuple(table.name for table in self._tables_left(kept))
         return Vacuumed(_numbers(versions, kept), left, files, size, tuple(sorted(paths)))
 
@@ -206,17 +206,17 @@ class Vacuum:
             for stage in self._graph.stages
             for kind in stage.kind.tables
         }
-        for table in self._tables.found():
+        for table in self._tables.access.all_tables():
             if table.name in known or table == location.log():
                 continue
             if table.in_catalog and state(self._tables, table) is None:  # such as a view
                 continue
-            commits = self._tables.recent_commits(table, 0)
+            commits = self._tables.reader.recent_commits(table, 0)
             attempts = (commit.attempt for commit in commits)
             is_ours = any(a is not None and a.table == table.name for a in attempts)
             if not is_ours or commits[0].micros >= micros:
                 continue
-            if not self._tables.has_others(table):
+            if not self._tables.maintenance.has_others(table):
                 yield table
 
 

@@ -214,7 +214,7 @@ class Views:
     def _replace(self, made: Sequence[tuple[View, str]], version: Version) -> None:
         if made:
             with _told(version, self._schema.address):
-                self._opened.tables.ensure_schema(self._schema)
+                self._opened.tables.committer.ensure_schema(self._schema)
         for view, text in made:
             address = self._schema.named(view.name).address
             with _told(version, address), effect("replace view", address):

@@ -25,7 +25,7 @@ from deltaproduce.model.graph import Graph, Source, Stage, is_stage
 from deltaproduce.model.layouts import KINDS, Layout
 from deltaproduce.reading.readers import Reader
 from deltaproduce.reading.store_zone import StoreZone
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.storage.versions import Version, check_there, find
 from deltaproduce.types.columns import Column
@@ -137,4 +137,4 @@ class Opened:
         """Return a context in which errors from missing or broken files name the store's table."""
         location = self.tables.location
         tables = [location.table(stage.name, kind) for stage in self.graph.stages for kind in KINDS]
-        return noticed(lambda: self.tables.places([*tables, location.log()]))
+        return noticed(lambda: self.tables.access.places([*tables, location.log()]))

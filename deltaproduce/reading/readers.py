@@ -36,7 +36,7 @@ from deltaproduce.model.layouts import (
 )
 from deltaproduce.storage.figures import Past, StageFigures
 from deltaproduce.storage.stored import Overlay, Stored
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types.columns import (
     CHANGE_TYPE,
@@ -96,10 +96,12 @@ class Reader:
     def marks_rows(self, stage: str, figures: StageFigures) -> bool:
         """Return whether the driver replaces rows of a stage's content and key mappings.
 
-        See `Tables.marks_rows`.
+        See `TableReader.marks_rows`.
         """
         found = (kind for kind in (CONTENT, KEY_MAPPINGS) if kind in figures.delta_versions)
-        return all(self._tables.marks_rows(self._tables.location.table(stage, k)) for k in found)
+        return all(
+            self._tables.reader.marks_rows(self._tables.location.table(stage, k)) for k in found
+        )
 
     def updates(self, version: Version, stage: Stage, since: int | None = None) -> Rows | None:
         """Return the updates of a stage in a version; None if it has none yet.
@@ -118,13 +120,13 @@ class Reader:
         table, columns = self._tables.location.table(stage.name, UPDATES), Layout.of(stage).updates
         span = first, version.number
         if self._tables.engines.session is None or (begun is None and self._small_here):
-            return self._tables.stored(table, delta_version, columns, span)
-        stored = self._tables.read(table, delta_version).where(f.col(VERSION).between(*span))
+            return self._tables.reader.stored(table, delta_version, columns, span)
+        stored = self._tables.reader.read(table, delta_version).where(f.col(VERSION).between(*span))
         names = cols(columns)
         return stored if begun is None else stored.select(*names).union(begun.select(*names))
 
     def some_updates(self, version: Version, stage: Stage, most: int) -> pa.Table:
-        """Return at most ``most`` rows of one version's updates; see `Tables.some_rows`.
+        """Return at most ``most`` rows of one version's updates; see `TableReader.some_rows`.
 
         Empty if they are not stored: the table that a source is read from has the rows.
         """
@@ -133,7 +135,7 @@ class Reader:
         if delta_version is None:
             return empty(columns)
         table = self._tables.location.table(stage.name, UPDATES)
-        return self._tables.some_rows(table, delta_version, columns, version.number, most)
+        return self._tables.reader.some_rows(table, delta_version, columns, version.number, most)
 
     def changed_keys(self, span: Sequence[Version], stage: Stage) -> Selection:
         """Return the keys with updates after the first version of a span, up to the last.
@@ -211,7 +213,7 @@ class Reader:
         """Return the runs after the fold, up to a version."""
         table = self._tables.location.table(stage.name, RUNS)
         later = (runs.folded + 1, until)
-        return self._tables.rows(table, runs.delta_version, layout.runs, later)
+        return self._tables.reader.rows(table, runs.delta_version, layout.runs, later)
 
     def keep(
         self, stage: str, figures: StageFigures, overlay: Overlay | None, content: pa.Table | None
@@ -247,7 +249,7 @@ class Reader:
 
     def _in_place(self, table: str, delta_version: int, stage: Stage) -> DataFrame:
         """Return the rows of a source that is someone else's table."""
-        rows = self._tables.read(self._tables.existing(table), delta_version)
+        rows = self._tables.reader.read(self._tables.access.existing(table), delta_version)
         return numbered_by_values(rows, Layout.of(stage))
 
     def _stored(
@@ -264,19 +266,19 @@ class Reader:
             return None
         table, engines = self._tables.location.table(stage.name, kind), self._tables.engines
         delta_version, kept = figures.delta_versions[kind], self._contents.get(stage.name)
-        by_log = partial(self._tables.read, table, delta_version)
+        by_log = partial(self._tables.reader.read, table, delta_version)
         files, base = None, by_log
         if figures.origin.table:
             base = partial(self._in_place, figures.origin.table, delta_version, stage)
         elif not in_files and kind == CONTENT and kept and kept[0] == _place(figures):
             base = kept[1]
         elif in_files or self._from_files:
-            files = self._tables.files(table, delta_version)
+            files = self._tables.reader.files(table, delta_version)
             is_apart = kind == CONTENT and figures.base.stored  # files may lack columns
             if figures.base.added.get(kind) == 0 and not is_apart:
-                base = partial(self._tables.read_whole, table, delta_version)
+                base = partial(self._tables.reader.read_whole, table, delta_version)
         elif self._small_here and engines.limits.is_small(figures.rows, figures.row_bytes):
-            files = self._tables.files(table, delta_version)
+            files = self._tables.reader.files(table, delta_version)
         overlay = self.overlay(version, stage)
         return Stored(
             base,

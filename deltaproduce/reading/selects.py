@@ -22,7 +22,7 @@ from deltaproduce.reading.opened import Opened
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.parquet.file_ranges import FileRanges
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types.columns import IS_ALIVE, VERSION, Column
 from deltaproduce.types.data_types import DataType
@@ -205,10 +205,10 @@ def _in_duckdb(
     Raises:
         InvalidArgumentError: only Spark finds the table.
     """
-    paths = tables.paths(table, delta_version)  # paths without wildcards
+    paths = tables.reader.paths(table, delta_version)  # paths without wildcards
     if paths is None:
         return f"delta_scan({_duckdb_text(_uri(tables, table))}, version => {delta_version})"
-    listed = tables.listed(table, delta_version)
+    listed = tables.reader.listed(table, delta_version)
     assert listed is not None  # there are paths
     parts: dict[str, list[str]] = {}
     values = FileRanges(listed, len(paths)).values()
@@ -223,7 +223,7 @@ def _in_duckdb(
 
 
 def _uri(tables: Tables, table: Table) -> str:
-    found = tables.uri(table)
+    found = tables.reader.uri(table)
     if found is None:
         raise InvalidArgumentError(
             f"only Spark finds table {table.name!r}, so there is no text for DuckDB; "

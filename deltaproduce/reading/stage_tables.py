@@ -54,7 +54,7 @@ def sql_name(store: Opened, stage: str | Stage, table: str) -> str:
     arguments.choice(table, "table", KINDS)
     found = store.mapped(stage) if table == KEY_MAPPINGS else store.stage(stage)
     if found.kind.place is not None and table == CONTENT:
-        return store.tables.existing(found.kind.place).sql
+        return store.tables.access.existing(found.kind.place).sql
     return location.table(found.name, table).sql
 
 

@@ -23,14 +23,15 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from deltaproduce.engines.delta_log import LOG, newest_commits
-from deltaproduce.engines.delta_tables import KEPT, LoggedCommit, RefusedError
+from deltaproduce.engines.delta_tables import KEPT, LoggedCommit
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
+from deltaproduce.engines.local.delta.commits import CHECKPOINTS, committed, properties_of
 from deltaproduce.engines.local.handles import opened_at
 from deltaproduce.errors import ConflictError, CorruptStoreError, DefinitionError
 from deltaproduce.model.machine import cores
@@ -184,11 +185,8 @@ class Runs:
         if not lacking:
             return
         with effect("columns", self.place.path):
-            try:
-                said = CommitProperties({"userMetadata": self.state.metadata}, 0)
-                self.handle.alter.add_columns(lacking, commit_properties=said)
-            except CommitFailedError as error:
-                raise RefusedError(one_line(error)) from error
+            said = properties_of(self.state.metadata, next_one=True)
+            committed(lambda: self.handle.alter.add_columns(lacking, commit_properties=said))
 
     def replace(self, state: State, keying: Keying, adds: list[AddAction]) -> None:
         """Replace the whole index.
@@ -203,17 +201,16 @@ class Runs:
 
     def _commit(self, actions: list[Any], mode: str, schema: Schema, state: State) -> None:
         with effect("index", self.place.path):
-            try:
-                self.handle.create_write_transaction(
+            committed(
+                lambda: self.handle.create_write_transaction(
                     actions,
                     mode,
                     schema,
                     [_RUN, _BUCKET],
-                    commit_properties=CommitProperties({"userMetadata": state.metadata}, 0),
-                    post_commithook_properties=PostCommitHookProperties(True, False),
+                    commit_properties=properties_of(state.metadata, next_one=True),
+                    post_commithook_properties=CHECKPOINTS,
                 )
-            except CommitFailedError as error:
-                raise RefusedError(one_line(error)) from error
+            )
 
     def clean(self) -> None:
         """Delete files that no reader needs any more, a week after they were replaced."""
@@ -318,8 +315,8 @@ def create(place: Directory, state: State, keying: Keying, adds: list[AddAction]
     """
     state = replace(state, next_run=1)
     with effect("index", place.path):
-        try:
-            create_table_with_add_actions(
+        committed(
+            lambda: create_table_with_add_actions(
                 place.uri,
                 _schema(keying),
                 adds,
@@ -327,12 +324,10 @@ def create(place: Directory, state: State, keying: Keying, adds: list[AddAction]
                 [_RUN, _BUCKET],
                 configuration=_PROPERTIES,
                 storage_options=place.storage_options,
-                commit_properties=CommitProperties({"userMetadata": state.metadata}, 0),
-            )
-        except DeltaError as error:
-            if not DeltaTable.is_deltatable(place.uri, place.storage_options):
-                raise
-            raise RefusedError(one_line(error)) from error
+                commit_properties=properties_of(state.metadata, next_one=True),
+            ),
+            made_in=place,
+        )
 
 
 def written(

@@ -18,15 +18,17 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from deltaproduce.engines.delta_log import commit_file, folder_of, is_committed, next_commit
+from deltaproduce.engines.delta_tables import RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.arrays import Numbers
-from deltaproduce.engines.local.delta import marked_rows
+from deltaproduce.engines.local.delta.commits import CHECKPOINTS, committed, properties_of
+from deltaproduce.engines.local.delta.reads import marked_rows
 from deltaproduce.engines.local.handles import opened_at
 from deltaproduce.engines.local.marked.log_actions import between
 from deltaproduce.errors import ConflictError, CorruptStoreError, DefinitionError, NotFoundError
@@ -195,21 +197,22 @@ class Snapshot:
         now, attempt = int(time.time() * 1000), uuid.uuid4().hex
         removes = [self._removal(self.files[path], now) for path in removed]
         told = json.dumps({**metadata, "attempt": attempt})
-        said = {"userMetadata": told, "isBlindAppend": False}
         with effect("commit", self.directory.path):
             try:
-                self.handle.create_write_transaction(
-                    [*removes, *added],
-                    "append",
-                    self.handle.schema(),
-                    [*self.partitioned_by],
-                    commit_properties=CommitProperties(said, 0),
-                    post_commithook_properties=PostCommitHookProperties(True, False),
+                committed(
+                    lambda: self.handle.create_write_transaction(
+                        [*removes, *added],
+                        "append",
+                        self.handle.schema(),
+                        [*self.partitioned_by],
+                        commit_properties=properties_of(told, next_one=True, is_blind=False),
+                        post_commithook_properties=CHECKPOINTS,
+                    )
                 )
-            except DeltaError as error:
+            except (RefusedError, DeltaError) as error:
                 if not is_committed(self.directory, self.delta_version, attempt):
                     self.discard(added)
-                    if isinstance(error, CommitFailedError):
+                    if isinstance(error, RefusedError):
                         raise overtaken(self.directory) from error
                     raise
         return self.delta_version + 1

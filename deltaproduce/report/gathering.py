@@ -175,7 +175,7 @@ def _table(store: Opened, stage: Stage, kind: str, delta_version: int) -> TableR
     """Return the size of one table; someone else's table is not read."""
     if kind == CONTENT and stage.kind.place is not None:
         return TableReport(kind, delta_version, None, None)
-    size = store.tables.size(store.tables.location.table(stage.name, kind), delta_version)
+    size = store.tables.reader.size(store.tables.location.table(stage.name, kind), delta_version)
     if size is None:
         return TableReport(kind, delta_version, None, None)
     return TableReport(kind, delta_version, size.files, size.bytes)

@@ -92,7 +92,7 @@ def _inputs(store: Opened, stage: Stage, figures: StageFigures) -> Iterator[Inpu
     for feeder in dict.fromkeys(feeder.name for feeder in stage.merged):
         yield InputDataset(*_name_of(store.tables.location.table(feeder, CONTENT)))
     if figures.origin.table:
-        yield InputDataset(*_name_of(store.tables.existing(figures.origin.table)))
+        yield InputDataset(*_name_of(store.tables.access.existing(figures.origin.table)))
 
 
 def _output(store: Opened, stage: Stage, figures: StageFigures) -> OutputDataset:

@@ -23,7 +23,7 @@ from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.storage.figures import InPlace, StageFigures
 from deltaproduce.storage.stored import Stored
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.versions import Version
 from deltaproduce.types.columns import RowSchema
 

@@ -30,7 +30,7 @@ from deltaproduce.engines.spark.sessions.on_demand import Window, spark_errors
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.storage.decisions.trimming import Trim, trim
 from deltaproduce.storage.locations import Table
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -68,10 +68,10 @@ def unneeded(
     Returns:
         None if there are none. None for a table behind a link below the store's root.
     """
-    directory = tables.directory(table)
+    directory = tables.access.directory(table)
     if _is_behind_a_link(tables, table, directory):
         return None
-    here = tables.unneeded(table, needed, unfinished_since)
+    here = tables.maintenance.unneeded(table, needed, unfinished_since)
     if here is not None:
         found = Unneeded(here, len(here), sum(here.column("length").to_pylist()))
     else:
@@ -98,11 +98,11 @@ def outdated(tables: Tables, table: Table, needed: Collection[int], since: datet
     """
     if table.in_catalog or _is_behind_a_link(tables, table, table.address):
         return None
-    log = tables.log_files(table)
+    log = tables.maintenance.log_files(table)
     if log is None:
         return None
     found = trim(log, min((*needed, _newest_of_ours(tables, table))), since)
-    if found is None or tables.may_begin(table, found.checkpoint):
+    if found is None or tables.maintenance.may_begin(table, found.checkpoint):
         return found
     _LOGGER.warning(
         "the log of table %r keeps all of its files: checkpoint %d differs from the commits before "
@@ -116,7 +116,7 @@ def outdated(tables: Tables, table: Table, needed: Collection[int], since: datet
 def _newest_of_ours(tables: Tables, table: Table) -> int:
     """Return the delta version of the store's newest commit to a table; 0 if there is none."""
     for since in (None, 0):
-        for commit in tables.recent_commits(table, since):
+        for commit in tables.reader.recent_commits(table, since):
             if commit.attempt is not None and commit.attempt.table == table.name:
                 return commit.delta_version
     return 0

@@ -33,7 +33,7 @@ from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.decisions.recovery import compacted, conflict, foreign_commits
 from deltaproduce.storage.figures import figures_from_json, figures_to_json
 from deltaproduce.storage.locations import Location
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.versions import EMPTY, Version
 from deltaproduce.storage.window_states import NO_WINDOWS
 from deltaproduce.types.atoms import arrow_schema
@@ -119,7 +119,7 @@ class VersionLog:
             CommitUnknownError: the commit failed, and so did reading back whether it took effect.
         """
         if not self._known:
-            self._tables.create(self._table, _COLUMNS)
+            self._tables.committer.create(self._table, _COLUMNS)
         before = self.last_read
         row = self._row(version, attempt, before)
         published = self._commit([row], attempt, overwrite=False)
@@ -152,7 +152,7 @@ class VersionLog:
 
         It is Delta's id of the log; a copy of the store's files has the same id.
         """
-        return self._tables.table_id(self._table)
+        return self._tables.reader.table_id(self._table)
 
     @property
     def delta_version(self) -> int | None:
@@ -168,13 +168,13 @@ class VersionLog:
         try:
             self.versions()
         except CorruptStoreError:
-            commits = self._tables.recent_commits(self._table, 0)
+            commits = self._tables.reader.recent_commits(self._table, 0)
             ours = next((c.delta_version for c in commits if c.attempt is not None), None)
             if ours is None or not foreign_commits(commits, ours):
                 raise
             self._check_rows(self._rows(ours), None)
             self._known, self._read = (), None
-            self._tables.restore(
+            self._tables.committer.restore(
                 self._table, ours, replace(attempt, fencing_token=_fencing_token(commits))
             )
             self.versions()
@@ -224,7 +224,7 @@ class VersionLog:
         while True:
             read, failure = self._read, None
             try:
-                self._tables.commit_fenced(
+                self._tables.committer.commit_fenced(
                     self._table, found, _COLUMNS, attempt, overwrite=overwrite
                 )
             except Exception as error:  # noqa: BLE001 whatever it was, it may have come too late
@@ -235,18 +235,18 @@ class VersionLog:
             if failure is not None and not isinstance(failure, ConflictError):
                 raise failure
             self.versions()  # raises if someone else has changed the log
-            commits = self._tables.recent_commits(self._table, read)
+            commits = self._tables.reader.recent_commits(self._table, read)
             if read is None or not compacted(read, commits):
                 raise conflict(self._table.name, attempt, commits) from failure
 
     def _commits(self) -> tuple[Commit, ...]:
         """Return the log's last commits, newest first, with one of ours; none without a log."""
-        commits = self._tables.recent_commits(self._table, self._read)
+        commits = self._tables.reader.recent_commits(self._table, self._read)
         if self._read is not None and (not commits or commits[0].delta_version < self._read):
             found = f"delta version {commits[0].delta_version}" if commits else "no table"
             raise self._damaged(f"it has {found}, and was read at {self._read}", None)
         if all(commit.attempt is None for commit in commits):
-            return self._tables.recent_commits(self._table, 0)
+            return self._tables.reader.recent_commits(self._table, 0)
         return commits
 
     def _rows(self, delta_version: int, after: int | None = None) -> tuple[Version, ...]:
@@ -255,7 +255,7 @@ class VersionLog:
         Args:
             after: only versions with larger numbers.
         """
-        rows = self._tables.rows(self._table, delta_version, _COLUMNS)
+        rows = self._tables.reader.rows(self._table, delta_version, _COLUMNS)
         if after is not None:
             rows = rows.filter(pc.greater(rows.column("number"), after))
         try:
@@ -285,7 +285,7 @@ class VersionLog:
         """Return the delta version of an attempt's commit, read back; None if it made none."""
         read = -1 if self._read is None else self._read  # there was no log: it is all new
         try:
-            commits = self._tables.recent_commits(self._table, max(read, 0))
+            commits = self._tables.reader.recent_commits(self._table, max(read, 0))
         except Exception as error:
             raise self._unknown(attempt, "cannot be read") from error
         found = next((c.delta_version for c in commits if c.attempt == attempt), None)

@@ -154,7 +154,7 @@ def planted(store: Store, faults: Mapping[str, Fault], stage: str = "by_customer
         write_deltalake(
             table.address, rows, mode="overwrite", schema_mode="overwrite", commit_properties=told
         )
-        newest = store._opened.tables.recent_commits(table)[0].delta_version
+        newest = store._opened.tables.reader.recent_commits(table)[0].delta_version
         wrong = stages[stage].at({kind: newest})
         added = {**wrong.base.added, kind: int(fault is not _backwards)}
         stages[stage] = replace(wrong, base=replace(wrong.base, added=added))

@@ -167,7 +167,7 @@ def assert_no_orphans_here(store: Store) -> None:
     And each table is in one of its versions.
     """
     tables = store._opened.tables
-    root = tables._root.directory
+    root = tables.access.root.directory
     assert root is not None
     pinned = {(tables.location.log().name, None)}
     for version in store._opened.log.versions():

@@ -27,7 +27,7 @@ from deltaproduce.described.descriptor import PROPERTY
 from deltaproduce.engines.delta_tables import MARKS_ROWS
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
-from deltaproduce.engines.local import delta
+from deltaproduce.engines.local.delta import changes, reads
 from deltaproduce.engines.local.handles import Handles
 from deltaproduce.engines.local.marked.listing import MARKED
 from deltaproduce.engines.local.marked.state import TableStates
@@ -442,10 +442,10 @@ def test_rows_marked_as_deleted_do_not_come_back_without_spark(tmp_path: Path):
             action()
     assert found_in(other) == Counter()
     directory = Directory(ThisMachine(), dataset.location)
-    told = delta.files(directory, DeltaTable(dataset.location).version(), Handles(), TableStates())
+    told = reads.files(directory, DeltaTable(dataset.location).version(), Handles(), TableStates())
     assert told is not None
     assert told.column(MARKED).to_pylist() == [[1, 2]]
-    assert not delta.deleted(directory, "id = 0", "{}")
+    assert not changes.deleted(directory, "id = 0", "{}")
 
 
 def test_a_copy_that_fails_or_is_interrupted_leaves_no_files(tmp_path: Path):

@@ -15,8 +15,8 @@ from local_stores import assert_same_here
 
 from deltaproduce import ConflictError, Store
 from deltaproduce.engines.delta_log import LEAST_COMMITS
-from deltaproduce.engines.local import delta
-from deltaproduce.storage.tables import Tables
+from deltaproduce.engines.local.delta import writes
+from deltaproduce.storage.tables.committer import Committer
 from deltaproduce.testing import Oracle
 
 MINE = batch((1, 1, 10), (2, 2, 20))
@@ -35,7 +35,7 @@ def test_a_first_version_is_found_behind_many_later_ones(
     location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A writer that sleeps once it has published is told so, however many others go on."""
-    commit, oracle, later = Tables.commit_fenced, Oracle(orders()), range(1, 2 * LEAST_COMMITS)
+    commit, oracle, later = Committer.commit_fenced, Oracle(orders()), range(1, 2 * LEAST_COMMITS)
 
     def slowly(*arguments: Any, **options: Any) -> None:
         monkeypatch.undo()
@@ -43,7 +43,7 @@ def test_a_first_version_is_found_behind_many_later_ones(
         for number in later:
             Store(None, location, orders()).update(frames(None, drawn(number)))
 
-    monkeypatch.setattr(Tables, "commit_fenced", slowly)
+    monkeypatch.setattr(Committer, "commit_fenced", slowly)
     version = Store(None, location, orders()).update(frames(None, MINE))
     assert version.number == oracle.update(MINE)
     for number in later:
@@ -60,7 +60,7 @@ def test_another_writer_comes_in_the_middle_of_a_first_commit(
 ) -> None:
     """When delta-rs has found no table, and writes its rows; at each table of the first version."""
     monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
-    plain = delta.write_deltalake
+    plain = writes.write_deltalake
     for number in range(MOST_COMMITS):
         location, oracle, commits = str(tmp_path / f"{number}"), Oracle(orders()), 0
 
@@ -75,12 +75,12 @@ def test_another_writer_comes_in_the_middle_of_a_first_commit(
             commits += 1
             plain(table, rows, **options)
 
-        monkeypatch.setattr(delta, "write_deltalake", write)
+        monkeypatch.setattr(writes, "write_deltalake", write)
         conflicts = True
         with suppress(ConflictError):
             Store(None, location, orders()).update(frames(None, MINE))
             conflicts = False
-        monkeypatch.setattr(delta, "write_deltalake", plain)
+        monkeypatch.setattr(writes, "write_deltalake", plain)
         if commits <= number:
             break
         store = Store(None, location, orders())

@@ -102,16 +102,16 @@ def test_twice_the_columns_take_twice_the_work(tmp_path: Path, kind: str, column
 
 def test_files_of_many_columns_are_written_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The time that delta-rs's own writer takes grows with the square of their number."""
-    from deltaproduce.engines.local import delta
+    from deltaproduce.engines.local.delta import writes
 
     written = list[int]()
-    whole = delta.write_deltalake
+    whole = writes.write_deltalake
 
     def counted(table: object, data: pa.Table, **more: object) -> None:
         written.append(data.num_columns)
         whole(table, data, **more)  # type: ignore[arg-type, call-overload]
 
-    monkeypatch.setattr(delta, "write_deltalake", counted)
+    monkeypatch.setattr(writes, "write_deltalake", counted)
     with dp.Store(None, str(tmp_path / "s"), wide(400, "sums")) as store:
         store.update({"given": rows(range(ROWS), 400, 0)})
         store.update({"given": rows([3], 400, 7)})

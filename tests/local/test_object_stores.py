@@ -52,11 +52,13 @@ from deltaproduce.engines.delta_tables import KEPT
 from deltaproduce.engines.deltas import Deltas
 from deltaproduce.engines.file_systems.choice import directory
 from deltaproduce.engines.file_systems.directory import Directory
-from deltaproduce.engines.local import commit_probe, delta
+from deltaproduce.engines.local import commit_probe
+from deltaproduce.engines.local.delta import writes
 from deltaproduce.engines.selections import Selection
 from deltaproduce.storage import failpoints
 from deltaproduce.storage.locations import Location
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.access import TableAccess
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.testing import Oracle, Upsert
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import LongType
@@ -203,7 +205,7 @@ def test_another_writer_comes_in_the_middle_of_a_first_commit(
     Those who begin together, above, meet in each run.
     """
     monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
-    plain, met = delta.write_deltalake, []
+    plain, met = writes.write_deltalake, []
 
     def meanwhile(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         elsewhere.submit(other, location).result()
@@ -215,7 +217,7 @@ def test_another_writer_comes_in_the_middle_of_a_first_commit(
             rows = pa.RecordBatchReader.from_batches(rows.schema, meanwhile(rows))
         plain(table, rows, **options)
 
-    monkeypatch.setattr(delta, "write_deltalake", write)
+    monkeypatch.setattr(writes, "write_deltalake", write)
     with pytest.raises(ConflictError):
         Store(None, location, orders()).update(frames(None, MINE))
     oracle, store = Oracle(orders()), Store(None, location, orders())
@@ -378,7 +380,7 @@ def test_beside_a_session_keys_are_sought_here_and_commits_are_sparks(
     Store(None, location, orders()).update(frames(None, MINE))
     monkeypatch.setattr(deltas, "is_local", lambda *_: False)
     engines = Engines(cast(Any, object()), Limits())
-    found = Tables(engines, Location.parse(location))
+    found = Tables(TableAccess(engines, Location.parse(location)))
     table = found.location.table("orders", "content")
     files = found.files(table, 0)
     assert files is not None

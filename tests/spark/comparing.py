@@ -25,7 +25,9 @@ from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.locations import Table
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.access import TableAccess
+from deltaproduce.storage.tables.reader import TableReader
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.versions import EMPTY
 from deltaproduce.testing import Change, Oracle, Upsert, plain_rows
 from deltaproduce.types.atoms import arrow_schema
@@ -242,18 +244,19 @@ def read_by_delta_rs(store: Store) -> Store:
     """
     versions, other = store.versions(), copy(store)
     opened = store._opened
-    tables = TablesByDeltaRs(opened.engines, opened.tables.location)
+    tables = Tables(TableAccess(opened.engines, opened.tables.location))
+    tables.reader = ReaderByDeltaRs(tables.access)
     log: Any = SimpleNamespace(versions=lambda: versions, last_read=[EMPTY, *versions][-1])
     other._opened = replace(opened, tables=tables, reader=Reader(tables), log=log)
     return other
 
 
-class TablesByDeltaRs(Tables):
+class ReaderByDeltaRs(TableReader):
     def read(self, table: Table, delta_version: int | None = None) -> DataFrame:
-        if not table.address.startswith(self.location.address):  # someone else's
+        if not table.address.startswith(self._access.location.address):  # someone else's
             return super().read(table, delta_version)
         found = plain_store.fetched(table.address, delta_version)
         if found is None:
             return super().read(table, delta_version)
         rows, struct = found
-        return frame(rows, self.spark, [Column(f.name, f.dataType) for f in struct])
+        return frame(rows, self._access.spark, [Column(f.name, f.dataType) for f in struct])

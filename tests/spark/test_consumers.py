@@ -31,7 +31,8 @@ from deltaproduce.operations.publisher import Publisher, Unpublished
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.locations import Location
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.access import TableAccess
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.storage.versions import EMPTY
 from deltaproduce.testing import Change, Delete, Oracle, Upsert, strategies
@@ -255,21 +256,26 @@ def test_a_stage_that_came_later_is_made_again_after_a_rollback(
 @long
 def test_a_table_is_set_back_in_one_commit(spark: SparkSession) -> None:
     """In a catalog; a short run has it at paths, where stores go on after a crash."""
-    tables = Tables(Engines(spark, Limits()), Location.parse("set_back"))
-    tables.ensure_schema()
+    tables = Tables(TableAccess(Engines(spark, Limits()), Location.parse("set_back")))
+    tables.committer.ensure_schema()
     table, columns = tables.location.table("numbers", "content"), swap.stages[0].schema.key.columns
     attempt = Attempt.after(EMPTY, datetime.now(UTC))
     for number in (1, 2):
         rows = Edit(pa.table({"a": [number]}), columns, number == 1, None, columns)
-        assert tables.commit(table, rows, attempt, number - 2 if number > 1 else None) == number - 1
+        assert (
+            tables.committer.commit(table, rows, attempt, number - 2 if number > 1 else None)
+            == number - 1
+        )
     back = Attempt.after(EMPTY, datetime.now(UTC))
-    assert tables.commit(table, Restore(0), back, 1) == 2
-    assert tables.commit(table, Restore(2), back, 2) == 3  # it is there, and moves all the same
-    assert [commit.attempt for commit in tables.recent_commits(table)[:2]] == [back, back]
-    assert [row.a for row in tables.read(table).collect()] == [1]
+    assert tables.committer.commit(table, Restore(0), back, 1) == 2
+    assert (
+        tables.committer.commit(table, Restore(2), back, 2) == 3
+    )  # it is there, and moves all the same
+    assert [commit.attempt for commit in tables.reader.recent_commits(table)[:2]] == [back, back]
+    assert [row.a for row in tables.reader.read(table).collect()] == [1]
     for behind in (0, 2):
         with pytest.raises(ConflictError):
-            tables.commit(table, Restore(behind), back, 2)
+            tables.committer.commit(table, Restore(behind), back, 2)
     assert spark.conf.get("spark.databricks.delta.commitInfo.userMetadata", None) is None
 
 

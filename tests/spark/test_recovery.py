@@ -14,7 +14,7 @@ from selecting import long
 from swapping import swap
 
 from deltaproduce import Store
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.committer import Committer
 from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.testing import Change, Delete, Oracle, Upsert
 
@@ -58,10 +58,10 @@ def test_the_next_update_starts_from_the_head(
         dies([*rows((1, 20), (4, 40)), Delete((2,))])
     update(rows((3, 30)))
     with monkeypatch.context() as patched:  # one table ran ahead; another writer takes over
-        commit = Tables.commit
+        commit = Committer.commit
         patched.setattr("deltaproduce.operations.publisher._WRITERS", 1)
         patched.setattr(
-            Tables,
+            Committer,
             "commit",
             lambda self, table, *rest: (
                 dying() if "swapped" in table.name else commit(self, table, *rest)

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from selecting import chosen, long
 
 import deltaproduce as dp
-from deltaproduce.engines.local import delta
+from deltaproduce.engines.local.delta import writes
 from deltaproduce.testing import Change, Delete, Oracle, Upsert
 
 SOME = ("small tables", "replaced", "in Spark, replaced", "in Spark, runs", "mixed")
@@ -105,10 +105,10 @@ def test_other_partitions_keep_their_files(
 
     `tests/local` has delta-rs in each run.
     """
-    pipeline, written = site(STORED), delta.written
+    pipeline, written = site(STORED), writes.written
     if who == "Spark":
         monkeypatch.setattr(
-            delta,
+            writes,
             "written",
             lambda at, write, *x, **y: (
                 written(at, write, *x, **y) if write.within is None else None

@@ -91,7 +91,7 @@ def planted(spark: SparkSession, store: Store, statements: Mapping[str, str]) ->
             spark.sql(statement.format(t=table.sql, last=last))
         finally:
             spark.conf.unset(METADATA)
-        newest = store._opened.tables.recent_commits(table)[0].delta_version
+        newest = store._opened.tables.reader.recent_commits(table)[0].delta_version
         wrong = stages["by_customer"].at({kind: newest})
         added = {**wrong.base.added, kind: 0 if "ORDER" in statement else 1}
         stages["by_customer"] = replace(wrong, base=replace(wrong.base, added=added))

@@ -15,7 +15,8 @@ from deltaproduce.engines.delta_log import commit_file
 from deltaproduce.engines.delta_tables import APP_ID, RefusedError, Write, properties
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
-from deltaproduce.engines.local import data_files, delta
+from deltaproduce.engines.local import data_files
+from deltaproduce.engines.local.delta import reads, writes
 from deltaproduce.engines.local.handles import Handles
 from deltaproduce.engines.local.marked.state import TableStates, state_at
 from deltaproduce.types.atoms import arrow_schema
@@ -41,7 +42,7 @@ def here(path: Path) -> Directory:
 def write(directory: Directory, states: TableStates, number: int, fence: int | None = None) -> None:
     rows = pa.table({"n": [number]})
     wanted = Write(rows, COLUMNS, "append", f"ours {number}", fence=fence, lookup=COLUMNS)
-    assert delta.written(directory, wanted, Handles(), states)
+    assert writes.written(directory, wanted, Handles(), states)
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def table(tmp_path: Path) -> Directory:
     rows = pa.table({"n": [0]})
     kept = {**properties(COLUMNS, marked=False), "delta.checkpointInterval": "4"}
     made = Write(rows, COLUMNS, "create", "made", properties=kept, lookup=COLUMNS)
-    assert delta.written(directory, made, Handles(), TableStates())
+    assert writes.written(directory, made, Handles(), TableStates())
     return directory
 
 
@@ -86,7 +87,7 @@ def test_rows_that_are_added_come_after_those_of_others(
     states = TableStates()
     write(table, states, 1)
     assert numbers(table) == [0, 1, 9]
-    told = [commit.metadata for commit in delta.history(table, None)]
+    told = [commit.metadata for commit in reads.history(table, None)]
     assert told == ["ours 1", None, None, "made"]
     assert states.newest(table) == state_at(table, None)
 
@@ -109,7 +110,7 @@ def test_rows_are_not_added_to_a_table_that_became_another(
     meanwhile(monkeypatch, lambda: act(table))
     with pytest.raises(RefusedError):
         write(table, TableStates(), 1)
-    assert "ours 1" not in [commit.metadata for commit in delta.history(table, None)]
+    assert "ours 1" not in [commit.metadata for commit in reads.history(table, None)]
 
 
 def test_a_fenced_commit_is_the_next_one_or_none(
@@ -174,7 +175,7 @@ def test_what_the_log_says_is_what_delta_rs_says(table: Directory, tmp_path: Pat
     demanding = here(tmp_path / "demanding")
     kept = {**properties(COLUMNS, marked=False), "delta.appendOnly": "true"}
     made = Write(pa.table({"n": [0]}), COLUMNS, "create", "", properties=kept, lookup=COLUMNS)
-    assert delta.written(demanding, made, Handles(), TableStates())
+    assert writes.written(demanding, made, Handles(), TableStates())
     write(demanding, TableStates(), 1)
     assert '"engineInfo":"deltaproduce"' not in demanding.read(commit_file(1)).text
     assert numbers(demanding) == [0, 1]
@@ -194,11 +195,11 @@ def test_a_null_struct_whose_fields_are_not_null_is_added(tmp_path: Path) -> Non
     for mode in ("create", "append"):
         kept = properties((), marked=False) if mode == "create" else None
         wanted = Write(rows, columns, mode, "", properties=kept)
-        assert delta.written(directory, wanted, Handles(), states)
+        assert writes.written(directory, wanted, Handles(), states)
     found = DeltaTable(directory.uri).to_pyarrow_table()
     assert found.to_pylist() == rows.to_pylist() * 2
     marked = Write(rows, columns, "append", "", replaced={}, found_at=1)
-    assert delta.written(directory, marked, Handles(), states)
+    assert writes.written(directory, marked, Handles(), states)
     before, after = (state_at(directory, number).files for number in (1, 2))
     ((path, _),) = {*after} - {*before}
     with directory.parquet(path) as file:
@@ -209,6 +210,6 @@ def test_nothing_is_an_append_too(table: Directory) -> None:
     none = replace(
         Write(pa.table({"n": pa.array([], pa.int64())}), COLUMNS, "append", "none"), fence=1
     )
-    assert delta.written(table, none, Handles(), TableStates())
+    assert writes.written(table, none, Handles(), TableStates())
     assert numbers(table) == [0]
-    assert delta.history(table, 1)[0].metadata == "none"
+    assert reads.history(table, 1)[0].metadata == "none"

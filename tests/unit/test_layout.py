@@ -48,12 +48,16 @@ TAKES_VALUES_OF_ARROW = {
         *("datasets/absorbing.py", "datasets/dataset.py", "datasets/pruning.py"),
         *("datasets/reading.py", "datasets/rewrites.py", "datasets/staged.py"),
         *("datasets/tables.py", "engines/comparisons.py", "engines/deltas.py"),
-        *("engines/local/delta.py", "engines/local/marked/log_actions.py"),
+        *(
+            "engines/local/delta/reads.py",
+            "engines/local/delta/writes.py",
+            "engines/local/marked/log_actions.py",
+        ),
         *("engines/local/marked/state.py", "engines/spark/frames.py"),
         *("engines/spark/kernels/clustered.py", "operations/vacuum.py", "reading/readers.py"),
         *("operations/verifying/verification.py", "record_index/runs.py", "record_index/table.py"),
         *("stages/partitioned/entries.py", "stages/partitioned/making.py", "storage/files.py"),
-        *("stages/partitioned/records.py", "storage/tables.py", "storage/version_log.py"),
+        *("stages/partitioned/records.py", "storage/tables/reader.py", "storage/version_log.py"),
     },
     "of partitions, whose dates Python has, and ends of columns, which it checks": {
         *("datasets/parts.py", "datasets/writing/grouping.py", "engines/local/data_files.py"),

@@ -18,7 +18,8 @@ from deltalake import DeltaTable, write_deltalake
 from deltaproduce.engines.delta_tables import KEPT, RefusedError, Write, properties
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
-from deltaproduce.engines.local import data_files, delta
+from deltaproduce.engines.local import data_files
+from deltaproduce.engines.local.delta import changes, reads, writes
 from deltaproduce.engines.local.handles import Handles
 from deltaproduce.engines.local.marked.state import TableStates
 from deltaproduce.types.atoms import arrow_schema
@@ -82,15 +83,15 @@ def test_one_of_two_writers_is_refused_and_nothing_of_it_is_in_the_table(
     """Another writer commits while a first commit, or one that overwrites, is under way."""
     table, expected = str(tmp_path / "t"), [1]
     if is_there:
-        assert delta.written(here(table), writing("create", 7), Handles(), TableStates())
+        assert writes.written(here(table), writing("create", 7), Handles(), TableStates())
         expected = [1, 7]
 
     def overtaken(place: Any, rows: pa.Table, **options: Any) -> None:
         write_deltalake(place, meanwhile(rows, table), **options)
 
-    monkeypatch.setattr(delta, "write_deltalake", overtaken)
+    monkeypatch.setattr(writes, "write_deltalake", overtaken)
     with pytest.raises(RefusedError):
-        delta.written(here(table), writing(mode, 2, 3), Handles(), TableStates())
+        writes.written(here(table), writing(mode, 2, 3), Handles(), TableStates())
     assert sorted(DeltaTable(table).to_pyarrow_table().column("n").to_pylist()) == expected
 
 
@@ -104,9 +105,9 @@ def test_of_two_who_make_an_empty_table_one_does(
         others_commit(table)
         return create(*given, **{**options, "mode": "error"})
 
-    monkeypatch.setattr(delta.DeltaTable, "create", overtaken)
-    delta.create(here(table), arrow_schema(COLUMNS), KEPT)
-    assert len(delta.history(here(table), None)) == 1
+    monkeypatch.setattr(changes.DeltaTable, "create", overtaken)
+    changes.create(here(table), arrow_schema(COLUMNS), KEPT)
+    assert len(reads.history(here(table), None)) == 1
 
 
 def parts(mode: Any, *ends: int, told: Any = COLUMNS, rows: pa.Table | None = None) -> Write:
@@ -129,9 +130,9 @@ def test_parts_are_one_commit_that_is_refused_after_another(
 ) -> None:
     table, handles = str(tmp_path / "t"), Handles()
     if is_there:
-        assert delta.written(here(table), parts("create", 1, 2), handles, TableStates())
+        assert writes.written(here(table), parts("create", 1, 2), handles, TableStates())
     if not by_hand:
-        assert delta.written(here(table), parts(mode, 2, 5, 6), handles, TableStates())
+        assert writes.written(here(table), parts(mode, 2, 5, 6), handles, TableStates())
         found = DeltaTable(table)
         told = pa.table(found.get_add_actions(flatten=True)).sort_by("min.n")
         assert told["num_records"].to_pylist() == [2, 3, 1]
@@ -149,7 +150,7 @@ def test_parts_are_one_commit_that_is_refused_after_another(
 
     monkeypatch.setattr(data_files, "written", late)
     with pytest.raises(RefusedError):
-        delta.written(here(table), parts(mode, 2, 5, 6), handles, TableStates())
+        writes.written(here(table), parts(mode, 2, 5, 6), handles, TableStates())
     rows = sorted(DeltaTable(table).to_pyarrow_table()["n"].to_pylist())
     assert rows == ([0, 1, 1] if is_there else [1])
 
@@ -161,8 +162,8 @@ def test_no_file_has_very_many_rows(
     """To purge marked rows of one takes a bounded time."""
     monkeypatch.setattr(data_files, "ROWS_PER_FILE", 3)
     table, handles, states = str(tmp_path / "t"), Handles(), TableStates()
-    assert delta.written(here(table), writing("create", 1), handles, states)
-    assert delta.written(here(table), writing(mode, *range(7)), handles, states)
+    assert writes.written(here(table), writing("create", 1), handles, states)
+    assert writes.written(here(table), writing(mode, *range(7)), handles, states)
     told = pa.table(DeltaTable(table).get_add_actions())
     found = sorted(told["num_records"].to_pylist())
     assert found == ([1, 1, 3, 3] if mode == "append" else [1, 3, 3])
@@ -184,10 +185,10 @@ def test_a_file_with_a_day_that_python_does_not_have_is_written_without_a_range(
     told, here_is = (Column("n", data_type),), here(str(tmp_path / "t"))
     kind = pa.int32() if data_type == DateType() else pa.int64()
     rows = pa.table({"n": pa.array([unit * day for day in values], kind).cast(arrow)})
-    assert delta.written(
+    assert writes.written(
         here_is, parts("create", 2, 3, told=told, rows=rows), Handles(), TableStates()
     )
-    found = delta.files(here_is, 0, Handles(), TableStates())
+    found = reads.files(here_is, 0, Handles(), TableStates())
     assert found is not None
     assert [end["n"] is None for end in found.column("min").to_pylist()] == [True, False]
     stored = DeltaTable(here_is.uri).to_pyarrow_table()["n"].cast(kind).to_pylist()
@@ -226,7 +227,7 @@ def test_the_log_says_of_parts_what_delta_rs_says(tmp_path: Path) -> None:
     for name, ends in (("one", ()), ("parts", (2, 3))):
         table = str(tmp_path / name)
         write = parts("create", 3, told=columns, rows=rows)
-        assert delta.written(here(table), replace(write, file_ends=ends), Handles(), TableStates())
+        assert writes.written(here(table), replace(write, file_ends=ends), Handles(), TableStates())
         found = DeltaTable(table)
         actions = pa.table(found.get_add_actions()).combine_chunks()
         struct = {which: actions[which].chunk(0) for which in ("min", "max", "null_count")}

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltaproduce.engines.delta_tables import RefusedError, Write, properties
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
-from deltaproduce.engines.local import delta
+from deltaproduce.engines.local.delta import changes, reads, writes
 from deltaproduce.engines.local.handles import Handles
 from deltaproduce.engines.local.marked import vectors
 from deltaproduce.engines.local.marked.listing import MARKED
@@ -59,7 +59,7 @@ class Series:
 
     def write(self, write: Write, gone: set[int] | None = None) -> None:
         """Write, and note the rows; without ``gone`` all rows before are."""
-        assert delta.written(self.directory, write, self.handles, self.states, alone=True)
+        assert writes.written(self.directory, write, self.handles, self.states, alone=True)
         before = {} if gone is None else {n: r for n, r in self.rows.items() if n not in gone}
         self.versions.append({**before, **by_id(write.rows)})
 
@@ -81,7 +81,7 @@ class Series:
         elif what == "overwrite":
             self.write(Write(self.new(8), COLUMNS, "overwrite", "o", properties=KEPT))
         elif what == "merge":
-            listed = delta.ranges(self.directory, last, self.handles, self.states)
+            listed = reads.ranges(self.directory, last, self.handles, self.states)
             assert listed is not None
             paths = listed.column("path").to_pylist()
             some = frozenset(self.chance.sample(paths, self.chance.randint(0, len(paths))))
@@ -94,7 +94,7 @@ class Series:
             self.write(replace(write, merged=some), set(inside))
         else:
             to = self.chance.randrange(len(self.versions))
-            assert delta.restored(self.directory, to, "b", self.states)
+            assert changes.restored(self.directory, to, "b", self.states)
             if to == last:
                 return "nothing"
             self.versions.append(self.versions[to])
@@ -107,7 +107,7 @@ def by_id(rows: pa.Table) -> dict[int, tuple[object, ...]]:
 
 def alive(directory: Directory, states: TableStates, number: int) -> list[tuple[str, int, object]]:
     """The rows that count, with their file and their number in it, as the listing tells."""
-    listed = delta.ranges(directory, number, Handles(), states)
+    listed = reads.ranges(directory, number, Handles(), states)
     assert listed is not None
     marked = listed.column(MARKED).to_pylist() if MARKED in listed.column_names else []
     found = []

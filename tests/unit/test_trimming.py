@@ -21,7 +21,7 @@ from deltaproduce.engines.delta_log import (
 )
 from deltaproduce.engines.file_systems.directory import Directory, Entry
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
-from deltaproduce.engines.local.delta import may_lose_commits
+from deltaproduce.engines.local.delta.reads import may_lose_commits
 from deltaproduce.engines.local.files import remove_log_files, steps_of_removal, unneeded
 from deltaproduce.engines.local.marked.log_actions import agrees
 from deltaproduce.storage.decisions.trimming import trim

@@ -18,7 +18,8 @@ from deltaproduce.storage.figures import (
     figures_to_json,
 )
 from deltaproduce.storage.locations import Location
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.access import TableAccess
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.version_log import VersionLog, _version
 from deltaproduce.storage.versions import (
     EMPTY,
@@ -163,7 +164,9 @@ def test_a_row_of_the_log_that_no_store_has_written_is_refused(wrong):
 
 def test_names_of_tables_are_looked_at_once_for_all_versions_that_have_them(monkeypatch):
     """Of four versions with the same tables one is looked at; a wrong name is found in any."""
-    log = VersionLog(Tables(Engines(None, Limits()), Location("/lake", in_catalog=False)))
+    log = VersionLog(
+        Tables(TableAccess(Engines(None, Limits()), Location("/lake", in_catalog=False)))
+    )
     asked = []
 
     def fault(version, location):

@@ -7,7 +7,7 @@ nothing is written, all is read from the delta versions that the version pins, a
 table hides no damage of another.
 
 The driver reads and checks small tables, and without a session all tables (`Engines.of`,
-`Tables.stored`). A large table costs one Spark job for each order of files; content with key
+`TableReader.stored`). A large table costs one Spark job for each order of files; content with key
 mappings costs one, and updates cost two. Delta adds its own jobs for the lists of files.
 """
 
@@ -47,7 +47,7 @@ from deltaproduce.stages.inputs import StageInput, inputs_of
 from deltaproduce.stages.productions import Production
 from deltaproduce.storage.decisions.recovery import foreign_change, gone
 from deltaproduce.storage.figures import StageFigures
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.versions import Version, stage_at, told_since
 from deltaproduce.types.columns import Column, with_nulls
 
@@ -160,7 +160,7 @@ class Verifier:
                 continue
             table = self._tables.location.table(stage.name, kind)
             try:
-                self._tables.check_readable(table, pinned)
+                self._tables.reader.check_readable(table, pinned)
             except Exception as error:
                 if not isinstance(error, CorruptStoreError) and not tells_of_damage(error):
                     raise
@@ -174,14 +174,14 @@ class Verifier:
         for kind, pinned in self._own(stage):
             table = self._tables.location.table(stage.name, kind)
             try:
-                commits = self._tables.recent_commits(table, pinned)
+                commits = self._tables.reader.recent_commits(table, pinned)
                 damage = foreign_change(table.name, pinned, commits)
                 if damage is not None and gone(pinned, commits):
                     yield Finding(stage.name, kind, "gone", str(damage))
                     continue
                 if damage is not None:
                     yield Finding(stage.name, kind, "foreign", str(damage))
-                found = self._tables.schema(table, pinned)
+                found = self._tables.reader.schema(table, pinned)
             except CorruptStoreError as error:
                 yield Finding(stage.name, kind, "gone", str(error))
                 continue
@@ -229,7 +229,7 @@ class Verifier:
         if kind == CONTENT:
             orders = self._filing(stage).orders(layout)
         for order in orders:
-            found = self._tables.file_ends(table, figures.delta_versions[kind], order)
+            found = self._tables.reader.file_ends(table, figures.delta_versions[kind], order)
             if _sorted(found, order):
                 break
         else:
@@ -259,7 +259,7 @@ class Verifier:
         if UPDATES not in pinned:
             return
         layout = Layout.of(stage)
-        rows = self._tables.stored(table, pinned[UPDATES], layout.updates)
+        rows = self._tables.reader.stored(table, pinned[UPDATES], layout.updates)
         found = self._engines.of(rows).faults(rows, layout, self._head.number)
         forgets = self._graph.stage(stage.name).kind.intake.retention
         passed_over = ("out_of_step",) if forgets is not None and forgets.forgets else ()

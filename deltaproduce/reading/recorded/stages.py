@@ -19,7 +19,7 @@ from deltaproduce.reading.readers import Reader
 from deltaproduce.reading.store_zone import StoreZone
 from deltaproduce.shown.tabular import one_line
 from deltaproduce.storage.figures import StageFigures
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.storage.versions import Version
 from deltaproduce.types.columns import stored_key, stored_schema

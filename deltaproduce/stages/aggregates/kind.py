@@ -38,7 +38,7 @@ from deltaproduce.stages.sql.states.functions.partials import NO_PARTIALS, Parti
 from deltaproduce.stages.sql.states.own_aggregates import OwnAggregate
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.storage.stored import Stored
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.times.zones import zone_of
 from deltaproduce.types.columns import (
     NO_KEY,

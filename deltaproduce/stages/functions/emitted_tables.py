@@ -68,7 +68,7 @@ class SourceKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class TableReader:
+class EmittedTableReader:
     """Reads a function's result.
 
     Attributes:

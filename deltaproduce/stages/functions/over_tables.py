@@ -28,7 +28,7 @@ from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
-from deltaproduce.stages.functions.emitted_tables import RowMisfit, SourceKeys, TableReader
+from deltaproduce.stages.functions.emitted_tables import EmittedTableReader, RowMisfit, SourceKeys
 from deltaproduce.stages.functions.key_groups import StickyErrors, key_changes, same_key
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.excerpts import described, shown
@@ -59,7 +59,7 @@ def calls(
         one result of the function.
     """
     feeder = stage.feeders[0].schema
-    reader = TableReader(Layout.of(stage).sources, stage.schema)
+    reader = EmittedTableReader(Layout.of(stage).sources, stage.schema)
     by_name = _Calls(stage.name, function, reader, partial(python_keys, feeder.key, zone), names)
     call = by_name.by_key if streaming else by_name.by_table
     declared = feeder.names
@@ -104,7 +104,7 @@ class _Calls:
 
     stage: str
     function: Callable[[Any], Any]
-    reader: TableReader
+    reader: EmittedTableReader
     read_keys: Callable[[Sequence[pa.Array]], tuple[Any, ...]]
     names: Sequence[str]
 

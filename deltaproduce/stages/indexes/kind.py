@@ -28,7 +28,7 @@ from deltaproduce.stages.source_keys import ProducerKind
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.projection import Projection, naming
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.types.columns import (
     ORDINAL_COLUMN,
     POSITION_COLUMN,

@@ -31,7 +31,7 @@ from deltaproduce.stages.sql.scopes.partitions import Partitions, are_kept
 from deltaproduce.stages.sql.text import QueryText
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.storage.stored import Stored
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.times.zones import OF_UTC
 from deltaproduce.types.columns import (
     Column,

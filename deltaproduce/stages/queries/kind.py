@@ -26,7 +26,7 @@ from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.stages.sql.projection import is_ansi
 from deltaproduce.stages.sql.text import QueryText
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.types.columns import RowSchema
 from deltaproduce.types.excerpts import escaped
 

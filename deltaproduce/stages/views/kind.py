@@ -41,7 +41,7 @@ from deltaproduce.stages.views.modes import NO_DELTA_RULE, ORDER_OF_OTHER_COLUMN
 from deltaproduce.stages.views.on_driver import compared, followed_rows, made_of
 from deltaproduce.stages.views.planning import Sides, ViewPlan, planned
 from deltaproduce.storage.stored import Stored
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.types.columns import (
     Columns,
     RowSchema,

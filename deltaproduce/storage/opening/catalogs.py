@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.storage.locations import Table
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,8 +98,8 @@ def _looked_up(tables: Tables, text: str) -> Schema:
     spark, address, log = tables.spark, tables.location.address, tables.location.log()
     if not spark.catalog.databaseExists(address):
         return Schema(text, address, exists=False)
-    if tables.exists(log):
+    if tables.reader.exists(log):
         return Schema(text, address, exists=True)
     directory = f"{spark.catalog.getDatabase(address).locationUri.rstrip('/')}/{log.name}"
-    left = tables.exists(Table(log.name, directory, in_catalog=False))
+    left = tables.reader.exists(Table(log.name, directory, in_catalog=False))
     return Schema(text, address, exists=True, unknown_log=directory if left else None)

@@ -16,7 +16,8 @@ from deltaproduce.errors import SessionError
 from deltaproduce.model import arguments
 from deltaproduce.storage.locations import Location, is_relative
 from deltaproduce.storage.opening.catalogs import check_schema
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.access import TableAccess
+from deltaproduce.storage.tables.tables import Tables
 
 
 def tables_at(
@@ -49,7 +50,7 @@ def tables_at(
     elif session is None:
         _check_seen(place.address, text)
     place.check(stages)
-    tables = Tables(engines, place)
+    tables = Tables(TableAccess(engines, place))
     if place.in_catalog:
         check_schema(tables, text)
     elif is_relative(text) and session is not None:

@@ -30,7 +30,7 @@ class MarkedRows(NamedTuple):
 
     @staticmethod
     def told(files: pa.Table | None) -> MarkedRows:
-        """Return those of the files that the log lists, in the form of `local.delta.files`."""
+        """Return those of the files that the log lists, as `local.delta.reads.files` has them."""
         if files is None or MARKED not in files.column_names:
             return MarkedRows({})
         found = enumerate(files.column(MARKED))

@@ -29,7 +29,7 @@ from deltaproduce.stages.sources.external.existing_tables import TableState, cha
 from deltaproduce.storage.figures import InPlace, StageFigures
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.stored import Stored
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.versions import Version, has_columns
 from deltaproduce.types import data_types as t
 from deltaproduce.types.columns import Column
@@ -84,7 +84,9 @@ class TableArrival:
         """Return the source's current rows."""
         last = self.last or StageFigures("skipped")
         layout, rows = Layout.of(self.source), max(last.rows, 1)
-        found = numbered_by_values(self.tables.read(self.table, self.now.delta_version), layout)
+        found = numbered_by_values(
+            self.tables.reader.read(self.table, self.now.delta_version), layout
+        )
         return Stored(found, layout.content, None, rows, last.row_bytes, self.tables.engines)
 
     def batch(self) -> Batch:
@@ -133,11 +135,11 @@ def arrival(
     Raises:
         InvalidChangesError: the table is gone or was replaced, or its columns have changed.
     """
-    table = tables.existing(address)
+    table = tables.access.existing(address)
     now = state(tables, table)
     if now is None:
         _refuse(source, f"its table {address!r} is gone")
-    _check_columns(source, frame_struct(tables.read(table, now.delta_version)))
+    _check_columns(source, frame_struct(tables.reader.read(table, now.delta_version)))
     last = head.stages.get(source.name)
     if last is None or CONTENT not in last.delta_versions:
         return TableArrival(source, table, now, None, begins=True, redefined=False, tables=tables)
@@ -163,7 +165,7 @@ def _goes_on(
         return False
     if now.id == last.origin.table_id:
         return True
-    commits = tables.recent_commits(table, pinned)
+    commits = tables.reader.recent_commits(table, pinned)
     return any(c.delta_version == pinned and c.micros == last.origin.table_micros for c in commits)
 
 

@@ -25,7 +25,7 @@ from deltaproduce.engines.spark.sessions.error_texts import raise_interrupt
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.storage.locations import Table
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.types import data_types as t
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
@@ -70,10 +70,10 @@ class TableState:
 
 def state(tables: Tables, table: Table) -> TableState | None:
     """Return the current state of a table; None if there is no Delta table. Two Spark jobs."""
-    found = tables.detail(table)
+    found = tables.access.detail(table)
     if found is None or found.format != "delta":
         return None
-    commits = tables.recent_commits(table)
+    commits = tables.reader.recent_commits(table)
     if not commits:
         return None
     properties = found.properties
@@ -111,7 +111,7 @@ def changed_keys(
     files = _changed_files(tables.spark, now, since)
     if files is None:
         return None
-    before, after = (tables.read(table, version) for version in (since, now.delta_version))
+    before, after = (tables.reader.read(table, version) for version in (since, now.delta_version))
     alive = frozenset(after.inputFiles())
     if not files.added <= alive:  # the log spells paths differently
         return None
@@ -123,7 +123,7 @@ def changed_keys(
 def _fed(tables: Tables, table: Table, now: TableState, since: int) -> DataFrame | None:
     """Read the table's change data feed; None if it was ever off since then, or is gone."""
     try:
-        fed = tables.feed(table, since + 1, now.delta_version)
+        fed = tables.reader.feed(table, since + 1, now.delta_version)
         fed.isEmpty()
     except Exception as error:  # noqa: BLE001 the files tell the same
         raise_interrupt(error)

@@ -22,7 +22,7 @@ from deltaproduce.stages.kind import SourceKind
 from deltaproduce.stages.sources.external.arrivals import TableArrival, arrival, column_fault
 from deltaproduce.stages.sources.external.existing_tables import state
 from deltaproduce.storage.locations import is_relative
-from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.versions import Version
 from deltaproduce.types import data_types as t
 from deltaproduce.types.columns import Column, row_schema
@@ -80,14 +80,14 @@ class External(SourceKind):
         """
         if is_relative(self.table):
             check_relative(tables.spark, self.table)
-        table = tables.existing(self.table)
+        table = tables.access.existing(self.table)
         if state(tables, table) is None:
             message = (
                 f"source {stage.name!r}: {self.table!r} is not a Delta table; create it first, or "
                 "correct table="
             )
             raise DefinitionError(message, stage=stage.name)
-        found = frame_struct(tables.read(table))
+        found = frame_struct(tables.reader.read(table))
         fields = {field.name.lower(): field for field in found}
         key = [self._field(stage, column, fields) for column in stage.schema.key]
         value = [self._field(stage, column, fields) for column in stage.schema.value]

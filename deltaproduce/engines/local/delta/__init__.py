@@ -1,0 +1,1 @@
+"""Delta tables without Spark: what delta-rs reads, writes and commits."""

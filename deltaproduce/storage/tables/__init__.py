@@ -1,0 +1,1 @@
+"""The tables of a store: how they are reached, what is read, committed and maintained."""
