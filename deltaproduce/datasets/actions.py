@@ -17,7 +17,7 @@ from urllib.parse import quote
 from deltalake.transaction import AddAction, RemoveAction
 
 from deltaproduce.described.descriptor import Description
-from deltaproduce.engines.delta_log import logged
+from deltaproduce.engines.delta.log import logged
 from deltaproduce.engines.local.data_files import logged_end
 
 

@@ -10,7 +10,7 @@ from datetime import UTC
 
 from deltaproduce.described.descriptor import Description
 from deltaproduce.described.partitions import Partition
-from deltaproduce.engines.delta_log import logged
+from deltaproduce.engines.delta.log import logged
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model import arguments
 from deltaproduce.types.atoms import Misfit

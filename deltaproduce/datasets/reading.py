@@ -19,7 +19,7 @@ from deltaproduce.datasets.tables import DataTable, Snapshot
 from deltaproduce.described.descriptor import Description
 from deltaproduce.described.partitions import read_values
 from deltaproduce.engines.choice import Engines, needs_spark
-from deltaproduce.engines.delta_tables import Place
+from deltaproduce.engines.delta.tables import Place
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.spark.columns import col, cols
 from deltaproduce.engines.spark.data_types import in_spark

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from deltaproduce.datasets.tables import DataTable, Snapshot
-from deltaproduce.engines.delta_tables import BrokenLogError
+from deltaproduce.engines.delta.tables import BrokenLogError
 from deltaproduce.engines.local.marked.log_actions import Action, between
 from deltaproduce.errors import CorruptStoreError
 

@@ -31,13 +31,13 @@ from deltaproduce.described.descriptor import (
     Description,
     arrow_fields,
 )
-from deltaproduce.engines.delta_log import (
+from deltaproduce.engines.delta.log import (
     commit_file,
     is_committed,
     is_logged_alike,
     next_commit,
 )
-from deltaproduce.engines.delta_tables import CONSTRAINT, MARKS_ROWS, RefusedError
+from deltaproduce.engines.delta.tables import CONSTRAINT, MARKS_ROWS, RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local import commit_probe

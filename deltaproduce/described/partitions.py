@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaproduce.engines.delta_log import folder_of
+from deltaproduce.engines.delta.log import folder_of
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Term

@@ -3,8 +3,7 @@
 The invariant: only this module decides it. Rows stay where they are: on the driver while all inputs
 are there, else in Spark. A result of Spark moves to the driver if it is small (`Limits.is_local`).
 Without a session, rows are always on the driver. Rows on the driver that are too many for one core
-or for its memory are processed in parts (`local.large`). A user's function runs where the rows are:
-in worker processes on the driver, or in Spark's.
+or for its memory are processed in parts (`local.large`). Users' functions are called by `calls`.
 """
 
 from __future__ import annotations
@@ -13,18 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from deltaproduce.engines.engine import Engine, Rows
-from deltaproduce.engines.failures import BatchFunction, in_worker
-from deltaproduce.engines.local.arrays import empty, key_ends, whole_keys
-from deltaproduce.engines.local.calls import Call, pickled
 from deltaproduce.engines.local.engine import LocalEngine
 from deltaproduce.engines.local.large import parting
 from deltaproduce.engines.local.large.out_of_core import OutOfCoreEngine
 from deltaproduce.engines.local.large.spilling import Spill
-from deltaproduce.engines.local.workers import process_workers
 from deltaproduce.engines.spark.checkpoints import (
     checkpoint,
     checkpoint_in_files,
@@ -35,19 +29,16 @@ from deltaproduce.engines.spark.engine import SparkEngine
 from deltaproduce.engines.spark.frames import fetched, mapped
 from deltaproduce.engines.spark.python_workers import (
     are_as_beside,
-    as_in_spark,
     has_other_machines,
-    held_by_spark,
 )
 from deltaproduce.engines.spark.sessions.on_demand import is_frame
-from deltaproduce.engines.spark.sessions.remote import is_remote, parallelism
+from deltaproduce.engines.spark.sessions.remote import is_remote
 from deltaproduce.errors import SessionError
 from deltaproduce.model.limits import Limits
 from deltaproduce.model.machine import cores
 from deltaproduce.shown.phases import jobs_begin
 from deltaproduce.times.zones import OF_UTC, known, zone_of_machine
 from deltaproduce.types.columns import Column
-from deltaproduce.types.conversions import in_arrow_types
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
@@ -291,104 +282,6 @@ class Engines:
     def _has_workers_here(self) -> bool:
         """Whether Spark's tasks can write files that the driver reads, with this interpreter."""
         return not has_other_machines(self.spark) and are_as_beside(self.spark)
-
-    def calls_beside(self, *rows: Rows) -> bool:
-        """Return whether a function may run in workers on the driver, for these rows together."""
-        if self.session is None:
-            return all(map(is_local, rows))
-        few = (
-            isinstance(one, pa.Table) and self.limits.is_local(len(one), one.nbytes) for one in rows
-        )
-        return all(few) and are_as_beside(self.session)
-
-    def expect_calls(self, module: str) -> None:
-        """Have a worker start on the driver, as a function will soon be called; not for a session.
-
-        Args:
-            module: the module of this library that `made_beside` will get its function from.
-        """
-        if self.session is None:
-            process_workers().expect(module)
-
-    def made_beside(
-        self,
-        rows: pa.Table,
-        key: Sequence[Column],
-        run: BatchFunction,
-        columns: Sequence[Column],
-        *,
-        stage: str,
-    ) -> tuple[Rows, int] | None:
-        """Run a function over rows in workers on the driver; return its rows and their number.
-
-        Args:
-            rows: rows for which `calls_beside` holds, at least one; equal keys are adjacent.
-            key: workers may get different keys; without a key, one worker gets all rows.
-            columns: the columns of the function's rows.
-            stage: the function's stage.
-
-        Returns:
-            None if Spark has to call the function: it cannot be sent to a worker, returns more than
-            the driver holds, or is so slow that a cluster finishes sooner. No rows computed here
-            are kept then.
-
-        Raises:
-            ProducerError: the function failed.
-        """
-        function = pickled(in_worker(run), held_by_spark())
-        if function is None:
-            return None
-        names = [c.name for c in key]
-        parts = parting.slices(rows, self.limits)
-        parts = whole_keys(parts, names) if key and not self.holds(rows) else iter([rows])
-        spill = self.spill()
-        for part in parts:
-            made = self._called(part, names, function, columns, stage)
-            if made is None:
-                if self.session is None:
-                    raise needs_spark()
-                return None
-            spill.add(made)
-        found = spill.table()
-        stays = self.session is None or self.limits.is_local(len(found), found.nbytes)
-        return found if stays else self.frame(found, columns), len(found)
-
-    def _called(
-        self,
-        rows: pa.Table,
-        key: Sequence[str],
-        function: bytes,
-        columns: Sequence[Column],
-        stage: str,
-    ) -> pa.Table | None:
-        """Return the rows that a function returns for its input; None if Spark has to call it."""
-        call = Call(
-            stage,
-            function,
-            as_in_spark(rows, self.time_zone),
-            key_ends(rows.select(list(key))) if key else np.array([len(rows)]),
-            self._most_workers,
-            self.limits.held_bytes if self.session is not None else None,
-            self._cores_elsewhere if key else 0,
-        )
-        made = call.made(process_workers())
-        if made is None:
-            return None
-        return pa.concat_tables(in_arrow_types(part, columns) for part in made or [empty(columns)])
-
-    @property
-    def _cores_elsewhere(self) -> int:
-        """The number of the session's cores on other machines."""
-        if self.session is None or not has_other_machines(self.session):
-            return 0
-        return parallelism(self.session)
-
-    @property
-    def _most_workers(self) -> int:
-        """The most processes that call a function: the number of the session's cores."""
-        if self.session is None:
-            return cores()
-        return parallelism(self.session)
 
 
 def needs_spark() -> SessionError:

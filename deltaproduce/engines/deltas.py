@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from deltaproduce.engines.choice import Engines, needs_spark
-from deltaproduce.engines.delta_log import (
+from deltaproduce.engines.delta.log import (
     LEAST_COMMITS,
     LogFiles,
     commit_file,
     log_files,
     newest_commits,
 )
-from deltaproduce.engines.delta_tables import (
+from deltaproduce.engines.delta.tables import (
     BrokenLogError,
     DeltaTables,
     LoggedCommit,

@@ -1,4 +1,4 @@
-"""The engine: the operations on rows, as one protocol.
+"""The engine: the operations on rows, as a protocol: those on any rows, and those of stores.
 
 There are three engines: `local.engine` for Arrow tables on the driver, `local.large.out_of_core`
 for tables that do not fit in its memory, and `spark.engine` for DataFrames. All return the same
@@ -64,8 +64,8 @@ class Compared:
     clustering: Clustering | None = None
 
 
-class Engine(Protocol[RowsT]):
-    """The operations on rows. Rows that are elsewhere are brought to the engine."""
+class RelationalEngine(Protocol[RowsT]):
+    """Operations on any rows. Rows that are elsewhere are brought to the engine."""
 
     def here(self, rows: Rows, columns: Sequence[Column]) -> RowsT:
         """Return the given columns of the rows, in this engine."""
@@ -87,8 +87,25 @@ class Engine(Protocol[RowsT]):
     def distinct(self, rows: RowsT, columns: Sequence[Column]) -> RowsT:
         """Return the distinct values of the given columns."""
 
+    def filled(self, rows: RowsT, columns: Sequence[Column], fillings: Sequence[Filling]) -> RowsT:
+        """Return the rows in other columns, each filled as its filling says."""
+
+    def with_all(self, rows: RowsT, column: Column, value: object) -> RowsT:
+        """Return the rows with one more column, which has this value in every row."""
+
     def computed(self, rows: RowsT) -> tuple[RowsT, int]:
         """Return the rows, materialized, and their number."""
+
+    def some(self, parts: Sequence[Rows], columns: Sequence[Column], most: int) -> RowsT:
+        """Return ``most`` distinct rows of all parts at random, with columns matched by position.
+
+        Args:
+            parts: rows with no other columns.
+        """
+
+
+class Engine(RelationalEngine[RowsT], Protocol[RowsT]):
+    """What stores do with the rows of their tables, beside the operations on any rows."""
 
     def by_key(
         self, parts: Sequence[Part], columns: Sequence[Column], key: Sequence[Column]
@@ -99,14 +116,8 @@ class Engine(Protocol[RowsT]):
             columns: the columns of the whole; each part says how to fill them.
         """
 
-    def filled(self, rows: RowsT, columns: Sequence[Column], fillings: Sequence[Filling]) -> RowsT:
-        """Return the rows in other columns, each filled as its filling says."""
-
     def placed(self, rows: RowsT, layout: Layout) -> RowsT:
         """Return the content's rows with ``_position``: their positions in their keys, from 0."""
-
-    def with_all(self, rows: RowsT, column: Column, value: object) -> RowsT:
-        """Return the rows with one more column, which has this value in every row."""
 
     def filed(
         self, rows: RowsT, count: int, by: Sequence[Column], order: Sequence[Column]
@@ -205,13 +216,6 @@ class Engine(Protocol[RowsT]):
 
         Returns:
             The new rows, and the last number given out now.
-        """
-
-    def some(self, parts: Sequence[Rows], columns: Sequence[Column], most: int) -> RowsT:
-        """Return ``most`` distinct rows of all parts at random, with columns matched by position.
-
-        Args:
-            parts: rows with no other columns.
         """
 
     def latest(self, updates: Rows, layout: Layout) -> RowsT:

@@ -22,7 +22,7 @@ from typing import Final
 
 import numpy as np
 
-from deltaproduce.engines.delta_tables import ROWS_PER_FILE
+from deltaproduce.engines.delta.tables import ROWS_PER_FILE
 from deltaproduce.errors import ClosedError
 from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, UPDATES, Layout

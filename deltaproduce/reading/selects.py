@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from deltaproduce.engines.delta_log import logged
+from deltaproduce.engines.delta.log import logged
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage

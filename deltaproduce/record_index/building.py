@@ -13,7 +13,7 @@ from functools import partial
 import pyarrow as pa
 from deltalake.transaction import AddAction
 
-from deltaproduce.engines.delta_tables import RefusedError
+from deltaproduce.engines.delta.tables import RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.arrays import key_ends
 from deltaproduce.errors import CorruptStoreError

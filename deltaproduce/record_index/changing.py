@@ -22,8 +22,8 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
-from deltaproduce.engines.delta_log import is_logged_alike, logged_path
-from deltaproduce.engines.delta_tables import RefusedError
+from deltaproduce.engines.delta.log import is_logged_alike, logged_path
+from deltaproduce.engines.delta.tables import RefusedError
 from deltaproduce.engines.local.arrays import Marks, Numbers, empty, factorize
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.machine import cores

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from deltaproduce.engines.delta_tables import RefusedError
+from deltaproduce.engines.delta.tables import RefusedError
 from deltaproduce.engines.spark.delta import unwritable
 from deltaproduce.engines.spark.frames import frame
 from deltaproduce.errors import CorruptStoreError, DefinitionError, NotFoundError, StorageError

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.engines.delta_log import is_committed, next_commit
-from deltaproduce.engines.delta_tables import Place
+from deltaproduce.engines.delta.log import is_committed, next_commit
+from deltaproduce.engines.delta.tables import Place
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.spark.columns import by_number
 from deltaproduce.engines.spark.delta import SparkDelta

@@ -27,8 +27,8 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from deltaproduce.engines.delta_log import LOG, newest_commits
-from deltaproduce.engines.delta_tables import KEPT, LoggedCommit
+from deltaproduce.engines.delta.log import LOG, newest_commits
+from deltaproduce.engines.delta.tables import KEPT, LoggedCommit
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.delta.commits import CHECKPOINTS, committed, properties_of

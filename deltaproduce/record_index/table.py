@@ -22,8 +22,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from deltaproduce.engines.delta_log import commit_file, folder_of, is_committed, next_commit
-from deltaproduce.engines.delta_tables import RefusedError
+from deltaproduce.engines.delta.log import commit_file, folder_of, is_committed, next_commit
+from deltaproduce.engines.delta.tables import RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.arrays import Numbers

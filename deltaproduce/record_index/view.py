@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.engines.delta_tables import BrokenLogError
+from deltaproduce.engines.delta.tables import BrokenLogError
 from deltaproduce.engines.local.arrays import Numbers, distinct, isin_rows
 from deltaproduce.errors import CorruptStoreError, InvalidChangesError
 from deltaproduce.record_index import table

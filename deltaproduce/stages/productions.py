@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from deltaproduce.engines.calls import called_beside, calls_beside
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
@@ -262,10 +263,10 @@ class Production:
         Raises:
             ProducerError: the function failed.
         """
-        if not self.engines.calls_beside(rows):
+        if not calls_beside(self.engines, rows):
             return None
         columns = self.content if columns is None else columns
-        return self.engines.made_beside(rows, key, run, columns, stage=self.stage.name)
+        return called_beside(self.engines, rows, key, run, columns, stage=self.stage.name)
 
     def computed(
         self, rows: DataFrame, columns: Sequence[Column] | None = None

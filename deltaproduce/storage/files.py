@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from deltaproduce.engines.delta_log import LOG, commit_file
+from deltaproduce.engines.delta.log import LOG, commit_file
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.paths import is_linked, links_below
 from deltaproduce.engines.spark.checkpoints import checkpoint

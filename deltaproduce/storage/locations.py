@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
 
-from deltaproduce.engines.delta_tables import Place
+from deltaproduce.engines.delta.tables import Place
 from deltaproduce.errors import CorruptStoreError, DefinitionError
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, KINDS, RUNS, UPDATES
 from deltaproduce.types.ddl import identifier

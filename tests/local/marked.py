@@ -5,7 +5,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from deltaproduce.engines.delta_log import Z85
+from deltaproduce.engines.delta.log import Z85
 
 _MAGIC = 1681511377
 _NO_RUNS = 12346

@@ -24,7 +24,7 @@ import deltaproduce as dp
 from deltaproduce.datasets import copying
 from deltaproduce.datasets.writing.files import written
 from deltaproduce.described.descriptor import PROPERTY
-from deltaproduce.engines.delta_tables import MARKS_ROWS
+from deltaproduce.engines.delta.tables import MARKS_ROWS
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local.delta import changes, reads

@@ -14,7 +14,7 @@ from crashing import batch, drawn, frames, orders
 from local_stores import assert_same_here
 
 from deltaproduce import ConflictError, Store
-from deltaproduce.engines.delta_log import LEAST_COMMITS
+from deltaproduce.engines.delta.log import LEAST_COMMITS
 from deltaproduce.engines.local.delta import writes
 from deltaproduce.storage.tables.committer import Committer
 from deltaproduce.testing import Oracle

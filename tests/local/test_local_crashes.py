@@ -35,7 +35,7 @@ from local_stores import assert_no_orphans_here, assert_same_here
 from selecting import some
 
 from deltaproduce import Store
-from deltaproduce.engines.delta_tables import KEPT
+from deltaproduce.engines.delta.tables import KEPT
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle
 

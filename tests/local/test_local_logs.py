@@ -20,7 +20,7 @@ from selecting import chosen
 from test_local_selects import assert_read
 
 from deltaproduce import CommitUnknownError, CorruptStoreError, Store
-from deltaproduce.engines.delta_tables import KEPT
+from deltaproduce.engines.delta.tables import KEPT
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle

@@ -29,7 +29,7 @@ from selecting import in_turn, some
 from series import drawn as examples
 
 from deltaproduce import CorruptStoreError, Limits, Store
-from deltaproduce.engines.delta_tables import MARKS_ROWS
+from deltaproduce.engines.delta.tables import MARKS_ROWS
 from deltaproduce.storage import failpoints
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.versions import EMPTY

@@ -47,8 +47,8 @@ from deltaproduce import (
 )
 from deltaproduce.engines import deltas
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.delta_log import commit_file
-from deltaproduce.engines.delta_tables import KEPT
+from deltaproduce.engines.delta.log import commit_file
+from deltaproduce.engines.delta.tables import KEPT
 from deltaproduce.engines.deltas import Deltas
 from deltaproduce.engines.file_systems.choice import directory
 from deltaproduce.engines.file_systems.directory import Directory

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.delta_tables import Place, Write
+from deltaproduce.engines.delta.tables import Place, Write
 from deltaproduce.engines.spark import delta
 from deltaproduce.engines.spark.checkpoints import (
     checkpoint_in_files,

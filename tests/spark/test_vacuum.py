@@ -20,7 +20,7 @@ from swapping import swap
 
 import deltaproduce as dp
 from deltaproduce import ConflictError, InvalidArgumentError, NotFoundError, Pipeline, Store
-from deltaproduce.engines.delta_tables import KEPT
+from deltaproduce.engines.delta.tables import KEPT
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Change, Delete, Oracle, Upsert, plain_rows
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from deltaproduce.engines.delta_log import commit_file
-from deltaproduce.engines.delta_tables import APP_ID, RefusedError, Write, properties
+from deltaproduce.engines.delta.log import commit_file
+from deltaproduce.engines.delta.tables import APP_ID, RefusedError, Write, properties
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local import data_files

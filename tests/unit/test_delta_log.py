@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from deltaproduce import CommitUnknownError
-from deltaproduce.engines.delta_log import (
+from deltaproduce.engines.delta.log import (
     commit_file,
     is_committed,
     is_logged_alike,
     newest_commits,
 )
-from deltaproduce.engines.delta_tables import UNTOLD, LoggedCommit
+from deltaproduce.engines.delta.tables import UNTOLD, LoggedCommit
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.storage.attempts import Attempt, Commit

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from deltaproduce.engines.delta_tables import KEPT, RefusedError, Write, properties
+from deltaproduce.engines.delta.tables import KEPT, RefusedError, Write, properties
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local import data_files

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from deltaproduce.engines.delta_tables import RefusedError, Write, properties
+from deltaproduce.engines.delta.tables import RefusedError, Write, properties
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local.delta import changes, reads, writes

@@ -11,7 +11,7 @@ from deltalake import CommitProperties, DeltaTable, TableFeatures, write_deltala
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaproduce.engines.delta_log import (
+from deltaproduce.engines.delta.log import (
     LogFiles,
     beginning,
     checkpoint_of,

@@ -16,7 +16,7 @@ from deltalake.transaction import AddAction
 from deltaproduce.datasets.tables import DataTable
 from deltaproduce.described.descriptor import Description, arrow_fields
 from deltaproduce.described.partitions import Values, folder
-from deltaproduce.engines.delta_tables import packed
+from deltaproduce.engines.delta.tables import packed
 from deltaproduce.engines.local.arrays import in_order
 from deltaproduce.engines.local.data_files import file_of
 from deltaproduce.engines.local.large.parting import by_ranges, gathered

@@ -15,7 +15,7 @@ import pyarrow as pa
 from deltaproduce.datasets.writing.rows import RowTaker, wrong_rows
 from deltaproduce.described.descriptor import Description
 from deltaproduce.described.partitions import EMPTY, Partition, Values, unstorable, values_of
-from deltaproduce.engines.delta_log import logged
+from deltaproduce.engines.delta.log import logged
 from deltaproduce.engines.local.arrays import Numbers, factorize
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError

@@ -19,7 +19,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from deltaproduce.engines.delta_log import commit_file
+from deltaproduce.engines.delta.log import commit_file
 from deltaproduce.engines.file_systems.directory import Directory
 
 _ROOM: Final = "_commit_probe"

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.transaction import AddAction
 
-from deltaproduce.engines.delta_log import folder_of, logged
-from deltaproduce.engines.delta_tables import ROWS_PER_FILE, Write, packed
+from deltaproduce.engines.delta.log import folder_of, logged
+from deltaproduce.engines.delta.tables import ROWS_PER_FILE, Write, packed
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.arrays import Marks, factorize, isin_rows
 from deltaproduce.model.machine import cores
@@ -56,7 +56,7 @@ def written(
     Args:
         ends: the row before which each file ends.
         partition: columns that files do not have: the rows of a file have one value of each.
-        differences: the columns of `delta_tables.packed`.
+        differences: the columns of `delta.tables.packed`.
         told: the columns that the log has statistics of.
         unique: a column of distinct values, for which no dictionary is tried.
 

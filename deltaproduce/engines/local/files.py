@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from deltaproduce.engines.delta_log import LOG, beginning, is_begun, removed_in_turn
+from deltaproduce.engines.delta.log import LOG, beginning, is_begun, removed_in_turn
 from deltaproduce.engines.file_systems.directory import Directory, Entry
 from deltaproduce.engines.local.marked.log_actions import actions
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from deltaproduce.engines.delta_log import commit_file
+from deltaproduce.engines.delta.log import commit_file
 from deltaproduce.engines.file_systems.directory import Directory
 
 _MOST: Final = 256

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from deltaproduce.engines.delta_log import LOG, commit_file
-from deltaproduce.engines.delta_tables import (
+from deltaproduce.engines.delta.log import LOG, commit_file
+from deltaproduce.engines.delta.tables import (
     APP_ID,
     MARKS_ROWS,
     ROWS_PER_FILE,

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltaproduce.engines.change_feed import COMMIT_VERSION, TIMES, FeedMode, feed_columns
-from deltaproduce.engines.delta_tables import ROWS_PER_FILE
+from deltaproduce.engines.delta.tables import ROWS_PER_FILE
 from deltaproduce.engines.engine import Compared, Engine, Filling, Part, Rows
 from deltaproduce.engines.marks import AFTER, BEFORE, COUNTED, DIFFERENCES, SIDE, Counts, Which
 from deltaproduce.engines.spark.checkpoints import checkpoint

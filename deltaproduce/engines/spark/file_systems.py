@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from deltaproduce.engines import delta_log
-from deltaproduce.engines.delta_log import LOG
+from deltaproduce.engines.delta import log
+from deltaproduce.engines.delta.log import LOG
 from deltaproduce.engines.paths import local_path
 from deltaproduce.errors import DefinitionError, StorageError
 
@@ -76,7 +76,7 @@ def removed_in_turn(system: Any, path: Any) -> list[Any]:  # noqa: ANN401 object
     """Return the paths to remove, in order; last the directory, with what the log begins with."""
     data = [entry for entry in _entries(system, path) if entry.getName() != LOG]
     files = {str(e.getName()): e for e in _entries(system, path.suffix(f"/{LOG}"))}
-    return [*data, *(files[name] for name in delta_log.removed_in_turn(files)), path]
+    return [*data, *(files[name] for name in log.removed_in_turn(files)), path]
 
 
 def _entries(system: Any, path: Any) -> list[Any]:  # noqa: ANN401 objects of Java

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from deltaproduce.engines.delta_log import COMMIT_NAME, Z85
+from deltaproduce.engines.delta.log import COMMIT_NAME, Z85
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
 
-from deltaproduce.engines.delta_log import logged
+from deltaproduce.engines.delta.log import logged
 from deltaproduce.types import data_types as t
 from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier

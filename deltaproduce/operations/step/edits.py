@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
-from deltaproduce.engines.delta_tables import ROWS_PER_FILE
+from deltaproduce.engines.delta.tables import ROWS_PER_FILE
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.marks import (

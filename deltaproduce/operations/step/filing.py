@@ -17,7 +17,7 @@ from deltaproduce.described.descriptor import Description
 from deltaproduce.described.partitioned_rows import refused, with_partitions
 from deltaproduce.described.partitions import Partition
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.delta_tables import ROWS_PER_FILE
+from deltaproduce.engines.delta.tables import ROWS_PER_FILE
 from deltaproduce.engines.engine import Rows
 from deltaproduce.errors import InvalidChangesError, ProducerError
 from deltaproduce.model.clustering import Clustering

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from deltaproduce.engines.delta_tables import CONSTRAINT
+from deltaproduce.engines.delta.tables import CONSTRAINT
 
 _READ: Final = frozenset(
     {"deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "columnMapping"}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any, Final, TypeAlias
 
+from deltaproduce.engines.calls import expect_calls
 from deltaproduce.engines.choice import Engines, is_empty
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.failures import BatchFunction
@@ -124,7 +125,7 @@ class ByKey(FunctionKind):
 
     def expect_calls(self, engines: Engines) -> None:
         """See `StageKind.expect_calls`."""
-        engines.expect_calls(by_key.__name__)
+        expect_calls(engines, by_key.__name__)
 
     def calls(self, stage: Stage, zone: tzinfo) -> BatchFunction:
         """See `FunctionKind.calls`."""
@@ -184,7 +185,7 @@ class OverTables(FunctionKind):
 
     def expect_calls(self, engines: Engines) -> None:
         """See `StageKind.expect_calls`."""
-        engines.expect_calls(over_tables.__name__)
+        expect_calls(engines, over_tables.__name__)
 
     def calls(self, stage: Stage, zone: tzinfo) -> BatchFunction:
         """See `FunctionKind.calls`."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from deltaproduce.engines.calls import calls_beside
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.failures import BatchFunction, in_worker
 from deltaproduce.engines.local.arrays import factorize, in_order
@@ -70,7 +71,7 @@ def preserved(
     stage, engines = production.stage, production.engines
     run = calls(stage, preserve, zone_of(engines.time_zone))
     tasks = engines.limits.preserving_tasks(count)
-    if engines.calls_beside(before, new):
+    if calls_beside(engines, before, new):
         layout = Layout.of(stage)
         by = layout.key if tasks > 1 else ()
         rows = engines.by_ranges(

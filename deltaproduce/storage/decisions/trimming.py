@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from deltaproduce.engines.delta_log import LogFiles, beginning, checkpoint_of, is_known, number_of
+from deltaproduce.engines.delta.log import LogFiles, beginning, checkpoint_of, is_known, number_of
 from deltaproduce.engines.file_systems.directory import Entry
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.delta_tables import (
+from deltaproduce.engines.delta.tables import (
     BrokenLogError,
     Place,
 )

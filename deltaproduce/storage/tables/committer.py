@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from deltaproduce.engines.delta_tables import (
+from deltaproduce.engines.delta.tables import (
     Write,
     Written,
     properties,

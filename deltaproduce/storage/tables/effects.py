@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from deltaproduce.engines.delta_tables import (
+from deltaproduce.engines.delta.tables import (
     RefusedError,
 )
 from deltaproduce.engines.local import commit_probe

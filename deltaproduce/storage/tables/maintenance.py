@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from deltaproduce.engines.delta_log import LOG, LogFiles
+from deltaproduce.engines.delta.log import LOG, LogFiles
 from deltaproduce.engines.engine import Rows
 from deltaproduce.storage.edits import Edit
 from deltaproduce.storage.locations import Table

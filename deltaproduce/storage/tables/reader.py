@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from deltaproduce.engines.delta_tables import (
+from deltaproduce.engines.delta.tables import (
     TableSize,
 )
 from deltaproduce.engines.engine import Rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from deltaproduce.engines.delta_tables import (
+from deltaproduce.engines.delta.tables import (
     Write,
     properties,
 )

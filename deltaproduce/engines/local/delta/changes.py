@@ -13,7 +13,7 @@ from deltalake import (
 )
 from deltalake.exceptions import DeltaError
 
-from deltaproduce.engines.delta_tables import (
+from deltaproduce.engines.delta.tables import (
     BrokenLogError,
     RefusedError,
 )

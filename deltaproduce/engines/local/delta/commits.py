@@ -13,7 +13,7 @@ from deltalake import (
 )
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from deltaproduce.engines.delta_tables import RefusedError
+from deltaproduce.engines.delta.tables import RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.types.excerpts import one_line
 

@@ -16,7 +16,7 @@ from deltalake import (
 )
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from deltaproduce.engines.delta_tables import (
+from deltaproduce.engines.delta.tables import (
     UNTOLD,
     BrokenLogError,
     LoggedCommit,

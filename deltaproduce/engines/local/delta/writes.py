@@ -26,8 +26,8 @@ from deltalake import (
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import RemoveAction, create_table_with_add_actions
 
-from deltaproduce.engines.delta_log import logged
-from deltaproduce.engines.delta_tables import (
+from deltaproduce.engines.delta.log import logged
+from deltaproduce.engines.delta.tables import (
     APP_ID,
     RefusedError,
     Write,
@@ -211,7 +211,7 @@ def _write_partitions(
     """Write rows in place of all rows of some partitions; files of other partitions stay.
 
     A file is removed by the text of its path. Where Spark has written it, this has no value of a
-    partition (`delta_tables.properties`), so that delta-rs spells it as the log does.
+    partition (`delta.tables.properties`), so that delta-rs spells it as the log does.
 
     Returns:
         Whether it was done.

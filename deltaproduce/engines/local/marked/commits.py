@@ -21,8 +21,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
-from deltaproduce.engines.delta_log import commit_file, logged_path
-from deltaproduce.engines.delta_tables import APP_ID, MARKS_ROWS, BrokenLogError, RefusedError
+from deltaproduce.engines.delta.log import commit_file, logged_path
+from deltaproduce.engines.delta.tables import APP_ID, MARKS_ROWS, BrokenLogError, RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.engines.local.marked import vectors

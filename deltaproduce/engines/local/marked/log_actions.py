@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
-from deltaproduce.engines.delta_log import (
+from deltaproduce.engines.delta.log import (
     COMMIT_NAME,
     LOG,
     beginning,
     checkpoint_file,
     commit_file,
 )
-from deltaproduce.engines.delta_tables import BrokenLogError
+from deltaproduce.engines.delta.tables import BrokenLogError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.marked.vectors import vector_file
 from deltaproduce.types.excerpts import one_line

@@ -19,14 +19,14 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from deltaproduce.engines.delta_log import (
+from deltaproduce.engines.delta.log import (
     LOG,
     checkpoint_file,
     checkpoint_of,
     commit_file,
     commits_in,
 )
-from deltaproduce.engines.delta_tables import MARKS_ROWS, BrokenLogError
+from deltaproduce.engines.delta.tables import MARKS_ROWS, BrokenLogError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.types.excerpts import one_line
 

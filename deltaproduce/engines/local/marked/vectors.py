@@ -19,7 +19,7 @@ from uuid import UUID, uuid4
 import numpy as np
 from pyroaring import BitMap
 
-from deltaproduce.engines.delta_log import Z85
+from deltaproduce.engines.delta.log import Z85
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.arrays import Numbers
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from deltaproduce.engines.delta_tables import BrokenLogError, RefusedError, Write
+from deltaproduce.engines.delta.tables import BrokenLogError, RefusedError, Write
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.marked.commits import Changed, commit

@@ -15,7 +15,7 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Final
 
-from deltaproduce.engines.delta_log import commit_file
+from deltaproduce.engines.delta.log import commit_file
 from deltaproduce.engines.spark.columns import col, cols
 from deltaproduce.engines.spark.data_types import frame_struct, in_spark
 from deltaproduce.engines.spark.delta import PLAIN_PATH

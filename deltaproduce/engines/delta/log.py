@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from deltaproduce.engines.delta_tables import UNTOLD, LoggedCommit
+from deltaproduce.engines.delta.tables import UNTOLD, LoggedCommit
 from deltaproduce.engines.file_systems.directory import Directory, Entry
 from deltaproduce.errors import CommitUnknownError
 from deltaproduce.types.data_types import DataType, DecimalType

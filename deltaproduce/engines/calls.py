@@ -1,0 +1,131 @@
+"""Calls of users' functions: in worker processes on the driver, or left to Spark's.
+
+A function runs where its rows are. The invariant: this module and `choice` alone decide it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from deltaproduce.engines.choice import Engines, is_local, needs_spark
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.failures import BatchFunction, in_worker
+from deltaproduce.engines.local.arrays import empty, key_ends, whole_keys
+from deltaproduce.engines.local.calls import Call, pickled
+from deltaproduce.engines.local.large import parting
+from deltaproduce.engines.local.workers import process_workers
+from deltaproduce.engines.spark.python_workers import (
+    are_as_beside,
+    as_in_spark,
+    has_other_machines,
+    held_by_spark,
+)
+from deltaproduce.engines.spark.sessions.remote import parallelism
+from deltaproduce.model.machine import cores
+from deltaproduce.types.columns import Column
+from deltaproduce.types.conversions import in_arrow_types
+
+
+def calls_beside(engines: Engines, *rows: Rows) -> bool:
+    """Return whether a function may run in workers on the driver, for these rows together."""
+    if engines.session is None:
+        return all(map(is_local, rows))
+    few = (
+        isinstance(one, pa.Table) and engines.limits.is_local(len(one), one.nbytes) for one in rows
+    )
+    return all(few) and are_as_beside(engines.session)
+
+
+def expect_calls(engines: Engines, module: str) -> None:
+    """Have a worker start on the driver, as a function will soon be called; not for a session.
+
+    Args:
+        module: the module of this library that `called_beside` will get its function from.
+    """
+    if engines.session is None:
+        process_workers().expect(module)
+
+
+def called_beside(
+    engines: Engines,
+    rows: pa.Table,
+    key: Sequence[Column],
+    run: BatchFunction,
+    columns: Sequence[Column],
+    *,
+    stage: str,
+) -> tuple[Rows, int] | None:
+    """Run a function over rows in workers on the driver; return its rows and their number.
+
+    Args:
+        rows: rows for which `calls_beside` holds, at least one; equal keys are adjacent.
+        key: workers may get different keys; without a key, one worker gets all rows.
+        columns: the columns of the function's rows.
+        stage: the function's stage.
+
+    Returns:
+        None if Spark has to call the function: it cannot be sent to a worker, returns more than
+        the driver holds, or is so slow that a cluster finishes sooner. No rows computed here
+        are kept then.
+
+    Raises:
+        ProducerError: the function failed.
+    """
+    function = pickled(in_worker(run), held_by_spark())
+    if function is None:
+        return None
+    names = [c.name for c in key]
+    parts = parting.slices(rows, engines.limits)
+    parts = whole_keys(parts, names) if key and not engines.holds(rows) else iter([rows])
+    spill = engines.spill()
+    for part in parts:
+        made = _called(engines, part, names, function, columns, stage)
+        if made is None:
+            if engines.session is None:
+                raise needs_spark()
+            return None
+        spill.add(made)
+    found = spill.table()
+    stays = engines.session is None or engines.limits.is_local(len(found), found.nbytes)
+    return found if stays else engines.frame(found, columns), len(found)
+
+
+def _called(
+    engines: Engines,
+    rows: pa.Table,
+    key: Sequence[str],
+    function: bytes,
+    columns: Sequence[Column],
+    stage: str,
+) -> pa.Table | None:
+    """Return the rows that a function returns for its input; None if Spark has to call it."""
+    call = Call(
+        stage,
+        function,
+        as_in_spark(rows, engines.time_zone),
+        key_ends(rows.select(list(key))) if key else np.array([len(rows)]),
+        _most_workers(engines),
+        engines.limits.held_bytes if engines.session is not None else None,
+        _cores_elsewhere(engines) if key else 0,
+    )
+    made = call.made(process_workers())
+    if made is None:
+        return None
+    return pa.concat_tables(in_arrow_types(part, columns) for part in made or [empty(columns)])
+
+
+def _cores_elsewhere(engines: Engines) -> int:
+    """The number of the session's cores on other machines."""
+    if engines.session is None or not has_other_machines(engines.session):
+        return 0
+    return parallelism(engines.session)
+
+
+def _most_workers(engines: Engines) -> int:
+    """The most processes that call a function: the number of the session's cores."""
+    if engines.session is None:
+        return cores()
+    return parallelism(engines.session)

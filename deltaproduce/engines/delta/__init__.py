@@ -1,0 +1,1 @@
+"""Delta tables, whichever engine handles them: what is asked of them, and their logs."""
