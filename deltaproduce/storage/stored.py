@@ -29,11 +29,12 @@ from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.shown.phases import in_phase
+from deltaproduce.storage.parquet import seeks
+from deltaproduce.storage.parquet.files import ParquetFiles
 from deltaproduce.storage.parquet.held import Held
 from deltaproduce.storage.parquet.lookups import LookedUp, Strategy
 from deltaproduce.storage.parquet.neighbours import Neighbours
 from deltaproduce.storage.parquet.readings import Readings
-from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.types.columns import IS_ALIVE, IS_ALIVE_COLUMN, ORDINAL, VERSION, Column
 from deltaproduce.types.pandas_on_demand import in_numpy
 
@@ -286,7 +287,9 @@ class Stored:
                     return np.ones(len(rows), bool)
                 return ~isin_rows(rows.select(names), overlay.rows.select(names))
 
-            found = self.files.first_rows(keys, by, count, self.columns, alive, self.neighbours)
+            found = seeks.first_rows(
+                self.files, keys, by, count, self.columns, alive, self.neighbours
+            )
         if found is None:
             return self.of(keys)
         newer = [] if overlay is None else [overlay.newer(self.columns)]
@@ -297,7 +300,7 @@ class Stored:
         """Return whether earlier look-ups hold all rows of these keys."""
         if self.files is None or self.neighbours is None or not keys.is_here:
             return False
-        return self.files.are_held(keys, self.neighbours)
+        return seeks.are_held(self.files, keys, self.neighbours)
 
     def after(self, step: Comparison, keys: Selection) -> Stored:
         """Return the rows of some keys after a step, perhaps without rows of others.
@@ -321,7 +324,7 @@ class Stored:
         found = None
         if self.files is not None and keys.are_sought:
             within = None if self.placed is None else self.placed(keys.keys)
-            found = self.files.rows_of(keys, self.columns, most, within, self.neighbours)
+            found = seeks.rows_of(self.files, keys, self.columns, most, within, self.neighbours)
         if found is not None and (most is None or len(found) <= most):
             return self._merged(found, keys)
         if self._reads_all_for(keys):
@@ -338,7 +341,7 @@ class Stored:
         found = None
         if keys.is_here and self.files is not None:
             most = None if self._is_alone else self.engines.limits.rows_of(self.row_bytes)
-            found = self.files.looked_up(keys, self.columns, strategy, most)
+            found = seeks.looked_up(self.files, keys, self.columns, strategy, most)
         if found is not None and found.rows is not None:
             return self._merged(found.rows, keys), found
         return keys.exactly(self.read(keys)), found or LookedUp(None, "scan", None, None)
@@ -354,9 +357,11 @@ class Stored:
         base = self.base if isinstance(self.base, pa.Table) else None
         is_within = False
         if base is None and self.files is not None:
-            if most is not None and self.files.least_within(column, values) > most:
+            if most is not None and seeks.least_within(self.files, column, values) > most:
                 return self._within_there(column, values)
-            read = partial(self.files.rows_within, column, columns=self.columns, most=most)
+            read = partial(
+                seeks.rows_in_ranges, self.files, column, columns=self.columns, most=most
+            )
             held = self.held
             kept = self.engines.limits.rows_of(self.row_bytes)
             base = read(values) if held is None else held.rows_within(column, values, kept, read)
@@ -374,7 +379,7 @@ class Stored:
         """Return the result of `within`, in Spark."""
 
         def read(values: Ranges) -> DataFrame:
-            known = None if self.files is None else self.files.count_within(column, values)
+            known = None if self.files is None else seeks.count_within(self.files, column, values)
             found: DataFrame = rows_within(self.all(known), column, values)
             return found
 
@@ -385,7 +390,7 @@ class Stored:
         if isinstance(self.base, pa.Table):
             base: int | None = int(are_within(self.base.column(column.name), values).sum())
         else:
-            base = None if self.files is None else self.files.count_within(column, values)
+            base = None if self.files is None else seeks.count_within(self.files, column, values)
         if base is None or self.overlay is None:
             return base
         return base + int(are_within(self.overlay.rows.column(column.name), values).sum())

@@ -19,7 +19,7 @@ from two_sources import changes
 
 import deltaproduce as dp
 from deltaproduce import agg
-from deltaproduce.storage.parquet.seeks import ParquetFiles
+from deltaproduce.storage.parquet.files import ParquetFiles
 from deltaproduce.storage.stored import Stored
 from deltaproduce.testing import Delete, Oracle, Upsert
 
@@ -166,13 +166,13 @@ def test_a_change_of_a_large_group_reads_few_row_groups(
         rows = {"id": ids, "k": pa.repeat("a", size), "n": ids, "x": ids.cast(pa.float64())}
         store.update({"orders": pa.table(rows)})
         alive, read = dict.fromkeys(range(size)), list[int]()
-        whole = ParquetFiles._read
+        whole = ParquetFiles.read_groups
 
         def counting(files: ParquetFiles, *given: Any, **named: Any) -> pa.Table:
             read.append(len(given[1]))
             return whole(files, *given, **named)
 
-        monkeypatch.setattr(ParquetFiles, "_read", counting)
+        monkeypatch.setattr(ParquetFiles, "read_groups", counting)
         for gone in ([0], [size - 1], [size // 2], range(1, 40), range(size - 40, size - 1)):
             read.clear()
             changes = [{"id": n, "_change_type": "delete"} for n in gone]

@@ -21,7 +21,7 @@ from deltaproduce import agg
 from deltaproduce.stages.aggregates import kind
 from deltaproduce.stages.aggregates.windowed import Way
 from deltaproduce.storage import failpoints
-from deltaproduce.storage.parquet.seeks import ParquetFiles
+from deltaproduce.storage.parquet.files import ParquetFiles
 from deltaproduce.testing import Delete, Oracle, Upsert
 
 VERSIONS, SHORT = 6, 4
@@ -210,7 +210,7 @@ def test_a_key_that_has_lost_a_row_is_merged_again_from_its_own_partials(
             for n in range(4_000)
         ]
         store.update({"visits": rows})
-        read, whole = list[int](), ParquetFiles._read
+        read, whole = list[int](), ParquetFiles.read_groups
 
         def counting(files: ParquetFiles, *given: Any, **named: Any) -> pa.Table:
             found = whole(files, *given, **named)
@@ -218,7 +218,7 @@ def test_a_key_that_has_lost_a_row_is_merged_again_from_its_own_partials(
                 read.append(len(found))
             return found
 
-        monkeypatch.setattr(ParquetFiles, "_read", counting)
+        monkeypatch.setattr(ParquetFiles, "read_groups", counting)
         late = {"day": FIRST + timedelta(days=1), "id": 9_999, "page": "0500", "who": 8}
         for batch in ([late], [{**late, "_change_type": "delete"}]):
             read.clear()

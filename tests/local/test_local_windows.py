@@ -22,7 +22,7 @@ from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.stages.aggregates import kind
 from deltaproduce.stages.aggregates.windowed import Way
 from deltaproduce.storage import failpoints
-from deltaproduce.storage.parquet.seeks import ParquetFiles
+from deltaproduce.storage.parquet.files import ParquetFiles
 from deltaproduce.testing import Delete, Oracle, Upsert
 
 RUNS = dp.Limits(small_table_rows=0, replaced_percent=900, group_rows=3, partition_rows=2)
@@ -329,7 +329,7 @@ def test_a_move_reads_the_row_groups_of_what_leaves_and_enters(
 ) -> None:
     """Two days of twenty in one file, each a row group, though late rows lie beside them."""
     read: list[int] = []
-    reads = ParquetFiles._read
+    reads = ParquetFiles.read_groups
 
     def counted(files: ParquetFiles, footers: Any, groups: Any, *names: Any, **named: Any) -> Any:
         if "events" in str(files._table):
@@ -341,7 +341,7 @@ def test_a_move_reads_the_row_groups_of_what_leaves_and_enters(
     rows = [row for number in range(1, 21) for row in day(number, [1, number % 3, 5])]
     store.update({"events": rows}, as_of="2013-03-18")
     store.update({"events": day(12, [7, 7])})
-    monkeypatch.setattr(ParquetFiles, "_read", counted)
+    monkeypatch.setattr(ParquetFiles, "read_groups", counted)
     version = store.update({}, as_of="2013-03-19")
     assert sorted(read) == [3, 18]
     figures = version.stages["views_0"]

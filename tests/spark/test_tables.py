@@ -17,7 +17,7 @@ from pyspark.sql import Row, SparkSession
 from selecting import chosen, long
 
 from deltaproduce import DefinitionError, Limits, NotFoundError, Pipeline, Store, Version
-from deltaproduce.storage.parquet.seeks import ParquetFiles
+from deltaproduce.storage.parquet.files import ParquetFiles
 
 shop = Pipeline("shop")
 orders = shop.source("orders", key="order_id bigint", value="customer string, amount bigint")
@@ -193,8 +193,8 @@ def test_keys_are_sought_in_small_row_groups(
         footer = pq.read_metadata(file)
         groups = [footer.row_group(n).num_rows for n in range(footer.num_row_groups)]
         assert max(groups) == largest, table
-    reading = ParquetFiles._read
-    with patch.object(ParquetFiles, "_read", autospec=True, side_effect=reading) as read:
+    reading = ParquetFiles.read_groups
+    with patch.object(ParquetFiles, "read_groups", autospec=True, side_effect=reading) as read:
         version = store.update({"orders": spark.createDataFrame([(17, "c40", 5)], ORDERS)})
     assert version.stages["totals"].changed_keys == 2
     assert 0 < sum(len(call.args[2]) for call in read.call_args_list) <= 12

@@ -19,9 +19,10 @@ from deltaproduce.engines.local.marked.listing import MARKED
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.limits import Limits
 from deltaproduce.model.partitions import Ranges
+from deltaproduce.storage.parquet import seeks
 from deltaproduce.storage.parquet.file_ranges import FileRanges
+from deltaproduce.storage.parquet.files import ParquetFiles
 from deltaproduce.storage.parquet.neighbours import Neighbours
-from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.types import data_types as t
 from deltaproduce.types.columns import Column
 
@@ -84,22 +85,22 @@ def test_no_way_of_reading_returns_a_marked_row(
         for size in (1, 4, 100):
             assert _rows(pa.concat_tables(_none(files.batches(_COLUMNS, size)))) == alive
             assert _rows(files.reduced(_COLUMNS, size, lambda part: part)) == alive
-        assert _rows(files.rows_of(sought, _COLUMNS, None)) == some
+        assert _rows(seeks.rows_of(files, sought, _COLUMNS, None)) == some
         held = Neighbours((_KEY,))
         for _ in range(2):
-            assert _rows(files.rows_of(sought, _COLUMNS, None, None, held)) == some
+            assert _rows(seeks.rows_of(files, sought, _COLUMNS, None, None, held)) == some
         for strategy in ("auto", "seek", "scan"):
-            found = files.looked_up(sought, _COLUMNS, cast(Any, strategy), None)
+            found = seeks.looked_up(files, sought, _COLUMNS, cast(Any, strategy), None)
             assert found is not None
             assert _rows(found.rows) == some
-        first = files.first_rows(
-            sought, (_NUMBER,), 1, _COLUMNS, lambda rows: np.ones(len(rows), bool)
+        first = seeks.first_rows(
+            files, sought, (_NUMBER,), 1, _COLUMNS, lambda rows: np.ones(len(rows), bool)
         )
         nearest = {key: min(n for k, n in some if k == key) for key, _ in some}
         assert set(nearest.items()) <= set(_rows(first)) <= set(some)
-        within = files.rows_within(_KEY, Ranges(((2, 5),)), _COLUMNS, None)
+        within = seeks.rows_in_ranges(files, _KEY, Ranges(((2, 5),)), _COLUMNS, None)
         assert _rows(within) == [row for row in alive if 2 <= row[0] <= 5]
-        assert files.least_within(_KEY, Ranges(((0, 9),))) <= len(alive)
+        assert seeks.least_within(files, _KEY, Ranges(((0, 9),))) <= len(alive)
 
 
 def _none(parts: Any) -> list[pa.Table]:

@@ -26,11 +26,12 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.limits import Limits
 from deltaproduce.model.partitions import Ranges
+from deltaproduce.storage.parquet import files as parquet_files
 from deltaproduce.storage.parquet import neighbours, seeks
 from deltaproduce.storage.parquet.file_ranges import FileRanges
+from deltaproduce.storage.parquet.files import ParquetFiles
 from deltaproduce.storage.parquet.neighbours import Neighbours
 from deltaproduce.storage.parquet.readings import Readings
-from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.types import data_types as t
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
@@ -76,19 +77,19 @@ def _numbers(first: int, last: int) -> pa.Table:
 def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many row groups each reading of a file took."""
     counts: list[int] = []
-    read = ParquetFiles._read
+    read = ParquetFiles.read_groups
 
     def counting(files: ParquetFiles, footers: Any, groups: Any, *names: Any, **named: Any) -> Any:
         counts.append(len(groups))
         return read(files, footers, groups, *names, **named)
 
-    monkeypatch.setattr(ParquetFiles, "_read", counting)
+    monkeypatch.setattr(ParquetFiles, "read_groups", counting)
     return counts
 
 
 def test_only_groups_that_may_hold_a_key_are_read(tmp_path: Path, groups_read: list[int]) -> None:
     files = ParquetFiles(*_written(tmp_path, [_numbers(0, 30), _numbers(30, 60)]))
-    found = files.rows_of(_selection([_ID], 4, 31, 32, 59, 70), (_ID, _TEXT), _MOST)
+    found = seeks.rows_of(files, _selection([_ID], 4, 31, 32, 59, 70), (_ID, _TEXT), _MOST)
     assert found is not None
     assert sorted(found["id"].to_pylist()) == [4, 31, 32, 59]
     assert sorted(groups_read) == [1, 2]
@@ -101,7 +102,7 @@ def test_rows_in_ranges_are_read_in_the_wanted_columns_alone(tmp_path: Path) -> 
         readings = Readings()
         directory, names = _written(tmp_path, [_numbers(0, 30), _numbers(30, 60)])
         files = ParquetFiles(directory, names, readings=readings)
-        found = files.rows_within(_ID, Ranges(((4, 12), (31, 31))), columns, _MOST)
+        found = seeks.rows_in_ranges(files, _ID, Ranges(((4, 12), (31, 31))), columns, _MOST)
         assert found is not None
         assert found.column_names == [column.name for column in columns]
         assert found["id"].to_pylist() == [*range(4, 13), 31]
@@ -144,7 +145,7 @@ def test_all_rows_are_reduced_part_by_part(tmp_path: Path, rows: int) -> None:
 
 def test_nothing_is_read_for_keys_beyond_the_table(tmp_path: Path, groups_read: list[int]) -> None:
     files = ParquetFiles(*_written(tmp_path, [_numbers(10, 20)]))
-    found = files.rows_of(_selection([_ID], -1, 9, 20), (_ID, _TEXT), _MOST)
+    found = seeks.rows_of(files, _selection([_ID], -1, 9, 20), (_ID, _TEXT), _MOST)
     assert found is not None
     assert not len(found)
     assert not groups_read
@@ -159,12 +160,12 @@ def test_later_columns_tell_where_the_first_has_few_values(
     schema = pa.schema([("id", pa.int64()), ("part", pa.string())])
     files = ParquetFiles(*_written(tmp_path, [pa.Table.from_pylist(rows[1:], schema)]))
     sought = [(0, "05"), (0, "06"), (1, "20"), (0, "99"), (2, "05")]
-    found = files.rows_of(_selection([_ID, _PART], *sought), (_ID, _PART), _MOST)
+    found = seeks.rows_of(files, _selection([_ID, _PART], *sought), (_ID, _PART), _MOST)
     assert found is not None
     assert [tuple(row.values()) for row in found.to_pylist()] == sought[:3]
     assert groups_read == [3]
     groups_read.clear()
-    found = files.rows_of(_selection([_ID, _PART], (0, "99")), (_ID, _PART), _MOST)
+    found = seeks.rows_of(files, _selection([_ID, _PART], (0, "99")), (_ID, _PART), _MOST)
     assert found is not None
     assert not len(found)
     assert groups_read == [1]
@@ -188,7 +189,7 @@ def test_a_row_is_found_by_three_columns(
     schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
     values = [dict(zip(schema.names, row, strict=True)) for row in rows]
     files = ParquetFiles(*_written(tmp_path, [pa.Table.from_pylist(values, schema)]))
-    found = files.rows_of(_selection(columns, *sought), columns, _MOST)
+    found = seeks.rows_of(files, _selection(columns, *sought), columns, _MOST)
     assert found is not None
     assert [tuple(row.values()) for row in found.to_pylist()] == [sought[0]]
 
@@ -196,9 +197,9 @@ def test_a_row_is_found_by_three_columns(
 def test_many_groups_are_read_a_part_at_a_time(
     tmp_path: Path, groups_read: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seeks, "_SOUGHT_AT_A_TIME", 64 * 3)
+    monkeypatch.setattr(parquet_files, "_SOUGHT_AT_A_TIME", 64 * 3)
     files = ParquetFiles(*_written(tmp_path, [_numbers(0, 600)]))
-    found = files.rows_of(_selection([_ID], *range(600)), (_ID, _TEXT), _MOST)
+    found = seeks.rows_of(files, _selection([_ID], *range(600)), (_ID, _TEXT), _MOST)
     assert found is not None
     assert len(found) == 600
     assert groups_read == [64, 64, 64, 8]
@@ -207,10 +208,10 @@ def test_many_groups_are_read_a_part_at_a_time(
 def test_no_more_is_read_than_tells_that_there_is_too_much(
     tmp_path: Path, groups_read: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seeks, "cores", lambda: 1)
-    monkeypatch.setattr(seeks, "_SOUGHT_AT_A_TIME", 64 * 3)
+    monkeypatch.setattr(parquet_files, "cores", lambda: 1)
+    monkeypatch.setattr(parquet_files, "_SOUGHT_AT_A_TIME", 64 * 3)
     files = ParquetFiles(*_written(tmp_path, [_numbers(0, 60_000)]))
-    found = files.rows_of(_selection([_ID], *range(0, 60_000, 3)), (_ID, _TEXT), 70)
+    found = seeks.rows_of(files, _selection([_ID], *range(0, 60_000, 3)), (_ID, _TEXT), 70)
     assert found is not None
     assert 70 < len(found) < 20_000
     assert sum(groups_read) < 20_000
@@ -218,7 +219,7 @@ def test_no_more_is_read_than_tells_that_there_is_too_much(
 
 def test_a_table_without_rows_has_none(tmp_path: Path) -> None:
     files = ParquetFiles(*_written(tmp_path, [_numbers(0, 0)]))
-    found = files.rows_of(_selection([_ID], 1), (_ID, _TEXT), _MOST)
+    found = seeks.rows_of(files, _selection([_ID], 1), (_ID, _TEXT), _MOST)
     assert found is not None
     assert not len(found)
 
@@ -272,7 +273,7 @@ def test_the_rows_are_those_of_a_filter(
         for half in halves
     ]
     files = ParquetFiles(*_written(tmp_path_factory.mktemp("files"), tables, group_rows=2))
-    found = files.rows_of(_selection(columns[:parts], *sought), columns, _MOST)
+    found = seeks.rows_of(files, _selection(columns[:parts], *sought), columns, _MOST)
     assert found is not None
     assert Counter(zip(*found.to_pydict().values(), strict=True)) == Counter(
         key for key in rows if key[:parts] in sought
@@ -299,8 +300,8 @@ def test_values_of_all_types_come_as_spark_exchanges_them(tmp_path: Path) -> Non
     schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
     table = pa.Table.from_pylist([row], schema)
     pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
-    found = ParquetFiles(_here(tmp_path), ["a.parquet"]).rows_of(
-        _selection([_ID], 1), columns, _MOST
+    found = seeks.rows_of(
+        ParquetFiles(_here(tmp_path), ["a.parquet"]), _selection([_ID], 1), columns, _MOST
     )
     assert found is not None
     assert found.schema.equals(schema)
@@ -314,7 +315,7 @@ def test_a_part_of_another_column_is_not_mistaken_for_the_key(tmp_path: Path) ->
     schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in (nested, dotted)])
     table = pa.Table.from_pylist([{"a": {"b": 9 - n}, "a.b": n} for n in range(9)], schema)
     files = ParquetFiles(*_written(tmp_path, [table]))
-    found = files.rows_of(_selection([dotted], 1), (nested, dotted), _MOST)
+    found = seeks.rows_of(files, _selection([dotted], 1), (nested, dotted), _MOST)
     assert found is not None
     assert found.to_pylist() == [{"a": {"b": 8}, "a.b": 1}]
 
@@ -333,21 +334,21 @@ def test_keys_without_a_plain_order_are_for_spark(
     column = Column("key", data_type)
     table = pa.table({"key": pa.array([value], arrow_type(data_type))})
     files = ParquetFiles(*_written(tmp_path, [table]))
-    assert files.rows_of(_selection([column], value), (column,), _MOST) is None
+    assert seeks.rows_of(files, _selection([column], value), (column,), _MOST) is None
 
 
 def test_files_that_are_gone_or_damaged_are_for_spark(tmp_path: Path) -> None:
     here, names = _written(tmp_path, [_numbers(0, 3), _numbers(3, 6)])
     known, unknown = ParquetFiles(here, names), ParquetFiles(here, names)
     keys, columns = _selection([_ID], 1, 4), (_ID, _TEXT)
-    assert known.rows_of(keys, columns, _MOST) is not None
+    assert seeks.rows_of(known, keys, columns, _MOST) is not None
     second = tmp_path / names[1]
     second.write_bytes(second.read_bytes()[:4])
-    assert known.rows_of(keys, columns, _MOST) is None
-    assert unknown.rows_of(keys, columns, _MOST) is None
+    assert seeks.rows_of(known, keys, columns, _MOST) is None
+    assert seeks.rows_of(unknown, keys, columns, _MOST) is None
     second.unlink()
-    assert known.rows_of(keys, columns, _MOST) is None
-    assert unknown.rows_of(keys, columns, _MOST) is None
+    assert seeks.rows_of(known, keys, columns, _MOST) is None
+    assert seeks.rows_of(unknown, keys, columns, _MOST) is None
 
 
 @pytest.mark.parametrize(
@@ -361,7 +362,7 @@ def test_files_with_other_columns_are_for_spark_or_damaged(
     here, names = _written(tmp_path, [others])
     alone, columns = ParquetFiles(here, names, "t"), (_ID, Column("text", t.LongType()))
     for files in (ParquetFiles(here, names), alone):
-        assert files.rows_of(_selection([_ID], 1), columns, _MOST) is None
+        assert seeks.rows_of(files, _selection([_ID], 1), columns, _MOST) is None
     assert ParquetFiles(here, names).rows(columns) is None
     assert ParquetFiles(here, names).reduced(columns, 1, lambda part: part) is None
     with pytest.raises(CorruptStoreError):
@@ -371,8 +372,8 @@ def test_files_with_other_columns_are_for_spark_or_damaged(
 def test_files_without_statistics_are_for_spark(tmp_path: Path) -> None:
     pq.write_table(_numbers(0, 3), tmp_path / "a.parquet", write_statistics=False)
     assert (
-        ParquetFiles(_here(tmp_path), ["a.parquet"]).rows_of(
-            _selection([_ID], 1), (_ID, _TEXT), _MOST
+        seeks.rows_of(
+            ParquetFiles(_here(tmp_path), ["a.parquet"]), _selection([_ID], 1), (_ID, _TEXT), _MOST
         )
         is None
     )
@@ -381,8 +382,13 @@ def test_files_without_statistics_are_for_spark(tmp_path: Path) -> None:
 def test_more_rows_than_the_limit_are_for_spark(tmp_path: Path) -> None:
     files = ParquetFiles(*_written(tmp_path, [_numbers(0, 30)]))
     limits = Limits(seek_rows=6)
-    assert files.rows_of(_selection([_ID], 0, 4, limits=limits), (_ID, _TEXT), _MOST) is not None
-    assert files.rows_of(_selection([_ID], 0, 4, 8, limits=limits), (_ID, _TEXT), _MOST) is None
+    assert (
+        seeks.rows_of(files, _selection([_ID], 0, 4, limits=limits), (_ID, _TEXT), _MOST)
+        is not None
+    )
+    assert (
+        seeks.rows_of(files, _selection([_ID], 0, 4, 8, limits=limits), (_ID, _TEXT), _MOST) is None
+    )
 
 
 # ---- the first rows of some keys
@@ -421,8 +427,13 @@ def test_the_first_rows_of_keys_are_those_of_a_filter(
     written = _written(tmp_path_factory.mktemp("files"), parts)
     by = replace(_VALUE, descending=descending)
     columns = (_ID, _VALUE, Column("alive", t.BooleanType()))
-    found = ParquetFiles(*written).first_rows(
-        _selection([_ID], *keys), [by], count, columns, lambda t: np.asarray(t.column("alive"))
+    found = seeks.first_rows(
+        ParquetFiles(*written),
+        _selection([_ID], *keys),
+        [by],
+        count,
+        columns,
+        lambda t: np.asarray(t.column("alive")),
     )
     assert found is not None
     for key in keys:
@@ -443,13 +454,13 @@ def test_few_row_groups_are_read_for_the_first_row_of_a_key_of_many(
     def alive(rows: pa.Table) -> Any:
         return np.asarray(rows.column("value")) >= 5
 
-    found = files.first_rows(_selection([_ID], 2), [_VALUE], 1, columns, alive)
+    found = seeks.first_rows(files, _selection([_ID], 2), [_VALUE], 1, columns, alive)
     assert found is not None
     assert found.to_pylist() == [{"id": 2, "value": 5}]
     assert sum(groups_read) <= 3
     groups_read.clear()
     last = replace(_VALUE, descending=True)
-    found = files.first_rows(_selection([_ID], 2), [last], 2, columns, alive)
+    found = seeks.first_rows(files, _selection([_ID], 2), [last], 2, columns, alive)
     assert found is not None
     assert found.to_pylist() == [{"id": 2, "value": 2_999}, {"id": 2, "value": 2_998}]
     assert sum(groups_read) <= 3
@@ -492,24 +503,26 @@ def test_held_neighbours_change_no_answer(
             found = _selection([_ID], *keys)
             if way == "pairs":
                 found = _selection(columns, *((key, n) for key in keys for n in range(-20, 20, 3)))
-            return files.rows_of(found, columns, None, neighbours=known)
+            return seeks.rows_of(files, found, columns, None, neighbours=known)
         by = replace(_VALUE, descending=way == "last")
         every = _selection([_ID], *keys)
-        return files.first_rows(every, [by], 2, columns, lambda t: np.ones(len(t), bool), known)
+        return seeks.first_rows(
+            files, every, [by], 2, columns, lambda t: np.ones(len(t), bool), known
+        )
 
     with pytest.MonkeyPatch.context() as patch:
         for module in (neighbours, seeks):
             patch.setattr(module, "MOST", most)
         for name in ("_SOUGHT_AT_A_TIME", "_AT_A_TIME"):  # so that reading stops early
-            patch.setattr(seeks, name, 1)
-        read, whole = list[object](), ParquetFiles._read
+            patch.setattr(parquet_files, name, 1)
+        read, whole = list[object](), ParquetFiles.read_groups
         patch.setattr(
             ParquetFiles,
-            "_read",
+            "read_groups",
             lambda *given, **named: [read.append(given), whole(*given, **named)][1],
         )
         for way, keys, number in asked:
-            is_held = stores[number].are_held(_selection([_ID], *keys), held)
+            is_held = seeks.are_held(stores[number], _selection([_ID], *keys), held)
             read.clear()
             found = answer(stores[number], way, keys, held)
             assert not (is_held and read)
@@ -522,25 +535,27 @@ def test_neighbours_are_read_once(tmp_path: Path, groups_read: list[int]) -> Non
     table = pa.table({"id": [n // 10 for n in range(3_000)], "value": range(3_000)})
     files = ParquetFiles(*_written(tmp_path, [table], group_rows=20))
     columns, held, ids = (_ID, _VALUE), Neighbours([_ID]), range(0, 300, 30)
-    found = files.rows_of(_selection(columns, *((n, 10 * n + 5) for n in ids)), columns, None)
+    found = seeks.rows_of(
+        files, _selection(columns, *((n, 10 * n + 5) for n in ids)), columns, None
+    )
     assert found is not None
     once = sum(groups_read)
     assert once == len(ids)
     groups_read.clear()
-    files.rows_of(
-        _selection(columns, *((n, 10 * n + 5) for n in ids)), columns, None, neighbours=held
+    seeks.rows_of(
+        files, _selection(columns, *((n, 10 * n + 5) for n in ids)), columns, None, neighbours=held
     )
-    assert files.are_held(_selection([_ID], *ids), held)
-    assert not files.are_held(_selection([_ID], *ids, 1), held)
+    assert seeks.are_held(files, _selection([_ID], *ids), held)
+    assert not seeks.are_held(files, _selection([_ID], *ids, 1), held)
     for descending in (False, True):
         by = replace(_VALUE, descending=descending)
-        first = files.first_rows(
-            _selection([_ID], *ids), [by], 1, columns, lambda t: np.ones(len(t), bool), held
+        first = seeks.first_rows(
+            files, _selection([_ID], *ids), [by], 1, columns, lambda t: np.ones(len(t), bool), held
         )
         assert first is not None
         ends = [10 * n + 9 * descending for n in ids]
         assert sorted(row["value"] for row in first.to_pylist()) == ends
-    whole = files.rows_of(_selection([_ID], *ids), columns, None, neighbours=held)
+    whole = seeks.rows_of(files, _selection([_ID], *ids), columns, None, neighbours=held)
     assert whole is not None
     assert len(whole) == 10 * len(ids)
     assert sum(groups_read) == once
@@ -553,9 +568,9 @@ def test_of_a_large_group_only_some_rows_are_held(tmp_path: Path) -> None:
     files = ParquetFiles(*_written(tmp_path, [table], group_rows=5))
     columns, held = (_ID, _VALUE), Neighbours([_ID])
     pairs = _selection(columns, (1, 0), (3, 50), (5, 104))
-    assert files.rows_of(pairs, columns, None, neighbours=held) is not None
-    assert files.are_held(_selection([_ID], 1, 5), held)
-    assert not files.are_held(_selection([_ID], 1, 3, 5), held)
+    assert seeks.rows_of(files, pairs, columns, None, neighbours=held) is not None
+    assert seeks.are_held(files, _selection([_ID], 1, 5), held)
+    assert not seeks.are_held(files, _selection([_ID], 1, 3, 5), held)
 
 
 def test_neighbours_of_other_files_are_not_taken(tmp_path: Path) -> None:
@@ -565,7 +580,7 @@ def test_neighbours_of_other_files_are_not_taken(tmp_path: Path) -> None:
         folder = tmp_path / str(value)
         folder.mkdir()
         files = ParquetFiles(*_written(folder, [pa.table({"id": [7], "value": [value]})]))
-        found = files.rows_of(_selection([_ID], 7), columns, None, neighbours=held)
+        found = seeks.rows_of(files, _selection([_ID], 7), columns, None, neighbours=held)
         assert found is not None
         assert found.to_pylist() == [{"id": 7, "value": value}]
 
@@ -598,11 +613,11 @@ def test_files_that_the_log_rules_out_are_not_opened(tmp_path: Path) -> None:
     micros = [int(moment.timestamp()) * 1_000_000 + 999 for moment in moments]
     for moment, number in zip(moments[:2], micros[:2], strict=True):
         values = Ranges(((number, number),))
-        within = files.rows_within(at, values, [at], _MOST)
+        within = seeks.rows_in_ranges(files, at, values, [at], _MOST)
         assert within is not None
         assert within.column("at").to_pylist() == [moment]
-    assert files.count_within(at, Ranges(((micros[2] - 999, micros[2] + 10**9),))) == 1
-    assert files.rows_within(at, Ranges(((micros[2], micros[2]),)), [at], _MOST) is None
+    assert seeks.count_within(files, at, Ranges(((micros[2] - 999, micros[2] + 10**9),))) == 1
+    assert seeks.rows_in_ranges(files, at, Ranges(((micros[2], micros[2]),)), [at], _MOST) is None
 
 
 def test_a_table_is_sought_by_the_column_that_it_is_sorted_by(
@@ -612,7 +627,7 @@ def test_a_table_is_sought_by_the_column_that_it_is_sorted_by(
     rows = [{"id": id, "place": place} for place in (None, 1, 2, 3, 4) for id in range(6)]
     schema = pa.schema([("id", pa.int64()), ("place", pa.int32())])
     files = ParquetFiles(*_written(tmp_path, [pa.Table.from_pylist(rows, schema)], group_rows=3))
-    found = files.rows_of(_selection([_ID, _PLACE], (0, 2), (5, 4)), (_ID, _PLACE), _MOST)
+    found = seeks.rows_of(files, _selection([_ID, _PLACE], (0, 2), (5, 4)), (_ID, _PLACE), _MOST)
     assert found is not None
     assert found.to_pylist() == [{"id": 0, "place": 2}, {"id": 5, "place": 4}]
     assert sum(groups_read) == 2

@@ -22,7 +22,7 @@ from deltaproduce.engines.spark.delta import Detail
 from deltaproduce.engines.spark.sessions.damage import tells_of_damage, unreadable
 from deltaproduce.errors import CorruptStoreError, DeltaProduceError
 from deltaproduce.storage.locations import Location, Table
-from deltaproduce.storage.parquet.seeks import unreadable_here
+from deltaproduce.storage.parquet.files import unreadable_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

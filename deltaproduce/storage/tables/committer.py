@@ -32,6 +32,7 @@ from deltaproduce.storage.decisions.recovery import current, landed, overtaken
 from deltaproduce.storage.edits import Deletion, Edit, Restore
 from deltaproduce.storage.failpoints import effect
 from deltaproduce.storage.locations import README, README_TEXT, Location, Table
+from deltaproduce.storage.parquet import seeks
 from deltaproduce.storage.tables.access import TableAccess
 from deltaproduce.storage.tables.effects import TableEffects
 from deltaproduce.storage.tables.reader import TableReader
@@ -204,7 +205,7 @@ class Committer:
         ordered = edit.replaced.select([c.name for c in columns])
         found = None
         if files is not None:
-            found = files.places_of(ordered, columns, edit.lookup, self._access.engines)
+            found = seeks.places_of(files, ordered, columns, edit.lookup, self._access.engines)
         if found is None or sum(map(len, found.values())) < len(edit.replaced):
             raise CorruptStoreError(
                 f"table {table.name!r} lacks rows that a version has, because files of it were "

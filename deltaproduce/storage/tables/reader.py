@@ -25,8 +25,8 @@ from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.parquet.file_ranges import FileRanges
+from deltaproduce.storage.parquet.files import ParquetFiles
 from deltaproduce.storage.parquet.readings import Readings
-from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.storage.tables.access import TableAccess
 from deltaproduce.types.columns import VERSION, Column
 from deltaproduce.types.data_types import StructType

@@ -1,0 +1,450 @@
+"""The Parquet files of a table: their footers, and rows read from them without Spark.
+
+The invariant: rows are those that Spark would read. If that is not certain, there is no answer, and
+the caller asks Spark: for files that are not seen without it, and for files that are gone or
+damaged (Spark says so).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.local.arrays import (
+    Marks,
+    Numbers,
+    empty,
+)
+from deltaproduce.engines.local.large.parting import side_by_side
+from deltaproduce.engines.local.large.spilling import Spill
+from deltaproduce.errors import CorruptStoreError, StorageError
+from deltaproduce.model.machine import cores
+from deltaproduce.model.partitions import Ranges
+from deltaproduce.storage.parquet.batching import of_files, parts, shared_out, together
+from deltaproduce.storage.parquet.file_ranges import FileRanges, unknown
+from deltaproduce.storage.parquet.marked_rows import MarkedRows
+from deltaproduce.storage.parquet.merging import DataFile
+from deltaproduce.storage.parquet.neighbours import NUMBER
+from deltaproduce.storage.parquet.places import Found
+from deltaproduce.storage.parquet.readings import Readings
+from deltaproduce.storage.parquet.row_groups import FileFooter, Footers, Group, amount_of, place_of
+from deltaproduce.types.columns import VERSION, VERSION_COLUMN, Column
+from deltaproduce.types.conversions import in_arrow_types
+from deltaproduce.types.pandas_on_demand import in_numpy
+
+_SOUGHT_AT_A_TIME: Final = 1 << 18
+"""About the most rows of row groups that a thread reads to find keys in."""
+_LEAST_AT_A_TIME: Final = 1 << 16
+"""The fewest, unless there are no more: fewer are not worth another thread."""
+_AT_A_TIME: Final = 8
+"""How many parts are read in parallel."""
+_FOOTERS_AT_A_TIME: Final = 16
+"""How many footers are read in parallel: for remote files nearly all of the time is waiting."""
+_UNREADABLE: Final = (OSError, KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError)
+"""Files are gone or broken, lack a column, or have one of another type."""
+
+
+class _UnreadError(Exception):
+    """A part of the files could not be read; its cause says why."""
+
+
+class ParquetFiles:
+    """The files of a table. Files never change, so footers are kept.
+
+    Rows that the log marks as deleted are not returned; counts of rows in row groups have them.
+
+    Args:
+        directory: the table's directory.
+        paths: the files' paths, relative to it.
+        table: the table's name if there is no Spark to ask: then unreadable files are damaged.
+        readings: counts what is read.
+        ranges: the statistics of the files in the log.
+        spill: makes a place for the rows that are read.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        paths: Sequence[str],
+        table: str | None = None,
+        readings: Readings | None = None,
+        ranges: FileRanges | None = None,
+        spill: Callable[[], Spill] = Spill,
+    ) -> None:
+        self._directory = directory
+        self.paths = paths
+        self._table = table
+        self._readings = readings or Readings()
+        self.ranges = ranges or unknown(len(paths))
+        self._spill = spill
+        self._known: dict[int, FileFooter] = {}
+        self.placed = Found()
+        self._values = self.ranges.values()
+        self.marked = MarkedRows.told(self.ranges.told)
+
+    def know(self, others: ParquetFiles) -> None:
+        """Take over the footers that another version of the table's files has read."""
+        known = {others.paths[number]: footer for number, footer in others._known.items()}
+        for number, path in enumerate(self.paths):
+            if path in known:
+                self._known[number] = known[path]
+
+    @property
+    def sizes(self) -> list[DataFile]:
+        """The files by their numbers, with how many rows they have, and how many are marked."""
+        parts = [tuple(sorted((k, str(v)) for k, v in values.items())) for values in self._values]
+        codes = {part: code for code, part in enumerate(dict.fromkeys(parts))}
+        rows = self.ranges.rows.tolist()
+        marked = self.marked.counts(len(self.paths)).tolist()
+        return [
+            DataFile(number, max(rows[number], 0), marked[number], codes[part])
+            for number, part in enumerate(parts)
+        ]
+
+    @property
+    def told(self) -> pa.Table | None:
+        """What the log says of the files; see `FileRanges.told`."""
+        return self.ranges.told
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """How many rows and bytes they have, by the log; None if that is not known."""
+        return self.ranges.size
+
+    def without_spark(self, table: str) -> ParquetFiles:
+        """The same files, where Spark is not asked: what cannot be read is damaged.
+
+        Args:
+            table: the table's name, for messages.
+        """
+        return ParquetFiles(
+            self._directory, self.paths, table, self._readings, self.ranges, self._spill
+        )
+
+    def among(self, numbers: Numbers) -> ParquetFiles:
+        """Return some of the files, by their numbers."""
+        told = None if self.ranges.told is None else self.ranges.told.take(pa.array(numbers))
+        return ParquetFiles(
+            self._directory,
+            [self.paths[number] for number in numbers.tolist()],
+            self._table,
+            self._readings,
+            FileRanges(told, len(numbers)),
+            self._spill,
+        )
+
+    @property
+    def are_apart(self) -> bool:
+        """Whether they are in several partitions, which a reader of few rows need not all open."""
+        return len(self._values) > 1 and bool(self._values[0])
+
+    def in_partitions(self, partitions: pa.Table) -> ParquetFiles:
+        """Return the files of some partitions; see `FileRanges.in_partitions`."""
+        return self.among(np.flatnonzero(self.ranges.in_partitions(partitions)))
+
+    def read_numbered(
+        self, footers: Footers, groups: Sequence[Group], names: Sequence[str] | None = None
+    ) -> tuple[pa.Table, Numbers]:
+        """Return the rows of row groups of one file, marked ones too, and their numbers in it."""
+        file, numbers = groups[0].file, [group.number for group in groups]
+        rows = self.read_groups(footers.files, groups, names, all_rows=True)
+        return rows, footers.files[file].row_numbers(numbers)
+
+    @property
+    def all_files(self) -> Marks:
+        """Marks all files."""
+        return np.ones(len(self.paths), bool)
+
+    def each_part(
+        self,
+        footers: Footers,
+        groups: Numbers,
+        read: Callable[[Sequence[Group]], pa.Table],
+        columns: Sequence[Column],
+        most: int | None,
+        names: Mapping[int, Sequence[str]] | None = None,
+    ) -> pa.Table | None:
+        """Read row groups in parallel, and stop once there are more than ``most`` rows.
+
+        Args:
+            read: reads some row groups, which are of one file or of small ones.
+            names: the columns that are read of each file; all if None.
+        """
+        of_each = -(-int(footers.rows[groups].sum()) // cores())
+        size = min(max(of_each, _LEAST_AT_A_TIME), _SOUGHT_AT_A_TIME)
+        found, count = self._spill(), 0
+        read_together = (
+            some for part in parts(footers, groups, size) for some in together(footers, part)
+        )
+        found.add(empty(columns))
+        try:
+            with ThreadPoolExecutor(cores()) as threads:
+                while some := [*islice(read_together, _AT_A_TIME)]:
+                    for part, rows in zip(some, threads.map(read, some), strict=True):
+                        for of_file in of_files(part):
+                            file, numbers = of_file[0].file, [group.number for group in of_file]
+                            read_of = None if names is None else names[file]
+                            self._readings.add(*footers.files[file].amount_of(numbers, read_of))
+                        found.add(rows)
+                        count += len(rows)
+                    if most is not None and count > most:
+                        break
+        except _UNREADABLE as error:
+            self._check_answer(error)
+            return None
+        return found.table()
+
+    def rows(
+        self,
+        columns: Sequence[Column],
+        versions: tuple[int, int] | None = None,
+    ) -> pa.Table | None:
+        """Return all rows, or those of some versions; None to ask Spark.
+
+        Args:
+            columns: as for `rows_of`; the files may have other columns, too.
+            versions: only rows whose ``_version`` is between these two, both included.
+
+        Raises:
+            CorruptStoreError: files are gone or broken, and there is no Spark to ask.
+        """
+        found = self._spill()
+        found.add(empty(columns))
+        try:
+            for number in range(len(self.paths)):
+                for rows in self._parts_of(number, columns, versions):
+                    found.add(_within(rows, versions))
+        except _UNREADABLE as error:
+            if self._table is None:
+                return None
+            raise unreadable_here(self._table, self._directory, error) from error
+        return found.table()
+
+    def reduced(
+        self, columns: Sequence[Column], rows: int, function: Callable[[pa.Table], pa.Table]
+    ) -> pa.Table | None:
+        """Return what a function makes of all rows, part by part on all cores; None to ask Spark.
+
+        Args:
+            columns: some of the table's, as for `rows_of`; no others are read.
+            rows: about how many rows a part has; it has whole row groups.
+        """
+        footers = self.footers(self.all_files)
+        if footers is None:
+            return None
+
+        names = {number: self.names_in(number, columns) for number in footers.files}
+
+        def made(groups: Sequence[Group]) -> pa.Table:
+            try:
+                read = [
+                    in_arrow_types(
+                        self.read_groups(footers.files, some, names[some[0].file]), columns
+                    )
+                    for some in of_files(groups)
+                ]
+            except _UNREADABLE as error:
+                raise _UnreadError from error
+            return function(pa.concat_tables(read))
+
+        found = self._spill()
+        in_parts = [*parts(footers, np.arange(len(footers.rows)), rows)]
+        found.add(function(empty(columns)))
+        try:
+            for part, rows_made in zip(in_parts, side_by_side(made, in_parts), strict=True):
+                for some in of_files(part):
+                    file, of_part = some[0].file, [group.number for group in some]
+                    self._readings.add(*footers.files[file].amount_of(of_part, names[file]))
+                found.add(rows_made)
+        except _UnreadError:
+            return None
+        return found.table()
+
+    def some_rows(self, columns: Sequence[Column], version: int, most: int) -> pa.Table | None:
+        """Return at most ``most`` rows of one version, in no order; None to ask Spark.
+
+        Reads no more row groups than necessary; otherwise like `rows`.
+        """
+        holding = self.ranges.within(VERSION_COLUMN, Ranges(((version, version),)))
+        found = empty(columns)
+        try:
+            for number in np.flatnonzero(holding).tolist():
+                for rows in self._parts_of(number, columns, (version, version)):
+                    found = pa.concat_tables([found, _within(rows, (version, version))])
+                    if len(found) >= most:
+                        return found.slice(0, most)
+        except _UNREADABLE as error:
+            if self._table is None:
+                return None
+            raise unreadable_here(self._table, self._directory, error) from error
+        return found
+
+    def each(self, columns: Sequence[Column]) -> Iterator[pa.Table]:
+        """Yield the rows of one file after the other, in the order of the file.
+
+        Raises:
+            CorruptStoreError: files are gone or broken.
+        """
+        try:
+            for number in range(len(self.paths)):
+                yield pa.concat_tables([empty(columns), *self._parts_of(number, columns)])
+        except _UNREADABLE as error:
+            if self._table is None:
+                raise
+            raise unreadable_here(self._table, self._directory, error) from error
+
+    def batches(self, columns: Sequence[Column], rows: int) -> Iterator[pa.Table]:
+        """Yield all rows, in the order of the files, with ``rows`` rows in memory at a time.
+
+        Raises:
+            CorruptStoreError: files are gone or broken.
+        """
+        try:
+            for number, path in enumerate(self.paths):
+                names = self.names_in(number, columns)
+                with self._directory.parquet(path) as file:
+                    self._count(file.metadata, range(file.num_row_groups), names)
+                    first = 0
+                    for batch in file.iter_batches(rows, columns=names, use_threads=False):
+                        read = pa.Table.from_batches([batch])
+                        part = self.marked.alive_from(read, number, first)
+                        first += len(read)
+                        yield in_arrow_types(_beside(part, self._values[number]), columns)
+        except _UNREADABLE as error:
+            if self._table is None:
+                raise
+            raise unreadable_here(self._table, self._directory, error) from error
+
+    def footers(self, files: Marks) -> Footers | None:
+        """Return the footers of some files; None if they cannot be read here."""
+        numbers = np.flatnonzero(files).tolist()
+        try:
+            missing = [number for number in numbers if number not in self._known]
+            if missing:
+                with ThreadPoolExecutor(_FOOTERS_AT_A_TIME) as threads:
+                    said = threads.map(self._directory.footer, map(self.paths.__getitem__, missing))
+                    values = (self._values[number] for number in missing)
+                    self._known |= zip(missing, map(FileFooter, said, values), strict=True)
+        except _UNREADABLE as error:
+            self._check_answer(error)
+            return None
+        return Footers({number: self._known[number] for number in numbers})
+
+    def _check_answer(self, error: Exception) -> None:
+        """Without Spark to ask, report a file system that does not answer.
+
+        Raises:
+            StorageError: it does not answer.
+        """
+        if self._table is not None and self._directory.file_system.silence(error):
+            raise unreadable_here(self._table, self._directory, error) from error
+
+    def read_groups(
+        self,
+        footers: Mapping[int, FileFooter],
+        groups: Sequence[Group],
+        names: Sequence[str] | None = None,
+        *,
+        numbers: Numbers | None = None,
+        all_rows: bool = False,
+    ) -> pa.Table:
+        """Read row groups of one file: the named columns of it, or all.
+
+        Args:
+            numbers: a number for each row of the row groups, to be returned as `NUMBER`.
+            all_rows: whether rows that are marked as deleted are returned, too.
+        """
+        number, chosen = groups[0].file, [group.number for group in groups]
+        said = footers[number].said
+        with self._directory.parquet(self.paths[number], said) as file:
+            found = file.read_row_groups(chosen, names, use_threads=False)
+        if numbers is not None:
+            found = found.append_column(NUMBER.name, pa.array(numbers))
+        if not all_rows:
+            found = self.marked.alive(found, number, chosen, said)
+        return _beside(found, self._values[number])
+
+    def names_in(self, number: int, columns: Sequence[Column]) -> list[str]:
+        """Return the names of the columns that a file has: not those it is partitioned by."""
+        return [column.name for column in columns if column.name not in self._values[number]]
+
+    def _parts_of(
+        self, number: int, columns: Sequence[Column], versions: tuple[int, int] | None = None
+    ) -> Iterator[pa.Table]:
+        """Yield a file's rows of some versions, and others that share a row group with them."""
+        values = self._values[number]
+        with self._directory.parquet(self.paths[number]) as file:
+            groups, names = _groups_of(file.metadata, versions), self.names_in(number, columns)
+            self._count(file.metadata, groups, names)
+            for some in shared_out(groups, file.metadata):
+                read = file.read_row_groups(some, names)
+                rows = self.marked.alive(read, number, some, file.metadata)
+                yield in_arrow_types(_beside(rows, values), columns)
+
+    def _count(self, footer: pq.FileMetaData, groups: Sequence[int], names: Sequence[str]) -> None:
+        """Count the given columns of row groups as read."""
+        for group in groups:
+            self._readings.add(*amount_of(footer, group, names))
+
+
+def unreadable_here(
+    table: str, directory: Directory | None, error: BaseException
+) -> CorruptStoreError | StorageError:
+    """Return the error for a table that a store without a session cannot read.
+
+    Args:
+        directory: the directory of the table or the store; None if only Spark knows it.
+        error: the cause.
+    """
+    silence = None if directory is None else directory.file_system.silence(error)
+    if silence is not None:
+        return StorageError(
+            f"table {table!r} cannot be reached ({silence}): see that the service is up, and that "
+            "the environment has its address and a key that may read and write",
+            table=table,
+        )
+    return CorruptStoreError(
+        f"table {table!r} cannot be read as a version has it, because files of it were removed or "
+        "changed by someone else; store.verify() says what else is wrong, store.repair() mends it",
+        table=table,
+    )
+
+
+def _groups_of(footer: pq.FileMetaData, versions: tuple[int, int] | None) -> list[int]:
+    """Return the row groups that may have rows of some versions."""
+    every = range(footer.num_row_groups)
+    place = None if versions is None else place_of(footer, VERSION)
+    if versions is None or place is None:
+        return [*every]
+    first, last = versions
+
+    def may_have(group: int) -> bool:
+        known = footer.row_group(group).column(place).statistics
+        return known is None or not known.has_min_max or (first <= known.max and known.min <= last)
+
+    return [group for group in every if may_have(group)]
+
+
+def _within(rows: pa.Table, versions: tuple[int, int] | None) -> pa.Table:
+    if versions is None:
+        return rows
+    numbers = in_numpy(rows.column(VERSION))
+    return rows.filter(pa.array((numbers >= versions[0]) & (numbers <= versions[1])))
+
+
+def _beside(rows: pa.Table, values: Mapping[str, pa.Scalar]) -> pa.Table:
+    """Return rows of a file with the values of its partition columns.
+
+    Some writers leave these out of the files, others do not.
+    """
+    found = rows.drop_columns([name for name in values if name in rows.column_names])
+    for name, value in values.items():
+        found = found.append_column(name, pa.repeat(value, len(found)))
+    return found
