@@ -16,10 +16,9 @@ def test_the_readme_works_as_pasted_and_again_in_another_process(
     folder.mkdir()
     shown = [block for language, block in fences(README) if language == ""]
     assert any(block.startswith("+--") for block in shown)
-    tables = [block for block in shown if block.startswith("+--")]
     for _ in range(2 if long_run else 1):
         with one_at_a_time():
             printed = run_in_new_process(README, tmp_path / "pasted.py", folder)
-        assert all(table in printed for table in tables), printed
+        assert all(block in printed for block in shown if not block.startswith(("pip", "make")))
     assert {path.name for path in folder.iterdir()} <= {"lake", "spark-warehouse"}
     assert (folder / "lake" / "library" / "_versions").is_dir()
