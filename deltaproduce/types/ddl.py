@@ -131,10 +131,18 @@ def identifier(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+WITHOUT_INTERVALS: Final = (
+    "Delta stores no intervals; make a number of it, such as datediff(a, b), or "
+    "unix_seconds(a) - unix_seconds(b)"
+)
+
+
 def unsupported_type(found: str, *, column: str | None) -> DefinitionError:
     """Return the error for a column whose type the library does not store."""
     if found.startswith(("char", "varchar")):
         advice = "use string"
+    elif found.startswith("interval"):
+        advice = WITHOUT_INTERVALS
     else:
         advice = f"use one of {', '.join(_CANONICAL_NAMES)}, decimal, array, map and struct"
     message = f"column {column!r} has type {found!r}, which is not supported; {advice}"

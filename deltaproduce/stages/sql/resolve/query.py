@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.algebra.determinism import check_determined
-from deltaproduce.stages.sql.algebra.fitting import check_fit
+from deltaproduce.stages.sql.algebra.fitting import check_fit, check_no_intervals
 from deltaproduce.stages.sql.algebra.joining import with_ordered_joins
 from deltaproduce.stages.sql.algebra.pruning import pruned
 from deltaproduce.stages.sql.algebra.relations import Relation, Scan
@@ -200,6 +200,7 @@ def _checked(found: Resolved) -> Resolved:
         raise refused(tree, "has columns that only Spark knows; name them")
     if not found.feeders:
         raise refused(tree, "reads no stage; name one in its FROM")
+    check_no_intervals(found.relation, tuple(found.fields.items()))
     return found
 
 
