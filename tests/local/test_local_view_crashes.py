@@ -17,8 +17,9 @@ from random import Random
 import pytest
 from crashing import CrashAt, CrashError, fail
 from local_stores import as_rows, assert_no_orphans_here
+from random_views import batch, stages_alone
 from selecting import chosen
-from test_local_views import batch, same, two_stages
+from test_local_views import same
 
 import deltaproduce as dp
 from deltaproduce.storage import failpoints
@@ -49,7 +50,7 @@ OTHER: Mapping[str, list[Change]] = {"t": [Delete((n,)) for n in range(8)]}
 
 
 def views(**other: str) -> dp.Pipeline:
-    pipeline = two_stages()
+    pipeline = stages_alone()
     for name, query in {**VIEWS, **other}.items():
         pipeline.sql(name, query, incremental="always")
     return pipeline

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from local_stores import as_rows
+from random_views import batch, stages_alone, view
 from selecting import chosen
-from view_queries import STAGES, Queries
 
 from deltaproduce import (
     DefinitionError,
@@ -21,43 +21,7 @@ from deltaproduce import (
     Store,
 )
 from deltaproduce.operations.step.plan import TableType
-from deltaproduce.testing import Change, Delete, Oracle, Upsert, plain_rows
-
-
-def two_stages() -> Pipeline:
-    pipeline = Pipeline("two")
-    for name, schema in STAGES.items():
-        pipeline.source(name, key=schema.key.ddl, value=schema.value.ddl)
-    return pipeline
-
-
-def batch(random: Random) -> dict[str, list[Change]]:
-    """Changes of both stages at once, of one, or of none; several rows of a key, and deletes."""
-    found = dict[str, list[Change]]()
-    for name, schema in STAGES.items():
-        if random.random() < 0.3:
-            continue
-        changes = list[Change]()
-        for key in random.sample((None, 1, 2, 3), random.choice((1, 2, 4))):
-            if random.random() < 0.3:
-                changes.append(Delete((key,)))
-                continue
-            for _ in range(random.choice((1, 1, 2))):
-                value = tuple(
-                    random.choice((None, "", "x") if c == "s" else (None, 0, 1, 2))
-                    for c in schema.value.names
-                )
-                changes.append(Upsert((key,), value))
-        found[name] = changes
-    return found
-
-
-def view(random: Random) -> str:
-    """A random query that is not key-local, and so a view."""
-    while True:
-        text = Queries(random).query()
-        if two_stages().sql("v", text).kind.word == "view":
-            return text
+from deltaproduce.testing import Oracle, plain_rows
 
 
 def same(store: Store, oracle: Oracle, names: list[str]) -> None:
@@ -82,11 +46,13 @@ IN_ORDER = (
     "SELECT t.a, x.n, x.c FROM t, LATERAL (SELECT max(n) AS n, count(*) AS c FROM u "
     "WHERE u.a = t.b) x",
     "SELECT e, count(*) AS n FROM t LATERAL VIEW explode(array(a, b)) x AS e GROUP BY e",
+    "SELECT u.k, x.l FROM (SELECT a AS c, count(*) AS n, sort_array(collect_list(b)) AS l FROM t "
+    "GROUP BY a) x JOIN u ON u.n = x.n",
 )
 
 
 def test_windows_pivots_and_generators_follow_changes(tmp_path: Path) -> None:
-    random, pipeline = Random("in order"), two_stages()
+    random, pipeline = Random("in order"), stages_alone()
     names = [f"v{n}" for n in range(len(IN_ORDER))]
     for name, text in zip(names, IN_ORDER, strict=True):
         key = "a, i" if " AS i, " in text else None  # so that each group is a key, and has states
@@ -107,7 +73,7 @@ def test_views_follow_their_stages(tmp_path: Path, seed: int) -> None:
 
     Both sides of a join change at once, stages are emptied and filled again.
     """
-    random, pipeline = Random(seed), two_stages()
+    random, pipeline = Random(seed), stages_alone()
     names = [f"v{n}" for n in range(8)]
     for name in names:
         pipeline.sql(name, view(random))
@@ -194,6 +160,23 @@ def test_an_aggregate_without_group_by_has_a_row_over_no_rows(tmp_path: Path) ->
         assert store.content("cities").to_pylist() == [{"_ordinal": 0, "n": 0, "c": None}]
         assert version.stages["cities"].mode != "full"
         assert store.update({"orders": ORDERS}).number == version.number  # S9: nothing changes
+
+
+def test_an_update_that_changes_nothing_is_no_version_though_a_view_has_no_rows_yet(
+    tmp_path: Path,
+) -> None:
+    """S9: rows that are not there are deleted, and one is given that is there already."""
+    pipeline = shop()
+    pipeline.sql("n", "SELECT customer, count(*) AS n FROM orders GROUP BY customer")
+    pipeline.sql("largest", "SELECT id FROM orders ORDER BY amount DESC LIMIT 2")
+    with Store(None, str(tmp_path / "store"), pipeline) as store:
+        ann = {"name": "a", "city": "x"}
+        store.update({"customers": [ann]})
+        gone = [{"id": 1, "_change_type": "delete"}]
+        assert store.update({"orders": gone}).number == 1
+        assert store.update({"orders": gone, "customers": [ann]}).number == 1
+        store.update({"orders": ORDERS})
+        assert store.content("largest").column("id").to_pylist() == [2, 3]
 
 
 def test_equal_rows_are_several_rows_of_a_key_and_only_differences_are_updates(

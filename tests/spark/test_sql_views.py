@@ -14,8 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from random_queries import Queries
 from selecting import long
-from view_queries import OF_SPARK, STAGES, Queries, contents, tables
+from view_queries import OF_SPARK, STAGES, contents, tables
 
 import deltaproduce as dp
 from deltaproduce.engines.spark.data_types import frame_struct

@@ -8,7 +8,8 @@ from random import Random
 import pyarrow as pa
 import pytest
 from delta_feeders import UTC, InMemory, bag, next_rows, outcome
-from view_queries import EXAMPLES, OF_SPARK, STAGES, Queries, contents, tables
+from random_queries import Queries
+from view_queries import EXAMPLES, OF_SPARK, STAGES, contents, tables
 
 from deltaproduce.stages.sql.operators.changes.signed import (
     InconsistentError,

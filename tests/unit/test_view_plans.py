@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from delta_feeders import UTC, InMemory, bag, next_rows, outcome
-from view_queries import STAGES, Queries, contents, tables
+from random_queries import Queries
+from view_queries import STAGES, contents, tables
 
 from deltaproduce.engines.local.arrays import in_order
 from deltaproduce.stages.sql.operators.changes.signed import changed

@@ -118,9 +118,11 @@ def full_step(
         redefined: set if the stage has other columns than its tables.
 
     Returns:
-        The changes; None if no feeder has ever had rows.
+        The changes; None if no feeder has ever had rows, and the stage has none of nothing.
     """
-    found = production.kind.produced(production, inputs)
+    of_nothing = production.kind.upkeep.of_nothing
+    is_made = of_nothing or any(each.step or each.before() is not None for each in inputs)
+    found = production.kind.produced(production, inputs) if is_made else None
     if redefined is None:
         return None if found is None else production.replaced(content, *found)
     emitted, count = found or (empty(production.content), 0)

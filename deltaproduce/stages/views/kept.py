@@ -19,7 +19,14 @@ from deltaproduce.stages.sql.algebra.scalars import Field, SortKey
 from deltaproduce.stages.sql.states.functions.encodings import encoded, encoded_type
 from deltaproduce.stages.views.grouped import Grouped
 from deltaproduce.types.atoms import arrow_type
-from deltaproduce.types.columns import NO_KEY, Column, Columns, RowSchema, may_be_key
+from deltaproduce.types.columns import (
+    NO_KEY,
+    Column,
+    Columns,
+    RowSchema,
+    may_be_key,
+    with_nulls,
+)
 from deltaproduce.types.data_types import (
     DataType,
     IntegerType,
@@ -212,7 +219,7 @@ def _scan(name: str, columns: Mapping[str, Field], relation: Relation) -> Scan:
 
 
 def _columns(fields: Mapping[str, Field]) -> tuple[Column, ...]:
-    return tuple(Column(name, _kind_of(field)) for name, field in fields.items())
+    return tuple(Column(name, with_nulls(_kind_of(field))) for name, field in fields.items())
 
 
 def _filler(kind: pa.DataType) -> pa.Scalar:

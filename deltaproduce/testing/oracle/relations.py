@@ -5,6 +5,7 @@ It shares the algebra with the library, and not how it is computed: joins are ne
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -32,6 +33,7 @@ from deltaproduce.stages.sql.algebra.relations import (
 from deltaproduce.stages.sql.algebra.scalars import Scalar, SortKey
 from deltaproduce.stages.sql.algebra.windows import Window
 from deltaproduce.stages.sql.expressions.model import value_of
+from deltaproduce.testing.oracle.values import plain
 from deltaproduce.testing.oracle.window_functions import windowed
 
 _Row: TypeAlias = Mapping[str, Any]
@@ -62,13 +64,20 @@ def in_order(rows: Sequence[_Row], keys: Sequence[SortKey]) -> list[_Row]:
 def _sortable(value: Any) -> Any:  # noqa: ANN401 as it may be
     if value is None:
         return (0, 0)
+    if value is math.nan:
+        return (2, 0)
     return (1, value.encode() if isinstance(value, str) else value)
+
+
+def _computed(scalar: Scalar, row: _Row) -> Any:  # noqa: ANN401 as it may be
+    """Return the value of an expression, in the normal form, in which equal values are the same."""
+    return plain(value_of(scalar.expression, row))
 
 
 def _scan(scan: Scan, contents: Contents) -> Iterator[_Row]:
     names = [*zip((field.id for field in scan.fields), scan.columns, strict=True)]
     for row in contents[scan.feeder]:
-        yield {field: row[column] for field, column in names}
+        yield {field: plain(row[column]) for field, column in names}
 
 
 def _values(values: Values, _: Contents) -> Iterator[_Row]:
@@ -81,7 +90,7 @@ def _values(values: Values, _: Contents) -> Iterator[_Row]:
 
 def _project(project: Project, contents: Contents) -> Iterator[_Row]:
     for row in interpreted(project.input, contents):
-        yield {one.field.id: value_of(one.scalar.expression, row) for one in project.outputs}
+        yield {one.field.id: _computed(one.scalar, row) for one in project.outputs}
 
 
 def _filter(filter_: Filter, contents: Contents) -> Iterator[_Row]:
@@ -142,17 +151,17 @@ def _single(single: Single, contents: Contents) -> Iterator[_Row]:
 def _aggregate(aggregate: Aggregate, contents: Contents) -> Iterator[_Row]:
     groups: dict[tuple[Any, ...], list[_Row]] = {} if aggregate.keys else {(): []}
     for row in interpreted(aggregate.input, contents):
-        key = tuple(value_of(one.scalar.expression, row) for one in aggregate.keys)
+        key = tuple(_computed(one.scalar, row) for one in aggregate.keys)
         groups.setdefault(key, []).append(row)
     for key, rows in groups.items():
         found = dict(zip((one.field.id for one in aggregate.keys), key, strict=True))
-        yield found | {field.id: _called(call, rows) for field, call in aggregate.calls}
+        yield found | {field.id: plain(_called(call, rows)) for field, call in aggregate.calls}
 
 
 def _called(call: Call, rows: Sequence[_Row]) -> Any:  # noqa: ANN401 as it may be
     if call.where is not None:
         rows = [row for row in rows if value_of(call.where.expression, row) is True]
-    given = [tuple(value_of(one.expression, row) for one in call.arguments) for row in rows]
+    given = [tuple(_computed(one, row) for one in call.arguments) for row in rows]
     given = [values for values in given if values[-1:] != (None,)]
     if call.function not in _BY:
         given = [values for values in given if None not in values]
@@ -175,7 +184,7 @@ _BY: Final = MappingProxyType({"min_by": min, "max_by": max})
 _CALLS: Final[Mapping[str, Callable[[list[Any]], Any]]] = MappingProxyType(
     {
         "sum": sum,
-        "avg": lambda values: float(Fraction(sum(values), len(values))),
+        "avg": lambda values: _average(sum(values), len(values)),
         "min": lambda values: min(values, key=_sortable),
         "max": lambda values: max(values, key=_sortable),
         "mode": lambda values: min(
@@ -186,6 +195,12 @@ _CALLS: Final[Mapping[str, Callable[[list[Any]], Any]]] = MappingProxyType(
         "bool_or": any,
     }
 )
+
+
+def _average(total: Any, count: int) -> float:  # noqa: ANN401 a number
+    if isinstance(total, float) and not math.isfinite(total):
+        return total
+    return float(Fraction(total) / count)
 
 
 def _distinct(distinct: Distinct, contents: Contents) -> Iterator[_Row]:
@@ -228,7 +243,7 @@ def _expand(expand: Expand, contents: Contents) -> Iterator[_Row]:
     for row in interpreted(expand.input, contents):
         for scalars in expand.lists:
             pairs = zip(expand.own, scalars, strict=True)
-            yield {**row, **{field.id: value_of(one.expression, row) for field, one in pairs}}
+            yield {**row, **{field.id: _computed(one, row) for field, one in pairs}}
 
 
 def _generate(generate: Generate, contents: Contents) -> Iterator[_Row]:

@@ -6,6 +6,7 @@ are unbounded here: nothing overflows as in Spark.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from datetime import date
@@ -72,8 +73,29 @@ def _either(left: Any, right: Any) -> Any:  # noqa: ANN401 true, false or null
     return _not(_and(_not(left), _not(right)))
 
 
+def _same(left: Any, right: Any) -> bool:  # noqa: ANN401 as they may be
+    """Return whether values are equal; NaN equals NaN, as in Spark."""
+    return bool(left == right) or (_is_nan(left) and _is_nan(right))
+
+
+def _less(left: Any, right: Any) -> bool:  # noqa: ANN401 as they may be
+    """Return whether a value is less than another one; NaN is the greatest, as in Spark."""
+    if _is_nan(left) or _is_nan(right):
+        return not _is_nan(left)
+    return bool(left < right)
+
+
+def _is_nan(value: Any) -> bool:  # noqa: ANN401 as it may be
+    return isinstance(value, float) and math.isnan(value)
+
+
 def _equal(left: Any, right: Any) -> Any:  # noqa: ANN401 true, false or null
-    return None if left is None or right is None else operator.eq(*_alike(left, right))
+    return None if left is None or right is None else _same(*_alike(left, right))
+
+
+def _null_safe(node: exp.Expr, row: _Row) -> bool:
+    left, right = _value(node.this, row), _value(node.expression, row)
+    return left is right if left is None or right is None else _same(*_alike(left, right))
 
 
 def _literal(node: exp.Expr, _: _Row) -> Any:  # noqa: ANN401 text or a number
@@ -89,8 +111,8 @@ def _in(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 true, false or null
 
 def _between(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 true, false or null
     value, low, high = (_value(node.args[name], row) for name in ("this", "low", "high"))
-    above = None if value is None or low is None else operator.ge(*_alike(value, low))
-    below = None if value is None or high is None else operator.le(*_alike(value, high))
+    above = None if value is None or low is None else not _less(*_alike(value, low))
+    below = None if value is None or high is None else not _less(*_alike(high, value))
     return _and(above, below)
 
 
@@ -121,12 +143,14 @@ def _negative(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 a number
     return None if value is None else -value
 
 
-def _cast(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 a whole number
-    """Cast whole numbers to whole numbers."""
-    if not node.args["to"].is_type(*exp.DataType.INTEGER_TYPES):
-        raise DefinitionError(f"{spelled(node)!r} is not known to the oracle")
-    value = _value(node.this, row)
-    return None if value is None else int(value)
+def _cast(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 a number
+    """Cast whole numbers to whole numbers, and numbers to double."""
+    value, kind = _value(node.this, row), node.args["to"]
+    if kind.is_type(*exp.DataType.INTEGER_TYPES):
+        return None if value is None else int(value)
+    if kind.is_type(exp.DataType.Type.DOUBLE):
+        return None if value is None else float(value)
+    raise DefinitionError(f"{spelled(node)!r} is not known to the oracle")
 
 
 def _call(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 as it may be
@@ -166,13 +190,13 @@ _NODES: Final[Mapping[type[exp.Expr], Callable[[Any, _Row], Any]]] = MappingProx
         exp.Between: _between,
         exp.Case: _case,
         exp.If: _if,
-        exp.EQ: _strict(operator.eq),
-        exp.NEQ: _strict(operator.ne),
-        exp.LT: _strict(operator.lt),
-        exp.LTE: _strict(operator.le),
-        exp.GT: _strict(operator.gt),
-        exp.GTE: _strict(operator.ge),
-        exp.NullSafeEQ: lambda node, row: _value(node.this, row) == _value(node.expression, row),
+        exp.EQ: _strict(_same),
+        exp.NEQ: _strict(lambda left, right: not _same(left, right)),
+        exp.LT: _strict(_less),
+        exp.LTE: _strict(lambda left, right: not _less(right, left)),
+        exp.GT: _strict(lambda left, right: _less(right, left)),
+        exp.GTE: _strict(lambda left, right: not _less(left, right)),
+        exp.NullSafeEQ: _null_safe,
         exp.Add: _strict(operator.add),
         exp.Sub: _strict(operator.sub),
         exp.Mul: _strict(operator.mul),

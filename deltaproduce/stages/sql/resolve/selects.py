@@ -409,7 +409,7 @@ def _with_groups(
     node: exp.Select, found: Selected, building: Grouped, outputs: Sequence[tuple[Named, Output]]
 ) -> Selected:
     """Add the row that a linked aggregate without GROUP BY has where no row fulfils its links."""
-    if not building.links or len(building.keys) > len(building.links):
+    if not building.links or building.by:
         return found
     found = replace(found, by_links=found.relation)
     aggregate = building.relation
