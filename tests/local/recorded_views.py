@@ -127,6 +127,7 @@ class Pack:
         assert version.number == number
         if number == before:
             return
+        store = self.reader(store)
         for name, text in self.queries.items():
             if name in version.stages:
                 self.modes[version.stages[name].mode] += 1
@@ -138,6 +139,10 @@ class Pack:
             self.fold(name, updates)
             rows = Counter(row[:-1] for row in found)  # without the number in its key
             assert self.rows_folded(name) == rows, f"feed of {told}"
+
+    def reader(self, store: dp.Store) -> dp.Store:
+        """A store that reads as Arrow tables."""
+        return store if self.session is None else dp.Store(None, str(self.place), self.pipeline)
 
     def fold(self, name: str, updates: list[tuple[Any, ...]]) -> None:
         """Apply the updates of a version."""
@@ -170,7 +175,7 @@ class Pack:
 
     def beside_spark(self, store: dp.Store) -> None:
         """Spark's answers to the text of the queries are the views' rows."""
-        local = dp.Store(None, str(self.place), self.pipeline) if self.session else store
+        local = self.reader(store)
         for name in STAGES:
             columns = list(STAGES[name].names)
             frame(self.spark, local.content(name).select(columns), f"_stage_{name}")
@@ -182,8 +187,6 @@ class Pack:
             more, less = answer.exceptAll(found), found.exceptAll(answer)
             rows = more.unionAll(less).limit(5).collect()
             assert not rows, f"Spark beside {self}, {name}: {rows}: {text}"
-        if local is not store:
-            local.close()
 
     def __str__(self) -> str:
         return f"pack {self.number} of seed {self.seed!r}"
