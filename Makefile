@@ -21,7 +21,7 @@ help:
 	@echo 'make check   lint and unit tests: about a minute, no Java'
 	@echo 'make lint    format, lint, types and layers only'
 	@echo 'make unit    unit tests only'
-	@echo 'make test    unit tests, and some cases of each law with Spark: some twenty minutes; needs Java'
+	@echo 'make test    unit tests, and some cases of each law with Spark: some fifteen minutes; needs Java'
 	@echo 'make test-all  all cases of each law: over an hour; needs Java'
 	@echo 'make connect all tests with a server of Spark Connect; needs Java'
 	@echo 'make services  PostgreSQL and a browser, which tests need: installs them, as root on Debian'
@@ -86,8 +86,8 @@ lint: $(STAMP)
 unit: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 tests/unit
 
-# Three processes on two cores, as each waits for disks and for processes that it starts. Two of them
-# have a Spark session and half of its tests, the third begins with the rest; a file's tests stay
+# Three processes on two cores, as each waits for disks and for processes that it starts. One of them
+# has the Spark session and all of its tests, the others begin with the rest; a file's tests stay
 # together, and the files that take longest come first (tests/conftest.py).
 test: java services $(STAMP)
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder

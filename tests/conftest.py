@@ -15,9 +15,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # `ci` is the default: bounded, and the same examples in each run, so that a failure is always of
-# the change at hand. `long` searches at random; what it finds becomes an example in a test. Spark
-# takes its time with the first jobs, so neither has a deadline.
-settings.register_profile("ci", deadline=None, derandomize=True, max_examples=15, print_blob=True)
+# the change at hand. A long run has more of them (`all`). `long` searches at random; what it finds
+# becomes an example in a test. Spark takes its time with the first jobs, so none has a deadline.
+settings.register_profile("ci", deadline=None, derandomize=True, max_examples=10, print_blob=True)
+settings.register_profile("all", settings.get_profile("ci"), max_examples=15)
 settings.register_profile(
     "long",
     deadline=None,
@@ -31,74 +32,59 @@ SPARK = "tests/spark"
 """The folder of the tests with Spark."""
 
 DEAREST = (
-    "test_mixed_engines.py",
-    "test_delta_sources.py",
-    "test_expressions.py",
-    "test_user_errors.py",
-    "test_aggregates.py",
-    "test_shared_session.py",
-    "test_odd_paths.py",
-    "test_tables.py",
-    "test_consumers.py",
-    "test_described.py",
-    "test_time_zones.py",
-    "test_random_series.py",
-    "test_record_index_spark.py",
-    "test_sql_views.py",
-    "test_given_batches.py",
-    "test_local_batches.py",
-    "test_costs.py",
-    "test_producers.py",
-    "test_vacuum.py",
-    "test_worked_examples.py",
-    "test_views.py",
-    "test_kept_store.py",
-    "test_odd_keys.py",
-    "test_streams.py",
-    "test_recovery.py",
-    "test_plain_readers.py",
-    "test_engines.py",
-    "test_compaction.py",
-    "test_crashes.py",
-    "test_checks.py",
     "test_local_tasks.py",
     "test_local_windows.py",
-    "test_local_crashes.py",
-    "test_connect.py",
-    "test_object_stores.py",
+    "test_record_index_crashes.py",
     "test_local_ordered.py",
     "test_page.py",
-    "test_record_index_crashes.py",
     "test_queries.py",
-    "test_workers.py",
+    "test_local_crashes.py",
     "test_stored.py",
-    "test_local_own.py",
     "test_local_retained_sources.py",
-    "test_local_partials.py",
-    "test_processes.py",
-    "test_local_series.py",
-    "test_local_verification.py",
+    "test_workers.py",
+    "test_producers.py",
     "test_delta_rules.py",
+    "test_local_verification.py",
     "test_local_logs.py",
-    "test_local_tpch.py",
-    "test_readme.py",
-    "test_tutorial.py",
-    "test_local_window_crashes.py",
-    "test_strategies.py",
-    "test_local_wide.py",
-    "test_local_views.py",
-    "test_documentation.py",
-    "test_dataset_absorbing.py",
+    "test_readers_by_path.py",
+    "test_local_series.py",
+    "test_task_dependencies.py",
+    "test_column_order.py",
     "test_arrow_producers.py",
+    "test_object_stores.py",
+    "test_record_index_rules.py",
+    "test_processes.py",
+    "test_dataset_absorbing.py",
+    "test_local_wide.py",
+    "test_oracle.py",
+    "test_strategies.py",
+    "test_local_own.py",
+    "test_parting.py",
+    "test_local_aggregates.py",
+    "test_local_sketches.py",
+    "test_local_window_crashes.py",
+    "test_local_tpch.py",
+    "test_local_view_crashes.py",
+    "test_record_index_deletes.py",
+    "test_sql_projects.py",
+    "test_local_time_zones.py",
+    "test_connect.py",
+    "test_what_it_cannot_hold.py",
 )
-"""Files that take longest, by seconds of CPU: they come first, so that no worker ends with one.
+"""Files without Spark that take longest, by seconds of CPU: no worker ends with one of them."""
 
-Those of Spark are in the order of what they take, which `pytest_xdist_make_scheduler` shares out.
-"""
+_BEGUN = pytest.StashKey[bool]()
+"""Whether a worker has begun with its first test."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="all cases of every law, for hours")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before tests are imported, which take their number of examples from the profile."""
+    if config.getoption("--long") and settings.get_current_profile_name() == "ci":
+        settings.load_profile("all")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -106,8 +92,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("long")]
         items[:] = [item for item in items if not item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)
-    order = {name: place for place, name in enumerate(DEAREST)}
-    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+    order = {name: place for place, name in enumerate(DEAREST, 1)}
+    later = len(order) + 1
+    items.sort(key=lambda item: 0 if _is_in_spark(item) else order.get(item.path.name, later))
+
+
+def _is_in_spark(item: pytest.Item) -> bool:
+    return item.nodeid.startswith(f"{SPARK}/")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """In a short run of several workers the one with Spark has the longest way: it goes first."""
+    config = item.config
+    if _BEGUN in config.stash:
+        return
+    config.stash[_BEGUN] = True
+    is_worker = hasattr(config, "workerinput") and not config.getoption("--long")
+    if is_worker and not _is_in_spark(item) and any(map(_is_in_spark, item.session.items)):
+        os.nice(5)
 
 
 def pytest_collection_finish() -> None:
@@ -123,25 +125,21 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist, which some runs are without
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """In a short run two workers share the tests with Spark, and the others have the rest.
+    """In a short run one worker has all tests with Spark, and the others begin with the rest.
 
-    Java compiles twice then, but both cores have work to the end. A worker that is done takes files
-    of the rest. A long run is mostly of Spark, and each worker has a session.
+    So one session starts, and Java compiles Spark once. A worker that is done takes files of the
+    rest. A long run is mostly of Spark, and each worker has a session.
     """
     if config.getoption("--long") or config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
 
-    class TwoSessions(LoadFileScheduling):
+    class OneSession(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            if not file.startswith(f"{SPARK}/"):
-                return file
-            return f"{SPARK} {halves.setdefault(file, (0, 1, 1, 0)[len(halves) % 4])}"
+            return SPARK if file.startswith(f"{SPARK}/") else file
 
-    halves: dict[str, int] = {}  # of each file of Spark, in the order of the run
-
-    return TwoSessions(config, log)
+    return OneSession(config, log)
 
 
 @pytest.fixture(scope="session")

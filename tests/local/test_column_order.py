@@ -77,7 +77,9 @@ NOW["by_member"] = ["member", "id", "pages", "_source_id", "_ordinal"]
 
 
 @pytest.mark.parametrize("rewrites", chosen([False, True], True))
-def test_a_write_of_a_whole_table_moves_its_columns(location: str, rewrites: bool) -> None:
+def test_a_write_of_a_whole_table_moves_its_columns(
+    location: str, rewrites: bool, long_run: bool
+) -> None:
     """In one commit, which changes nothing else of it; marks and small files leave them there.
 
     Other readers find columns by name, in files of both orders.
@@ -94,7 +96,7 @@ def test_a_write_of_a_whole_table_moves_its_columns(location: str, rewrites: boo
         life.update()
         for stage, names in (NOW if rewrites else BEFORE).items():
             assert order_of(life.store, stage) == names
-        life.read(READERS, 8)
+        life.read(READERS, 8 if long_run else 4)
     found = DeltaTable(f"{location}/visits/content").metadata().configuration
     marks = {} if rewrites else {"delta.enableDeletionVectors": "true"}
     assert found == {**properties, **marks}

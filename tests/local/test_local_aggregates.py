@@ -30,7 +30,7 @@ WAYS = {
     ),
     "in parts": replace(IN_PARTS, local_bytes=1 << 14),
 }
-VERSIONS, SHORT = 8, 5
+VERSIONS, SHORT = 8, 4
 INF, NAN = float("inf"), float("nan")
 _FINITE = [0.0, -0.0, 0.1, -0.1, 1e16, -1e16, 5e-324, -5e-324, 1e308, 1.7e308, -1e308, 2.5, 1 / 3]
 DOUBLES = [None, None, *_FINITE, *_FINITE, *_FINITE, INF, -INF, NAN]

@@ -41,7 +41,7 @@ def test_feeds_and_lineages_equal_the_oracles(
     """Between pairs of versions; of keys of every stage, in every version."""
     number = 2_000 + number * len(WAYS) + list(WAYS).index(way)
     (pipeline,) = drawn(strategies.pipelines(), 1, number)
-    versions, most = (VERSIONS, 10) if long_run else (3, 6)
+    versions, most = (VERSIONS, 10) if long_run else (3, 4)
     histories = strategies.histories(pipeline, min_versions=versions, max_versions=versions)
     (history,) = drawn(histories, 1, number)
     oracle, chance = Oracle(pipeline), random.Random(number)

@@ -24,7 +24,7 @@ from deltaproduce.storage.stored import Stored
 from deltaproduce.testing import Delete, Oracle, Upsert
 
 WAYS = {**FEW, "in parts": IN_PARTS}
-VERSIONS, SHORT = 6, 4
+VERSIONS, SHORT = 6, 3
 COLUMNS: dict[str, tuple[str, list[Any]]] = {
     "n": ("int", [None, 0, 1, -1, 2**31 - 1, -(2**31)]),
     "l": ("bigint", [None, 0, 2**63 - 1, -(2**63)]),

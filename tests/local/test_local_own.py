@@ -21,7 +21,7 @@ from deltaproduce.stages.aggregates import kind
 from deltaproduce.stages.aggregates.windowed import Way
 from deltaproduce.testing import Delete, Oracle, Upsert
 
-VERSIONS, SHORT = 6, 4
+VERSIONS, SHORT = 6, 3
 SUBTRACTED = {
     "squares": agg.own(Squares(), "n"),
     "weighted": agg.own(Weighted(), "n", "price"),

@@ -100,7 +100,7 @@ def test_where_there_is_no_store_nothing_is_read(tmp_path: Path, place: str) -> 
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_reader_reads_what_the_store_reads(
     tmp_path_factory: pytest.TempPathFactory, way: str, data: st.DataObject

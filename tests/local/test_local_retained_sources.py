@@ -26,7 +26,7 @@ from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle, Upsert
 
 SEEDS = int(os.environ.get("DELTAPRODUCE_SEEDS", "1"))
-VERSIONS = 5
+VERSIONS, FEW = 5, 4
 WAYS: dict[str, tuple[dp.Limits, bool | None]] = {
     "small": (dp.Limits(), None),
     "runs, moved": (RUNS, True),
@@ -172,13 +172,17 @@ def limits(way: str, monkeypatch: pytest.MonkeyPatch) -> dp.Limits:
 )
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_versions_equal_the_oracle(
-    location: str, seed: int, expire: Literal["delete", "forget"], limits: dp.Limits
+    location: str,
+    seed: int,
+    expire: Literal["delete", "forget"],
+    limits: dp.Limits,
+    long_run: bool,
 ) -> None:
     """Loads and rollbacks too: rows that left are deleted, or what was made of them stays."""
     pipeline = kept(expire)
     oracle, chance = Oracle(pipeline), random.Random(seed)
     with dp.Store(None, location, pipeline, limits=limits) as store:
-        for batch, told in history(seed, VERSIONS):
+        for batch, told in history(seed, VERSIONS if long_run else FEW):
             is_load = chance.random() < 0.15
             if is_load:
                 batch = {

@@ -76,7 +76,7 @@ def test_duckdb_reads_every_table_at_every_version(
     """Whatever is updated, rolled back and folded; in a long run before it is folded, too."""
     number = 4_000 + number * len(WAYS) + list(WAYS).index(way)
     (pipeline,) = drawn(strategies.pipelines(), 1, number)
-    versions = VERSIONS if long_run else 3
+    versions = VERSIONS if long_run else 2
     histories = strategies.histories(pipeline, min_versions=versions, max_versions=versions)
     (history,) = drawn(histories, 1, number)
     oracle = Oracle(pipeline)

@@ -24,7 +24,7 @@ from deltaproduce.storage import failpoints
 from deltaproduce.storage.parquet.files import ParquetFiles
 from deltaproduce.testing import Delete, Oracle, Upsert
 
-VERSIONS, SHORT = 6, 4
+VERSIONS, SHORT = 6, 3
 RANKED = ("n", "l", "x", "y", "price", "day", "at", "local")
 """Columns of numbers and moments."""
 STAGES = ("by_g", "by_two", "of_two", "by_day", "all_days", "over_all")

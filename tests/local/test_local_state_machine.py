@@ -16,4 +16,4 @@ HERE = (
 
 
 def test_random_operations(long_run: bool) -> None:
-    run_machine(None, HERE, examples=EXAMPLES or (15 if long_run else 8), steps=8)
+    run_machine(None, HERE, examples=EXAMPLES or (15 if long_run else 6), steps=8)

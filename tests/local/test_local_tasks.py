@@ -742,7 +742,7 @@ class CrashBefore:
 
 
 @pytest.mark.parametrize("downstream", chosen(["none", "all"], "all"))
-@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.long), 15])
+@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.long), 25])
 def test_after_a_crash_a_run_goes_on_with_a_backfill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, downstream: str, step: int
 ) -> None:

@@ -94,13 +94,13 @@ def changes(random: Random, data: Mapping[str, list[dict[str, Any]]]) -> list[di
 
 
 def test_queries_follow_their_tables(tmp_path: Path, long_run: bool) -> None:
-    """After each version a view is its query over its tables; in a short run after three."""
+    """After each version a view is its query over its tables; in a short run after two."""
     random, found, modes = Random(11), 0, Counter[str]()
     queries = {name: resolved(text, STAGES) for name, text in QUERIES.items()}
     data = rows(random)
     with dp.Store(None, str(tmp_path / "store"), tpch(), policy="incremental") as store:
         store.update(data)
-        steps = changes(random, data)[: None if long_run else 3]
+        steps = changes(random, data)[: None if long_run else 2]
         for change in steps:
             version = store.update(change)
             contents = {name: store.content(name) for name in SCHEMAS}

@@ -88,7 +88,7 @@ READINGS: Mapping[str, Callable[[dp.Store], object]] = {
 @pytest.mark.parametrize(
     ("kind", "columns"),
     [
-        *(("source", 300), ("producer", 100), ("sums", 75), ("ordered", 10)),
+        *(("source", 200), ("producer", 60), ("sums", 50), ("ordered", 10)),
         *(pytest.param(kind, 600, marks=long) for kind in ("source", "producer", "sums")),
     ],
 )

@@ -28,10 +28,10 @@ def test_each_reader_opens_each_table_by_its_path_after_each_version(
 ) -> None:
     """Stages of each kind, over updates, crashes, rollbacks and compactions; as docs say.
 
-    A short run reads a few tables of three versions.
+    A short run reads a few tables of two versions.
     """
     life = Life(location, [None], visits(), visits(as_model=True), random.Random(7))
-    for _ in range(30 if long_run else 3):
+    for _ in range(30 if long_run else 2):
         life.step()
         life.read(READERS, None if long_run else 4)
     life.assert_no_others()
@@ -39,7 +39,9 @@ def test_each_reader_opens_each_table_by_its_path_after_each_version(
 
 
 @pytest.mark.parametrize("number", chosen(range(12), 3))
-def test_each_reader_opens_tables_of_any_columns(location: str, number: int) -> None:
+def test_each_reader_opens_tables_of_any_columns(
+    location: str, number: int, long_run: bool
+) -> None:
     (pipeline,) = drawn(strategies.pipelines(), 1, 800 + number)
     histories = strategies.histories(pipeline, min_versions=8, max_versions=8)
     batches = cycle(drawn(histories, 1, 800 + number)[0])
@@ -48,7 +50,7 @@ def test_each_reader_opens_tables_of_any_columns(location: str, number: int) -> 
         return next(batches)
 
     life = Life(location, [None], pipeline, pipeline, random.Random(number), batch)
-    for _ in range(2):
+    for _ in range(1 + long_run):
         life.step()
         life.read(READERS)
     life.assert_no_others()

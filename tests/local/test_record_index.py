@@ -42,7 +42,7 @@ def test_an_index_says_what_a_dict_says(tmp_path, monkeypatch, seed, ordering, l
         monkeypatch.setattr(parting, "_MOST_BYTES", 0)
     records = Records(tmp_path, seed=seed, ordering=ordering)
     monkeypatch.setattr(view, "_RUN_SHARE", 0)
-    for _ in range(25 if long_run else 15):
+    for _ in range(25 if long_run else 10):
         monkeypatch.setattr(view, "_RUN_BYTES", records.random.choice(RUN_BYTES))
         one_step(records)
         if records.random.random() < 0.3:

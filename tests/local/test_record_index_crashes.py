@@ -83,9 +83,12 @@ def effects(records, batch, operation):
     ],
 )
 def test_a_crash_at_any_effect_leaves_table_and_index_right(
-    tmp_path, monkeypatch, operation, run_bytes
+    tmp_path, monkeypatch, operation, run_bytes, long_run
 ):
-    """Also where an index catches up file by file, and stores what it has."""
+    """Also where an index catches up file by file, and stores what it has.
+
+    In a short run a writer goes on behind each other crash.
+    """
     if run_bytes is not None:
         monkeypatch.setattr(view, "_RUN_BYTES", run_bytes)
         monkeypatch.setattr(view, "_RUN_SHARE", 0)
@@ -95,7 +98,7 @@ def test_a_crash_at_any_effect_leaves_table_and_index_right(
     points = effects(set_back(whole, origin), batch, operation)
     assert {name for _, name in points} >= {"write", "index"}
     firsts = sorted({point: place for place, point in reversed([*enumerate(points)])}.values())
-    for point in firsts:
+    for turn, point in enumerate(firsts):
         records = set_back(whole, origin)
         reached = iter(range(len(points) + 1))
 
@@ -109,9 +112,10 @@ def test_a_crash_at_any_effect_leaves_table_and_index_right(
         records.rows = after(operation, records.rows, batch) if is_done else records.rows
         records.index = records.opened(buckets=None)
         records.check()
-        records.upsert(batch)
-        records.index.compact()
-        records.check()
+        if long_run or turn % 2:
+            records.upsert(batch)
+            records.index.compact()
+            records.check()
 
 
 BETWEEN = {

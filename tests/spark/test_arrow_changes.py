@@ -86,7 +86,10 @@ def packed(spark: SparkSession, *, with_sources: bool) -> DataFrame:
 
 
 @pytest.mark.parametrize("with_sources", chosen([True, False], True))
-def test_rows_are_compared_as_in_spark(spark: SparkSession, with_sources: bool) -> None:
+def test_rows_are_compared_as_in_spark(
+    spark: SparkSession, with_sources: bool, long_run: bool
+) -> None:
+    """Here and in tasks of Spark; in a short run in tasks that hold little."""
     sources = SOURCES if with_sources else ()
     layout = Layout(SCHEMA, sources)
     columns = layout.content
@@ -107,7 +110,7 @@ def test_rows_are_compared_as_in_spark(spark: SparkSession, with_sources: bool) 
     assert here.num_rows > CASES
     assert sorted(here.column_names) == sorted(in_spark.columns)
     assert_same(frame(here, spark).select(*in_spark.columns), in_spark)
-    for part_bytes in (0, 1 << 20):
+    for part_bytes in (0, 1 << 20)[: 1 + long_run]:
         sides = f.when(rows[SIDE] == AFTER, AFTER).when(rows["gone"], BEFORE)
         marked = rows.withColumn(SIDE, sides.otherwise(in_tasks.BOTH)).drop("gone")
         found = in_tasks.compare(marked, layout, part_bytes).localCheckpoint()

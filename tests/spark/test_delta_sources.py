@@ -163,7 +163,7 @@ DOINGS: list[Callable[[Existing, random.Random], None]] = [
 
 
 def defined(source_of: Callable[[Pipeline, str], Source], kinds: Collection[str]) -> Pipeline:
-    """Every kind of table: in a merge, in a join, and alone."""
+    """Every kind of table: in a merge, in a join, and alone; a merge if there are few kinds."""
     pipeline = Pipeline("existing")
     sources = {kind: source_of(pipeline, kind) for kind in kinds}
     without_feed = sources["files" if "files" in kinds else "parts"]
@@ -175,13 +175,13 @@ def defined(source_of: Callable[[Pipeline, str], Source], kinds: Collection[str]
         for value in values:
             yield value.n, (k, value.t)
 
-    marked = sources["marked" if "marked" in kinds else "feed"]
+    if "marked" in kinds:
 
-    @pipeline.producer(marked, sources["parts"], key="k bigint", value="t string")
-    def joined(k, marked, parts):
-        texts = [one.t for one in marked]
-        for one in parts:
-            yield k, f"{one.n} {one.t} {texts}"
+        @pipeline.producer(sources["marked"], sources["parts"], key="k bigint", value="t string")
+        def joined(k, marked, parts):
+            texts = [one.t for one in marked]
+            for one in parts:
+                yield k, f"{one.n} {one.t} {texts}"
 
     if "mapped" in kinds:
 

@@ -112,13 +112,14 @@ def test_rows_are_taken_alike(spark: SparkSession, ordered: bool, typed: bool) -
     assert here.digest() != Given().taken(table.slice(0, SIZE - 1), made, here.engines).digest()
 
 
-def test_rows_are_refused_alike(spark: SparkSession) -> None:
+def test_rows_are_refused_alike(spark: SparkSession, long_run: bool) -> None:
+    """In a short run with a null in one part of those that take none."""
     made = source("n bigint NOT NULL, moment timestamp", f"v int NOT NULL, t string, {PARTS}")
     row: dict[str, Any] = {"n": 1, "moment": 0, "v": 1, CHANGE_TYPE: "add", ORDINAL: 0}
     row |= dict.fromkeys(("t", "s", "p", "m"))
     delete, null = {**row, CHANGE_TYPE: "delete"}, {**row, "v": None}
     parts = {"s": {"i": None}, "p": [None, {"x": {"y": None}}], "m": [("a", [{"z": None}])]}
-    null_parts = [{**row, name: value} for name, value in parts.items()]
+    null_parts = [{**row, name: value} for name, value in parts.items() if long_run or name == "p"]
     wrong: list[list[dict[str, Any]]] = [
         [row, {**row, CHANGE_TYPE: "put"}],
         [row, {**row, CHANGE_TYPE: None}, {**null, CHANGE_TYPE: None, "n": 5, "moment": None}],

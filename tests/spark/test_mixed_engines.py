@@ -344,7 +344,8 @@ def test_rows_that_are_marked_as_deleted_are_left_out_without_spark(
 ) -> None:
     """Versions are read, verified and vacuumed without a session. What differs is Spark's to write.
 
-    What a vacuum leaves is counted in a short run, and verified in a long one.
+    What a vacuum leaves is counted in a short run, and verified in a long one; a short run reads
+    one version in Spark, the one with marks.
     """
     shutil.copytree(marked, location)
     with Store(spark, location, orders(), table_type="copy_on_write", limits=IN_SPARK) as store:
@@ -352,7 +353,7 @@ def test_rows_that_are_marked_as_deleted_are_left_out_without_spark(
         before, alone = store.versions(), opened(None, location, orders())
         assert alone.verify() == ()
         assert alone.repair().number == before[-1].number
-        for version in before:
+        for version in before if long_run else before[-1:]:
             for stage in ("orders", "by_customer"):
                 here = alone.content(stage, version.number, ordered=True)
                 there = store.content(stage, version.number, ordered=True).toArrow()

@@ -184,11 +184,13 @@ def feed(store: Store, stage: str) -> str:
 
 
 def test_the_feed_by_sql_has_nothing_of_a_version_that_was_not_published(
-    spark: SparkSession, location: str
+    spark: SparkSession, location: str, long_run: bool
 ) -> None:
+    """Of the source and of the stage that reads it; in a short run of the stage."""
     built(None, location, 2)
     store = Store(spark, location, orders())
-    before = {stage: plain_rows(spark.sql(feed(store, stage)).collect()) for stage in STAGES}
+    stages = STAGES if long_run else STAGES[1:]
+    before = {stage: plain_rows(spark.sql(feed(store, stage)).collect()) for stage in stages}
 
     def crash(when: failpoints.When, name: str, table: str) -> None:
         del table
@@ -197,7 +199,7 @@ def test_the_feed_by_sql_has_nothing_of_a_version_that_was_not_published(
 
     with failpoints.armed(crash), suppress(CrashError):
         store.update(frames(None, batch((0, 1, 12_345))))
-    for stage in STAGES:
+    for stage in stages:
         unbounded = spark.sql(f"SELECT _version FROM {store.sql_name(stage, 'updates')}")
         assert {row[0] for row in unbounded.collect()} == {1, 2, 3}  # it is there
         found = plain_rows(spark.sql(feed(store, stage)).collect())

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from random_queries import Queries
 from selecting import long
@@ -360,8 +361,8 @@ def test_a_view_follows_tables_that_already_have_the_next_rows(
     place, pipeline = str(tmp_path / "orders"), dp.Pipeline("foreign")
 
     def write(*rows: tuple[int, str | None]) -> None:
-        frame = spark.createDataFrame(rows, "id bigint, customer string")
-        frame.write.format("delta").mode("overwrite").save(place)
+        columns = dict(zip(("id", "customer"), zip(*rows, strict=True), strict=True))
+        write_deltalake(place, pa.table(columns), mode="overwrite")
 
     write((1, "a"), (2, "a"), (3, "b"), (4, None))
     pipeline.delta_source("orders", table=place, key="id bigint", value="customer string")

@@ -119,8 +119,11 @@ def test_one_data_commit_per_touched_table_and_version(
     assert pinned == [sum(commit <= n for commit in commits) - 1 for n in (1, 2, 3, 4)]
 
 
-def test_spark_sql_reads_any_version_without_the_library(spark: SparkSession, path: Path) -> None:
-    for number, expected in TOTALS.items():
+def test_spark_sql_reads_any_version_without_the_library(
+    spark: SparkSession, path: Path, long_run: bool
+) -> None:
+    """In a short run one that is not the head, and has been changed."""
+    for number, expected in TOTALS.items() if long_run else [(2, TOTALS[2])]:
         log = f"SELECT tables FROM delta.`{path / '_versions'}` WHERE number = {number}"
         pinned = spark.sql(log).first()
         assert pinned is not None

@@ -104,7 +104,7 @@ mostly_beside_the_driver = pytest.mark.parametrize(
     indirect=True,
     scope="module",
 )
-"""In Spark in a long run only: its workers tell of this failure as they do of the others."""
+"""In Spark in a long run only: what its workers do then is what they do in other cases."""
 
 
 @pytest.fixture(scope="module")
@@ -344,6 +344,7 @@ def test_a_wrong_source_beside_a_right_one(spark, store, path):
 # ---- after all of them
 
 
+@mostly_beside_the_driver
 def test_the_next_correct_update_works(spark, store, path):
     rows = [(1, "fine", 11, "upsert"), (2, None, None, "delete"), (7, "fine", 70, "upsert")]
     changes = {"orders": spark.createDataFrame(rows, f"{ORDERS}, {CHANGE_TYPE}")}

@@ -460,7 +460,6 @@ VALUES = {**ATOMS, **FLOATS, **NESTED}
 
 @FORMS
 @pytest.mark.parametrize("ddl", VALUES)
-@settings(deadline=None, max_examples=30)
 @given(data=st.data())
 def test_values_of_all_types_come_back_as_they_were_given(function, streaming, ddl, data):
     values = data.draw(st.lists(st.none() | VALUES[ddl], min_size=1, max_size=20))
@@ -474,7 +473,6 @@ def test_values_of_all_types_come_back_as_they_were_given(function, streaming, d
 
 
 @pytest.mark.parametrize("ddl", ATOMS)
-@settings(deadline=None, max_examples=30)
 @given(data=st.data())
 def test_keys_of_all_types_are_source_keys(ddl, data):
     several = data.draw(

@@ -70,7 +70,7 @@ def test_states_of_changed_rows_are_those_of_all_rows(text: str, long_run: bool)
     assert grouped is not None
     layout = layout_of(text, grouped)
     rows, content = some(random), None
-    for _ in range(300 if long_run else 25):
+    for _ in range(300 if long_run else 15):
         kept = [n for n in range(len(rows)) if random.random() < random.choice((0, 0.8, 1))]
         after = pa.concat_tables([rows.take(pa.array(kept, pa.int64())), some(random)])
         wanted = made(grouped, after, layout)

@@ -205,7 +205,7 @@ def test_no_rows_are_one_part() -> None:
 @pytest.mark.parametrize(
     "change", ["one", "order", "provenance", "fewer", "nothing", "all", "gone"]
 )
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
 def test_a_key_of_many_rows_is_compared_in_ranges_of_its_pairs(seed: int, change: str) -> None:
     """Rows before and after lie range by range; each side of a key is in order."""
     before = content(seed, 400)

@@ -456,7 +456,6 @@ ALL_TYPES = {**TYPES, **NESTED}
         for zone in ("America/New_York", "+05:30")
     ],
 )
-@settings(deadline=None, max_examples=50)
 @given(data=st.data())
 def test_what_is_read_is_written_back_as_the_same_arrow_values(ddl, zone, data):
     values = data.draw(st.lists(st.none() | ALL_TYPES[ddl], min_size=1, max_size=20))

@@ -92,8 +92,8 @@ class Duck:
 
 
 @pytest.fixture(scope="module")
-def ducks() -> list[Duck]:
-    return [duck_of(seed) for seed in range(4)]
+def ducks(long_run: bool) -> list[Duck]:
+    return [duck_of(seed) for seed in range(4 if long_run else 2)]
 
 
 def assert_key_local(duck: Duck, found: Query) -> None:

@@ -366,7 +366,7 @@ MERGED = 264
 @pytest.mark.parametrize(
     "seed",
     [
-        pytest.param(n, marks=[pytest.mark.long] if n >= 40 and n != MERGED else [])
+        pytest.param(n, marks=[pytest.mark.long] if n >= 25 and n != MERGED else [])
         for n in range(400)
     ],
 )
@@ -451,7 +451,7 @@ LEAVES = (
 
 
 @pytest.mark.parametrize(
-    "seed", [pytest.param(n, marks=[pytest.mark.long] if n >= 30 else []) for n in range(300)]
+    "seed", [pytest.param(n, marks=[pytest.mark.long] if n >= 15 else []) for n in range(300)]
 )
 def test_all_tasks_at_once_are_linked_as_each_by_itself(seed: int) -> None:
     """And the sums of what their partitions have are those of the links of each."""

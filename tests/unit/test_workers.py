@@ -139,7 +139,7 @@ ROWS = st.lists(
 
 
 @given(ROWS, st.sampled_from(["rows", "tables", "streams"]))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_a_function_makes_the_same_as_in_this_process(
     workers: Workers, rows: list[Any], form: str
 ) -> None:
