@@ -82,6 +82,8 @@ def _rank(value: Value) -> tuple[Any, ...]:
     """Return the sort rank of a value: nulls are least, then Spark's order of the type."""
     if value is None:
         return (0,)
+    if isinstance(value, float) and math.isnan(value):
+        return (2,)
     return (1, value.encode() if isinstance(value, str) else value)
 
 
