@@ -46,7 +46,7 @@ def test_random_queries_follow_random_changes(part: int, long_run: bool) -> None
     moved = 0
     for seed in range(2500 if long_run else 20):
         random = Random(f"delta-{part}-{seed}")
-        query = resolved(Queries(random).query(), STAGES)
+        query = resolved(Queries(random, depth=1 + seed % 2).query(), STAGES)
         rows = tables(contents(random))
         for _ in range(3):
             following = next_rows(random, rows, tables(contents(random)))

@@ -875,3 +875,20 @@ def test_a_stage_with_a_hook_is_made_anew_by_another_function():
         oracle._graph = made(skipped).graph()
         oracle.update({}, f"edited to skip {skipped}")
         assert oracle.content("first") == expected
+
+
+def test_nan_equals_itself_and_comes_behind_all_numbers():
+    """In views it is one group, joins itself, is greater than numbers, and comes last."""
+    pipeline = Pipeline("floats")
+    pipeline.source("f", key="k bigint", value="x double")
+    pipeline.sql("groups", "SELECT x, count(*) AS n, max(k) AS k FROM f GROUP BY x")
+    pipeline.sql("pairs", "SELECT a.k, b.k AS other FROM f a JOIN f b ON a.x = b.x AND a.k < b.k")
+    pipeline.sql("more", "SELECT k FROM f WHERE x > (SELECT max(x) FROM f WHERE k = 2)")
+    pipeline.sql("first", "SELECT x FROM f ORDER BY x DESC LIMIT 3")
+    oracle = Oracle(pipeline)
+    values = [(1, math.nan), (2, 2.0), (3, float("nan")), (4, -0.0), (5, 0.0)]
+    oracle.update({"f": upserts(values)})
+    assert oracle.content("groups") == [(0.0, 2, 5, 0), (2.0, 1, 2, 1), (math.nan, 2, 3, 2)]
+    assert oracle.content("pairs") == [(1, 3, 0), (4, 5, 0)]
+    assert oracle.content("more") == [(1, 0), (3, 0)]
+    assert oracle.content("first") == [(math.nan, 0), (math.nan, 1), (2.0, 2)]

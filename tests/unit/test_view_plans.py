@@ -83,7 +83,7 @@ def test_random_queries_follow_through_their_tables(part: int, long_run: bool) -
     moved = kept = 0
     for seed in range(2500 if long_run else 40):
         random = Random(f"plan-{part}-{seed}")
-        query = resolved(Queries(random).query(), STAGES)
+        query = resolved(Queries(random, depth=1 + seed % 2).query(), STAGES)
         plan = plan_of(query)
         kept += len(plan.tables)
         rows = tables(contents(random))
