@@ -36,7 +36,7 @@ from typing import Any
 import pyarrow as pa
 from local_stores import IN_PARTS, WAYS, as_rows
 from random_views import batch, stages_alone, view
-from view_queries import STAGES
+from view_queries import STAGES, unedited
 
 import deltaproduce as dp
 from deltaproduce.stages.sql.resolve import Resolved, resolved
@@ -184,7 +184,7 @@ class Pack:
         names = {name: f"_stage_{name}" for name in STAGES}
         for name, text in self.queries.items():
             query = read(text)
-            answer = self.answer(query.sql(names))
+            answer = self.answer(query, names)
             if answer is None:
                 continue
             wanted = frame(self.spark, answer, "_answer")
@@ -194,16 +194,22 @@ class Pack:
             assert not rows, f"Spark beside {self}, {name}: {rows}: {text}"
             self.answered += 1
 
-    def answer(self, text: str) -> pa.Table | None:
-        """Spark's rows; None if it refuses a query, or fails at planning it."""
+    def answer(self, query: Resolved, names: Mapping[str, str]) -> pa.Table | None:
+        """Spark's rows; None if it refuses what the user wrote, or fails at planning it."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import AnalysisException
 
+        failures = AnalysisException, Py4JJavaError
         try:
-            return self.spark.sql(text).toArrow()
-        except (AnalysisException, Py4JJavaError) as error:
-            print(f"Spark has no plan for {text}: {str(error).splitlines()[:2]}", flush=True)
+            return self.spark.sql(query.sql(names)).toArrow()
+        except failures as error:
+            told = str(error).splitlines()[:1]
+        try:
+            self.spark.sql(unedited(query, names)).toArrow()
+        except failures:
+            print(f"Spark has no plan for {query.text}: {told}", flush=True)
             return None
+        raise AssertionError(f"Spark runs what the user wrote, and not {query.sql(names)}: {told}")
 
     def __str__(self) -> str:
         return f"pack {self.number} of seed {self.seed!r}"

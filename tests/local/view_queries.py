@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import nan
 from random import Random
 
 import pyarrow as pa
 
+from deltaproduce.stages.sql.resolve import Resolved
+from deltaproduce.stages.sql.text import edited
 from deltaproduce.types.columns import row_schema
 
 STAGES = {
@@ -43,6 +46,15 @@ def tables(rows: dict[str, list[dict[str, object]]]) -> dict[str, pa.Table]:
         )
         for name, schema in STAGES.items()
     }
+
+
+def unedited(query: Resolved, views: Mapping[str, str]) -> str:
+    """What the user wrote, without what the library adds to the text for Spark.
+
+    Args:
+        views: what stands in place of stages.
+    """
+    return edited(query.text, (one for one in query.edits if one.feeder is not None), views)
 
 
 EXAMPLES = (

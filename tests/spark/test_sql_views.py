@@ -14,10 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from random_queries import Queries
 from selecting import long
-from view_queries import OF_SPARK, STAGES, contents, tables
+from view_queries import OF_SPARK, STAGES, contents, tables, unedited
 
 import deltaproduce as dp
 from deltaproduce.engines.spark.data_types import frame_struct
@@ -242,11 +243,25 @@ def test_examples_that_only_spark_has_beside_the_driver_return_what_spark_return
 
 
 def test_random_queries_return_what_spark_returns(spark: SparkSession, long_run: bool) -> None:
-    for seed in range(500 if long_run else 12):
+    """But for queries for which Spark has no plan: it finds no keys of ROLLUP in HAVING, say."""
+    checked, seeds = 0, 500 if long_run else 12
+    for seed in range(seeds):
         random = Random(seed)
-        frames = tables(contents(random))
+        frames, query = tables(contents(random)), resolved(Queries(random).query(), STAGES)
         with viewed(spark, frames) as views:
-            check(spark, resolved(Queries(random).query(), STAGES), frames, views)
+            if has_plan(spark, query, views):
+                check(spark, query, frames, views)
+                checked += 1
+    assert checked > seeds * 0.75
+
+
+def has_plan(spark: SparkSession, query: Resolved, views: Mapping[str, str]) -> bool:
+    """Whether Spark can run what the user wrote, apart from what the library adds to it."""
+    try:
+        spark.sql(unedited(query, views))
+    except AnalysisException:
+        return False
+    return True
 
 
 NESTED = {
