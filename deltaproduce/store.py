@@ -47,7 +47,6 @@ from deltaproduce.reading import lineages, lookups, selects, stage_tables
 from deltaproduce.reading.diffs import Diff, diff
 from deltaproduce.reading.lineages import Lineage
 from deltaproduce.reading.lookups import Lookup
-from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.overview import overview
 from deltaproduce.reading.remains import Forgotten
 from deltaproduce.reading.selects import Dialect
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from deltaproduce.datasets.staged import StageDataset
-    from deltaproduce.reading.recorded.reader import Reader
 
 _NOTHING_GIVEN: Final[Mapping[str, object]] = MappingProxyType({})
 
@@ -958,11 +956,6 @@ class Store(Tabular):
         found = self._opened.source(source, "source")
         name = found.name if stream is None else arguments.text(stream, "stream")
         return StreamWriter(self._in_session, found.name, name)
-
-
-def opened_by(store: Store | Reader) -> Opened:
-    """What a store has open, for what is built on stores, such as `deltaproduce.sync`."""
-    return store._opened
 
 
 def refused(store: Store, pipeline: Pipeline) -> list[DefinitionError]:

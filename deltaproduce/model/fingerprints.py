@@ -215,7 +215,7 @@ def _parts(value: object) -> Iterable[object]:
         case MethodType():
             return (value.__func__,)
         case FunctionType():
-            code = _source(value.__code__) or value.__code__
+            code = _source(value) or value.__code__
             return code, value.__defaults__, value.__kwdefaults__, _closure(value)
         case CodeType():
             return value.co_code, value.co_names, value.co_varnames, value.co_consts
@@ -233,10 +233,14 @@ def _closure(function: FunctionType) -> dict[str, object]:
     return closure
 
 
-def _source(code: CodeType) -> str | None:
+def _source(function: FunctionType) -> str | None:
     """Return the normal form of a function's source text; None if the source is not available."""
+    code = function.__code__
+    # Of a function, and not of what it wraps. Of bare code Python would look for the module in the
+    # files of all modules, which takes longer than all else that a small update does.
+    bare = FunctionType(code, function.__globals__, closure=function.__closure__)
     try:
-        lines = inspect.getsource(code)
+        lines = inspect.getsource(bare)
         # An indented function goes under an `if`, as dedenting would alter its string literals.
         tree = ast.parse(f"if True:\n{lines}" if lines[0].isspace() else lines)
     except (OSError, TypeError, SyntaxError):

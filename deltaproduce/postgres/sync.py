@@ -20,9 +20,9 @@ from deltaproduce.postgres.sizes import PAGE, least_size
 from deltaproduce.postgres.statements import Names, quoted
 from deltaproduce.postgres.types import check_columns, name_fault
 from deltaproduce.reading.copying import copied_columns, copied_stage
-from deltaproduce.reading.opened import Opened
+from deltaproduce.reading.opened import Opened, opened_by
 from deltaproduce.storage.versions import Version, stage_at
-from deltaproduce.store import Store, opened_by
+from deltaproduce.store import Store
 from deltaproduce.sync import OnBreak, Position, StageChanges, changes_since
 from deltaproduce.types.excerpts import shown
 

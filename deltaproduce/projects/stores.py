@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.file import ProjectFile
+from deltaproduce.projects.sessions import session
 from deltaproduce.shown.phases import Listener
 from deltaproduce.store import Store
 
@@ -56,21 +57,4 @@ def opened_with(
         policy=file.policy,
         time_zone=file.time_zone,
         progress=progress,
-    )
-
-
-def session(file: ProjectFile) -> SparkSession | None:
-    """Return a session with the file's settings; None for the engine without Spark.
-
-    In ``[spark]``, ``cores`` and ``memory`` are arguments of `local_session`; the rest are
-    settings.
-    """
-    if file.engine == "local":
-        return None
-    from deltaproduce.engines.spark.sessions.session import local_session
-
-    config = dict(file.spark)
-    cores, memory = config.pop("cores", None), config.pop("memory", "2g")
-    return local_session(
-        file.name, cores=None if cores is None else int(cores), memory=memory, config=config
     )

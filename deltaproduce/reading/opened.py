@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -138,3 +139,15 @@ class Opened:
         location = self.tables.location
         tables = [location.table(stage.name, kind) for stage in self.graph.stages for kind in KINDS]
         return noticed(lambda: self.tables.access.places([*tables, location.log()]))
+
+
+class Opening(Protocol):
+    """What has a store open: a `Store`, or a `Reader`."""
+
+    @property
+    def _opened(self) -> Opened: ...
+
+
+def opened_by(store: Opening) -> Opened:
+    """What a store has open, for what is built on stores, such as `deltaproduce.sync`."""
+    return store._opened

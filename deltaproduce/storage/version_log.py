@@ -257,7 +257,7 @@ class VersionLog:
         """
         rows = self._tables.reader.rows(self._table, delta_version, _COLUMNS)
         if after is not None:
-            rows = rows.filter(pc.greater(rows.column("number"), after))
+            rows = rows.filter(pc.greater(rows.column("number"), pa.scalar(after, pa.int64())))
         try:
             found = map(_version, rows.to_pylist(maps_as_pydicts="strict"))
             return tuple(sorted(found, key=lambda version: version.number))

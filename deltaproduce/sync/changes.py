@@ -18,9 +18,9 @@ from deltaproduce.errors import InvalidArgumentError, SyncError
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
 from deltaproduce.reading.copying import all_rows, changed_rows, copied_columns, copied_stage
-from deltaproduce.reading.opened import Opened
+from deltaproduce.reading.opened import Opened, opened_by
 from deltaproduce.storage.versions import Version, find, stage_at
-from deltaproduce.store import Store, opened_by
+from deltaproduce.store import Store
 from deltaproduce.sync.positions import Position, fault
 from deltaproduce.types.columns import Column
 

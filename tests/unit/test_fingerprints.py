@@ -1,9 +1,12 @@
 """Fingerprints in version logs: current code computes those that stores have written."""
 
+import sys
+from types import ModuleType
+
 import pytest
 
 from deltaproduce import Pipeline
-from deltaproduce.model.fingerprints import fingerprint
+from deltaproduce.model.fingerprints import described, fingerprint
 
 shop = Pipeline("shop")
 orders = shop.source("orders", key="order_id bigint", value="customer_id bigint, amount int")
@@ -114,3 +117,23 @@ STORED = {
 def test_the_fingerprints_of_stored_versions(stage):
     found = fingerprint(stage)
     assert [found.layout, found.function] == STORED[stage.name]
+
+
+class _Watched(ModuleType):
+    """A module that counts how often somebody asks for its file."""
+
+    asked = 0
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "__file__":
+            _Watched.asked += 1
+        return super().__getattribute__(name)
+
+
+def test_no_other_module_is_looked_at_for_the_source_of_a_function(monkeypatch) -> None:
+    """Python looks at the files of all modules for a code object; a fresh file has no memory."""
+    namespace = {"__name__": "some_module"}
+    exec(compile("def made(key, values):\n    yield key, 1\n", "fresh.py", "exec"), namespace)
+    monkeypatch.setitem(sys.modules, "watched", _Watched("watched"))
+    described(namespace["made"])
+    assert _Watched.asked == 0

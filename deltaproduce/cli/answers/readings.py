@@ -17,10 +17,12 @@ from deltaproduce.cli.answers.answer import Answer
 from deltaproduce.cli.answers.values import cell
 from deltaproduce.errors import NotFoundError
 from deltaproduce.model.graph import Stage
+from deltaproduce.model.hidden import RECORDS
+from deltaproduce.reading import lookups, stage_tables
+from deltaproduce.reading.opened import opened_by
 from deltaproduce.shown.table import Table
 from deltaproduce.shown.tasks import Task
 from deltaproduce.storage.versions import stage_at
-from deltaproduce.store import Store, opened_by
 from deltaproduce.times.zones import on_clock, zone_of
 from deltaproduce.types.columns import Columns
 from deltaproduce.types.ddl import quoted
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from deltaproduce.reading.lineages import Lineage
     from deltaproduce.reading.recorded.reader import Reader
+    from deltaproduce.store import Store
 
 
 def stage_of(store: Store | Reader, stage: str, version: int | None = None) -> Stage:
@@ -53,7 +56,36 @@ def key_columns(stage: Stage) -> Columns:
     return Columns(tuple(column for column in stage.schema.key if not column.is_hidden))
 
 
-def where(
+def rows_of(
+    store: Store | Reader,
+    stage: Stage,
+    filters: Mapping[str, Any],
+    version: int | None,
+    *,
+    internal: bool,
+) -> DataFrame | pa.Table:
+    """Return the rows of a stage in order: all, or those with some values, as `filters_of` has.
+
+    Args:
+        internal: also return the library's columns.
+    """
+    opened, name = opened_by(store), stage.name
+    if filters and len(filters) == len(key_columns(stage)):
+        return lookups.lookup(
+            opened,
+            name,
+            [filters],
+            version,
+            "auto",
+            fetch=False,
+            ordered=True,
+            internal=internal,
+        ).rows
+    rows = stage_tables.content(opened, name, version, ordered=True, internal=internal)
+    return _where(rows, filters, store.time_zone)
+
+
+def _where(
     rows: DataFrame | pa.Table, filters: Mapping[str, Any], zone: str
 ) -> DataFrame | pa.Table:
     """Keep the rows with these values in these columns; null is a value."""
@@ -159,7 +191,32 @@ def _as_instant(value: object, zone: str) -> object:
     return value
 
 
-def of_task(tasks: Iterable[Task], stage: str, partition: Mapping[str, Any], zone: str) -> Answer:
+def has_tasks(store: Store | Reader) -> bool:
+    """Return whether a pipeline has tasks: by its stages, or by the records that it keeps."""
+    opened = opened_by(store)
+    if any(stage.kind.tasks.make_rows for stage in opened.graph.stages):
+        return True
+    return any(figures.role == RECORDS for figures in opened.log.last_read.stages.values())
+
+
+def of_partition(
+    store: Store, stage: str, partition: Mapping[str, Any], as_of: str | None
+) -> Answer | None:
+    """Return the task that computes a partition as an answer; None if that is no task's.
+
+    Args:
+        as_of: the day of the task; None for the newest one that is known.
+
+    Raises:
+        NotFoundError: no task computes it.
+    """
+    tasks = opened_by(store).stage(stage).kind.tasks
+    if not tasks.make_rows or set(partition) != set(tasks.columns):
+        return None
+    return _of_task(store.tasks(as_of=as_of), stage, partition, store.time_zone)
+
+
+def _of_task(tasks: Iterable[Task], stage: str, partition: Mapping[str, Any], zone: str) -> Answer:
     """Return the scope, partition columns and dependencies of the task that computes a partition.
 
     Raises:

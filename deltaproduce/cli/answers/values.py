@@ -69,7 +69,7 @@ def value_of(text: str, column: Column) -> Any:  # noqa: ANN401 of the column's 
             return bytes.fromhex(text)
         if pa.types.is_timestamp(kind):
             return datetime.fromisoformat(text)
-        return pa.scalar(text).cast(kind).as_py()
+        return pa.scalar(text, pa.string()).cast(kind).as_py()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise InvalidArgumentError(
             f"{shown(text)} is not a value of column {column.name!r}, {column.told}", argument="key"

@@ -37,6 +37,6 @@ def _graph(context: typer.Context) -> Graph | None:
     from deltaproduce.cli.commands.invocation import Invocation
 
     try:
-        return Invocation(Path(context.params.get("project_dir") or ".")).pipeline().graph()
+        return Invocation(Path(context.params.get("project_dir") or ".")).pipeline.graph()
     except Exception:  # noqa: BLE001 a project may raise anything; a shell gets nothing
         return None

@@ -1,6 +1,7 @@
 """Invocations: the options of one call, and its project.
 
-Project, pipeline and store are imported and read when a verb first needs them.
+Project, pipeline and store are imported and read when a verb first needs them. A call reads its
+file once, and loads its pipeline once.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from deltaproduce.store import Store
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Invocation:
     """One call of the command.
 
@@ -32,6 +34,7 @@ class Invocation:
     folder: Path
     variables: tuple[str, ...] = ()
 
+    @cached_property
     def file(self) -> ProjectFile:
         """The project file.
 
@@ -57,6 +60,7 @@ class Invocation:
             given[name.strip()] = value
         return given
 
+    @cached_property
     def pipeline(self) -> Pipeline:
         """The project's pipeline.
 
@@ -65,7 +69,7 @@ class Invocation:
         """
         from deltaproduce.projects.pipelines import loaded
 
-        return loaded(self.file())
+        return loaded(self.file)
 
     @contextmanager
     def store(self) -> Iterator[Store]:
@@ -75,27 +79,33 @@ class Invocation:
             DeltaProduceError: as for `file`, `pipeline` and `Store`.
         """
         from deltaproduce.cli.answers.progress import on_standard_error
-        from deltaproduce.projects.pipelines import loaded, placed
+        from deltaproduce.projects.pipelines import placed
         from deltaproduce.projects.stores import opened
 
-        file = self.file()
-        with placed(file), opened(file, loaded(file), on_standard_error()) as store:
+        file = self.file
+        with placed(file), opened(file, self.pipeline, on_standard_error()) as store:
             yield store
 
     @contextmanager
-    def reading(self, place: str | None) -> Iterator[Store | Reader]:
+    def reading(self, place: str | None, stage: str | None = None) -> Iterator[Store | Reader]:
         """Open a store to read for a ``with`` block: the project's, or the one at a place.
 
+        It is read as its version log has it. The project's pipeline is loaded only where the log
+        says nothing: there is no store yet, or the head does not have the stage.
+
         Args:
-            place: the location of a store, which is read without its pipeline.
+            place: the location of a store; the project's if None.
+            stage: the stage that is read, if it is one.
 
         Raises:
             DeltaProduceError: as for `store` and `deltaproduce.open`.
         """
-        if place is None:
-            with self.store() as store:
-                yield store
-            return
+        from deltaproduce.projects.reading import recorded
         from deltaproduce.reading.recorded.reader import open
 
-        yield open(place)
+        found = recorded(self.file) if place is None else open(place)
+        if found is None or (place is None and stage is not None and stage not in found.stages):
+            with self.store() as store:
+                yield store
+        else:
+            yield found

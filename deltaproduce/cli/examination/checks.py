@@ -22,7 +22,8 @@ from deltaproduce.projects.pipelines import Examined, examined, in_project, plac
 from deltaproduce.projects.project import checked
 from deltaproduce.projects.statements import SqlFile
 from deltaproduce.projects.stores import opened
-from deltaproduce.store import Store, opened_by
+from deltaproduce.reading.opened import opened_by
+from deltaproduce.store import Store
 from deltaproduce.types.columns import CHANGE_TYPE
 
 

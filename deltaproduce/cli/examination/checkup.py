@@ -164,7 +164,7 @@ def rights(location: str) -> Check:
 
 def _file(call: Invocation) -> tuple[ProjectFile | None, list[Check]]:
     try:
-        file = call.file()
+        file = call.file
     except ProjectFileError as error:
         return None, [Check("project file", "failed", "none that is right", str(error))]
     return file, [Check("project file", "ok", str(file.path))]
@@ -175,7 +175,7 @@ def _of_project(call: Invocation, file: ProjectFile) -> Iterator[Check]:
 
     if "/" in file.location and not has_scheme(file.location):
         yield rights(file.location)
-    loaded = _tried("pipeline", lambda: _stages(call.pipeline()))
+    loaded = _tried("pipeline", lambda: _stages(call.pipeline))
     yield loaded
     if loaded.state == "ok" and file.engine == "local":
         yield _tried("version log", lambda: _head(call))
@@ -204,7 +204,7 @@ def _inputs(call: Invocation, file: ProjectFile) -> str:
     from deltaproduce.cli.examination.checks import problems
 
     with call.store() as store:
-        found = problems(file, call.pipeline(), store)
+        found = problems(file, call.pipeline, store)
     if found:
         raise ProjectFileError("; ".join(one.message for one in found))
     return f"{len(file.inputs)} can be read"
@@ -212,7 +212,7 @@ def _inputs(call: Invocation, file: ProjectFile) -> str:
 
 def _session(file: ProjectFile | None) -> str:
     from deltaproduce.engines.spark.sessions.session import local_session
-    from deltaproduce.projects.stores import session
+    from deltaproduce.projects.sessions import session
 
     found = None if file is None else session(file)
     spark = local_session() if found is None else found

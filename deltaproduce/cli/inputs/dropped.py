@@ -18,8 +18,9 @@ from deltaproduce.errors import DefinitionError, InvalidChangesError
 from deltaproduce.model.graph import Source
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.file import FILE_FORMATS, Input, ProjectFile, has_scheme
+from deltaproduce.reading.opened import opened_by
 from deltaproduce.storage.versions import stage_at
-from deltaproduce.store import Store, opened_by
+from deltaproduce.store import Store
 from deltaproduce.types.excerpts import shown
 
 _MOST_NAMES: Final = 3

@@ -27,7 +27,7 @@ from deltaproduce.model.graph import Source
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.file import FILE_FORMATS, Input, ProjectFile, has_scheme
 from deltaproduce.projects.sections import ProjectFileError
-from deltaproduce.projects.stores import session
+from deltaproduce.projects.sessions import session
 from deltaproduce.shown.update_ids import Digests
 from deltaproduce.store import Store
 from deltaproduce.types.ddl import quoted

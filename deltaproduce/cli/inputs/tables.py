@@ -125,7 +125,7 @@ def _with_controls(part: Part, first: int) -> dict[str, pa.Array]:
         first: the number of its first row in its file.
     """
     columns = {
-        CHANGE_TYPE: pa.repeat(pa.scalar("upsert"), part.rows),
+        CHANGE_TYPE: pa.repeat(pa.scalar("upsert", pa.string()), part.rows),
         ORDINAL: pa.array(np.arange(first, first + part.rows)),
     }
     return {**columns, **part.columns}

@@ -28,7 +28,7 @@ def check(call: Invocation, select: Select = None) -> Answer:
     from deltaproduce.cli.examination.checks import check as examined
     from deltaproduce.cli.selection import feeders_of, selected
 
-    file = call.file()
+    file = call.file
     pipeline, outcome = examined(file)
     if pipeline is None:  # there is nothing to select from
         return summaries.checked([], outcome.problems, outcome.unchecked)
@@ -54,7 +54,7 @@ def graph(
     """List or draw the stages and their feeders; with --as-of, the tasks of a day."""
     from deltaproduce.cli.selection import feeders_of, selected
 
-    found = call.pipeline().graph()
+    found = call.pipeline.graph()
     feeders = feeders_of(found)
     chosen = {name: feeders[name] for name in selected(select or (), feeders)}
     if as_of is not None:
@@ -71,7 +71,7 @@ def explain(call: Invocation, stage: Stage) -> Answer:
     from deltaproduce.cli.examination.explanations import explanation
 
     with call.store() as store:
-        return summaries.explained(explanation(call.pipeline().graph(), stage, store))
+        return summaries.explained(explanation(call.pipeline.graph(), stage, store))
 
 
 def doctor(

@@ -31,20 +31,17 @@ def show(
     """Print rows of a source or stage in order; for the partition of a task, the task."""
     from deltaproduce.cli.answers import readings
     from deltaproduce.cli.answers.values import filters_of
-    from deltaproduce.store import Store
 
-    with call.reading(place) as store:
+    with call.reading(place, stage) as store:
         found = readings.stage_of(store, stage, version)
-        columns, parted = readings.key_columns(found), found.kind
+        columns = readings.key_columns(found)
         filters = filters_of(key or (), columns, found.schema.value.names)
-        is_task = parted.tasks.make_rows and set(filters) == set(parted.tasks.columns) and not rows
-        if is_task and isinstance(store, Store):
-            return readings.of_task(store.tasks(as_of=as_of), stage, filters, store.time_zone)
-        if filters and len(filters) == len(columns):
-            taken = store.lookup(stage, [filters], version=version, ordered=True).rows
-        else:
-            content = store.content(stage, version, ordered=True)
-            taken = readings.where(content, filters, store.time_zone)
+        if filters and not rows and place is None and readings.has_tasks(store):
+            with call.store() as defined:  # only the pipeline knows what a task makes
+                told = readings.of_partition(defined, stage, filters, as_of)
+            if told is not None:
+                return told
+        taken = readings.rows_of(store, found, filters, version, internal=place is None)
         return readings.printed(taken, limit)
 
 
@@ -58,7 +55,7 @@ def updates(
     """Print what one version changed in a stage: for each key all rows, or one delete row."""
     from deltaproduce.cli.answers import readings
 
-    with call.reading(place) as store:
+    with call.reading(place, stage) as store:
         return readings.printed(store.updates(stage, version, ordered=True), limit)
 
 
@@ -80,7 +77,7 @@ def changes(
     """Print the rows of a stage that were inserted and deleted between two versions."""
     from deltaproduce.cli.answers import readings
 
-    with call.reading(place) as store:
+    with call.reading(place, stage) as store:
         return readings.printed(store.changes(stage, since, until, mode), limit)
 
 

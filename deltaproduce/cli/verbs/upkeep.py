@@ -29,7 +29,7 @@ def verify(
     """Check the tables for damage; exit with 1 if there is any."""
     from deltaproduce.cli.selection import feeders_of, selected
 
-    stages = selected(select or (), feeders_of(call.pipeline().graph()))
+    stages = selected(select or (), feeders_of(call.pipeline.graph()))
     with call.store() as store:
         return summaries.findings(store.verify(sample or recompute), stages)
 
@@ -83,7 +83,7 @@ def vacuum(
     Without --keep-versions and --keep-days, keep_days of the project file says what to keep.
     """
     if keep_versions is None and keep_days is None:
-        keep_days = call.file().keep_days
+        keep_days = call.file.keep_days
     if keep_versions is None and keep_days is None:
         raise InvalidArgumentError(
             "nothing says which versions to keep: give --keep-versions N or --keep-days DAYS, or "

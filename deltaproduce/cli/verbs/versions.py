@@ -28,7 +28,7 @@ def plan(
     from deltaproduce.cli.inputs.given import by_lines, found, rows
     from deltaproduce.cli.selection import feeders_of, selected
 
-    file, pipeline = call.file(), call.pipeline()
+    file, pipeline = call.file, call.pipeline
     stages = selected(select or (), feeders_of(pipeline.graph()))
     with call.store() as store:
         given = found(file, pipeline, store)
@@ -58,7 +58,7 @@ def run(
     from deltaproduce.cli.inputs.dropped import by_files
     from deltaproduce.cli.inputs.given import by_lines, found, rows
 
-    file, pipeline = call.file(), call.pipeline()
+    file, pipeline = call.file, call.pipeline
     if dry_run:
         if as_of is None:
             raise typer.BadParameter("it is about the tasks of a day: name it with --as-of")
@@ -96,7 +96,7 @@ def _with_dirty(answer: Answer, store: Store) -> Answer:
     """Add the tasks that a run of no day has left dirty."""
     from deltaproduce.errors import NotFoundError
     from deltaproduce.operations.verbs.tasks import newest
-    from deltaproduce.store import opened_by
+    from deltaproduce.reading.opened import opened_by
 
     opened = opened_by(store)
     try:
@@ -115,11 +115,11 @@ def versions(call: Invocation, select: Select = None, place: StoreAt = None) -> 
 
     if place is not None and select:
         raise typer.BadParameter("--select goes by the stages of a project: leave out --store")
-    stages = () if place else selected(select or (), feeders_of(call.pipeline().graph()))
+    stages = selected(select, feeders_of(call.pipeline.graph())) if select else None
     with call.reading(place) as store:
         found = store.versions()
-    past = {name for version in found for name in version.stages} if not select else set()
-    return summaries.versions(found, {*stages, *past})
+    every = {name for version in found for name in version.stages}
+    return summaries.versions(found, every if stages is None else {*stages})
 
 
 def refresh(call: Invocation, select: Select = None, exit_code: ExitCode = False) -> Answer:
@@ -129,7 +129,7 @@ def refresh(call: Invocation, select: Select = None, exit_code: ExitCode = False
     """
     from deltaproduce.cli.selection import feeders_of, selected
 
-    graph = call.pipeline().graph()
+    graph = call.pipeline.graph()
     producers = {stage.name for stage in graph.producers}
     chosen = [name for name in selected(select or (), feeders_of(graph)) if name in producers]
     if select and not chosen:
@@ -217,7 +217,7 @@ def rollback(
     """
     from deltaproduce.cli.inputs.given import undone
 
-    file, pipeline = call.file(), call.pipeline()
+    file, pipeline = call.file, call.pipeline
     with call.store() as store:
         undoing = undone(file, pipeline, store, version, hold=hold, retake=retake)
         before, made = store.head, store.rollback(version, undoing.update_id)

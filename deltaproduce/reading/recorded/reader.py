@@ -48,7 +48,7 @@ class Reader(Tabular):
     """
 
     def __init__(self, store: Opened) -> None:
-        self._store = store
+        self._store, self._read = store, store.log.delta_version
 
     def __repr__(self) -> str:
         return one_line(self, self._store.tables.location.address)
@@ -176,7 +176,13 @@ class Reader(Tabular):
     @property
     def _opened(self) -> Opened:
         """The store with the stages of its versions of now."""
-        return opened_recorded(self._store.tables, self._store.log, self._store.reader)
+        store = self._store
+        store.log.versions()
+        if store.log.delta_version != self._read:
+            zone = store.zone.named
+            self._store = opened_recorded(store.tables, store.log, store.reader, zone)
+            self._read = store.log.delta_version
+        return self._store
 
 
 _LIMITS: Final = Limits()
@@ -194,11 +200,22 @@ def open(location: str | os.PathLike[str], spark: SparkSession | None = None) ->
         SessionError: only Spark can read there, and there is no session.
         DefinitionError: the location is not valid.
     """
+    return reader_at(location, spark)
+
+
+def reader_at(
+    location: str | os.PathLike[str], spark: SparkSession | None, zone: str | None = None
+) -> Reader:
+    """Open a store to read it, in a time zone; in that of its versions if it is None.
+
+    Raises:
+        DeltaProduceError: as for `open`.
+    """
     if spark is not None:
         check_session(spark)
     tables = tables_at(Engines.opened(spark, _LIMITS), location)
     reader = StoredReader(tables, from_files=spark is None)
-    return Reader(opened_recorded(tables, VersionLog(tables), reader))
+    return Reader(opened_recorded(tables, VersionLog(tables), reader, zone))
 
 
 def read(

@@ -99,14 +99,19 @@ def newest_with(versions: Sequence[Version]) -> dict[str, Version]:
     return found
 
 
-def opened_recorded(tables: Tables, log: VersionLog, reader: Reader) -> Opened:
+def opened_recorded(
+    tables: Tables, log: VersionLog, reader: Reader, zone: str | None = None
+) -> Opened:
     """Return a store as reading operations use it, with the stages that its versions record.
+
+    Args:
+        zone: the time zone of the store; None for that of its newest version.
 
     Raises:
         NotFoundError: there is no store at this location.
     """
     versions = log.versions()
-    if log.store_id is None:
+    if log.delta_version is None:
         raise NotFoundError(
             f"there is no store at {tables.location.address}: give the folder, or the schema, that "
             f"has its table {tables.location.log().name!r}"
@@ -115,9 +120,9 @@ def opened_recorded(tables: Tables, log: VersionLog, reader: Reader) -> Opened:
         _stage(name, version.stages[name], version.definitions.get(name))
         for name, version in newest_with(versions).items()
     )
-    zone = StoreZone(log, None, tables.engines.zone_of_session)
-    engines = replace(tables.engines, zone=zone)
-    return Opened(engines, Graph(stages), stages, tables, log, reader, zone)
+    zoned = StoreZone(log, zone, tables.engines.zone_of_session)
+    engines = replace(tables.engines, zone=zoned)
+    return Opened(engines, Graph(stages), stages, tables, log, reader, zoned)
 
 
 def _stage(name: str, figures: StageFigures, made: Fingerprint | None) -> Stage:

@@ -7,7 +7,7 @@ compares the two.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +43,9 @@ from deltaproduce.types.columns import (
     VERSION,
 )
 from deltaproduce.types.pandas_on_demand import in_numpy
+
+_ALIVE: Final = pa.scalar(True, pa.bool_())
+_DELETED: Final = pa.scalar(DELETE, pa.string())
 
 
 class _States(NamedTuple):
@@ -113,9 +116,9 @@ def _states(before: pa.Table, updates: pa.Table, layout: Layout, since: int) -> 
     parts = layout.key, layout.sources, layout.value
     key, sources, value = ([c.name for c in part] for part in parts)
     names = [VERSION, IS_ALIVE, *key, *sources, ORDINAL, *value]
-    known = [pa.repeat(pa.scalar(since, pa.int64()), len(before)), pa.repeat(True, len(before))]
+    known = [pa.repeat(pa.scalar(since, pa.int64()), len(before)), pa.repeat(_ALIVE, len(before))]
     old = [*known, *before.select(names[2:]).columns]
-    told = [updates.column(VERSION), pc.not_equal(updates.column(CHANGE_TYPE), DELETE)]
+    told = [updates.column(VERSION), pc.not_equal(updates.column(CHANGE_TYPE), _DELETED)]
     nowhere = [pa.nulls(len(updates), arrow_type(c.data_type)) for c in layout.sources]
     place = updates.select([POSITION, *value]).columns
     new = [*told, *updates.select(key).columns, *nowhere, *place]
