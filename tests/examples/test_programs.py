@@ -50,6 +50,23 @@ def test_the_quick_start_is_the_readmes_program(tmp_path: Path) -> None:
     assert printed(program, tmp_path) == shown
 
 
+@pytest.mark.long
+def test_the_quick_start_needs_nothing_but_the_library(tmp_path: Path) -> None:
+    """In an environment of its own, with what `pip install .` brings: no Spark, no pandas."""
+    folder = tmp_path / "environment"
+    python = folder / "bin" / "python"
+    subprocess.check_call([sys.executable, "-m", "venv", "--without-pip", folder])
+    pip = [sys.executable, "-m", "pip", "--python", str(python)]
+    subprocess.check_call([*pip, "install", "-q", ROOT])
+    listed = subprocess.check_output([*pip, "list", "--format", "freeze"], text=True).splitlines()
+    packages = {line.partition("==")[0].lower() for line in listed}
+    assert not packages & {"grpcio", "pandas", "py4j", "pydantic", "pyspark", "pyspark-client"}
+    shown = next(block for language, block in fences(README) if language == "")
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    told = subprocess.check_output([python, QUICK_START], cwd=tmp_path, env=env, text=True)
+    assert told == shown
+
+
 def test_the_quick_start_counts_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     oracle = Oracle(load_example("02_word_count").library)
