@@ -124,6 +124,7 @@ class Upkeep:
             its rows.
         by_history: whether stored values depend on the values that their keys had before. If so, it
             is not produced in full merely to save time, and producing it again may give others.
+        by_date: whether its rows depend on the date that a version is as of.
         note: what a plan says of its incremental steps besides their inputs; None if nothing.
     """
 
@@ -136,6 +137,7 @@ class Upkeep:
     reads_states: bool = False
     by_all_columns: bool = False
     by_history: bool = False
+    by_date: bool = False
     note: str | None = None
 
     @property

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING
 
 from deltaproduce.engines.calls import called_beside, calls_beside
@@ -165,6 +166,7 @@ class Production:
         is_numbered: whether the rows before have the surrogates that the stage is defined with.
         shift: the move of its window; None if it has none.
         clustering: the partitions that it will be stored by, if windows read it.
+        dates: the date of the version before, and of the one that is made; see `WindowState.date`.
     """
 
     stage: Stage
@@ -173,6 +175,7 @@ class Production:
     is_numbered: bool = True
     shift: Shift | None = None
     clustering: Clustering | None = None
+    dates: tuple[date | None, date | None] = (None, None)
 
     @staticmethod
     def of(
@@ -181,11 +184,12 @@ class Production:
         engines: Engines,
         shift: Shift | None = None,
         clustering: Clustering | None = None,
+        dates: tuple[date | None, date | None] = (None, None),
     ) -> Production:
         """Return the production that follows a version with these figures of the stage."""
         is_numbered = last.numbering.surrogate == stage.kind.numbered
         last_number = last.numbering.surrogates if is_numbered else 0
-        return Production(stage, last_number, engines, is_numbered, shift, clustering)
+        return Production(stage, last_number, engines, is_numbered, shift, clustering, dates)
 
     @property
     def kind(self) -> DerivedKind:

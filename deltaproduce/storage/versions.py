@@ -98,6 +98,11 @@ class Version(Tabular):
         """The day at which windows over dates end; None if they end at their newest partitions."""
         return None if self.windows.as_of is None else day_of(self.windows.as_of)
 
+    @property
+    def as_of_time(self) -> datetime | None:
+        """The time that `as_of` was given with, in UTC; None if it was a whole day, or none."""
+        return self.windows.time
+
     def shown(self) -> Version:
         """The version as users see it: of the stages that they have defined."""
         defined = {n: figures for n, figures in self.stages.items() if not figures.role}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date
+from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 
 from deltaproduce.model.partitions import Partition, Ranges, day_number, day_of
@@ -49,11 +49,18 @@ class WindowState:
         as_of: the day of the store, in days since 1970; None if it has no day.
         present: the units of partitions that have or ever had rows, or were named.
         floors: the first value that each source keeps, for sources that do not keep all.
+        time: the time of the day, as an instant; None if it is a whole day.
     """
 
     as_of: int | None = None
     present: Mapping[Tracked, Ranges] = field(default_factory=dict)
     floors: Mapping[str, Floor] = field(default_factory=dict)
+    time: datetime | None = None
+
+    @property
+    def date(self) -> date | None:
+        """The date of the store; a datetime if it has a time."""
+        return self.time or (None if self.as_of is None else day_of(self.as_of))
 
     def with_present(self, units: Mapping[Tracked, Ranges]) -> WindowState:
         """Return the state with these units present, too; the same state if none is new."""
@@ -78,6 +85,7 @@ def state_to_json(state: WindowState) -> dict[str, Any]:
             for tracked, units in sorted(state.present.items())
         ],
         **({"floors": floors} if floors else {}),
+        **({"time": state.time.isoformat()} if state.time else {}),
     }
 
 
@@ -94,6 +102,7 @@ def state_from_json(found: object) -> WindowState | None:
             for *tracked, pairs in known["present"]
         },
         {source: Floor(*floor) for source, *floor in known.get("floors", ())},
+        datetime.fromisoformat(known["time"]) if "time" in known else None,
     )
 
 
@@ -143,6 +152,13 @@ def _is_date(value: object) -> bool:
         return False
 
 
+def _is_instant(value: object) -> bool:
+    try:
+        return isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
+
+
 def _is_partition(value: object) -> bool:
     return is_integer(value) or _is_date(value)
 
@@ -182,6 +198,7 @@ _STATE: Final[Mapping[str, Kind]] = {
     "as_of": optional(_is_date),
     "present": _is_present,
     "floors": _is_floors,
+    "time": _is_instant,
 }
 _MOVE: Final[Mapping[str, Kind]] = {
     "first": optional(_is_partition),

@@ -128,6 +128,17 @@ EXAMPLES = (
 """A query for each operator, also in company of others."""
 
 OF_SPARK = (
+    "SELECT * FROM t UNPIVOT (v FOR w IN (a, b AS bee))",
+    "SELECT w, v, k FROM (SELECT k, a, CAST(b AS bigint) AS b, s FROM t) UNPIVOT INCLUDE NULLS "
+    "(v FOR w IN (b, a)) AS x WHERE k > 1",
+    "SELECT w, sum(v) AS s, count(x) AS c FROM t UNPIVOT ((v, x) FOR w IN ((a, b) AS ab, (b, a))) "
+    "GROUP BY w",
+    "SELECT t.k, x.n FROM t, LATERAL (SELECT n FROM u WHERE u.a = t.a ORDER BY n DESC LIMIT 2) x",
+    "SELECT t.k, x.n, x.k AS j FROM t LEFT JOIN LATERAL (SELECT n, k FROM u WHERE u.a = t.a AND "
+    "u.n >= t.b ORDER BY n NULLS LAST LIMIT 1 OFFSET 1) x",
+    "SELECT t.k, x.n FROM t, LATERAL (SELECT n FROM u WHERE u.n < t.b ORDER BY n DESC LIMIT 1) x",
+    "SELECT t.k, x.c FROM t, LATERAL (SELECT n, count(*) AS c FROM u WHERE u.a = t.a GROUP BY n "
+    "ORDER BY c DESC LIMIT 1) x",
     "SELECT a, b, sum(a) AS n, grouping_id() AS i FROM t GROUP BY a, b WITH CUBE",
     "SELECT a, row_number() OVER (PARTITION BY a ORDER BY count(*)) AS z FROM t GROUP BY "
     "a, b WITH ROLLUP",

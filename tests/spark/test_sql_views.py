@@ -328,14 +328,18 @@ def shop() -> dp.Pipeline:
     return pipeline
 
 
-def answered(store: dp.Store, spark: SparkSession, pipeline: dp.Pipeline, name: str) -> DataFrame:
-    """What Spark returns for a view's query over the store's contents."""
+def answered(
+    store: dp.Store, spark: SparkSession, pipeline: dp.Pipeline, name: str, as_of: Any = None
+) -> DataFrame:
+    """What Spark returns for a view's query over the store's contents, at a date."""
     stage = pipeline.graph().stage(name)
     text = stage.kind.definition(()).text  # type: ignore[union-attr]
     for feeder in stage.merged:
         seen = [c.name for c in (*feeder.schema.key, *feeder.schema.value) if not c.is_hidden]
         store.content(feeder.name).select(*seen).createOrReplaceTempView(feeder.name)
-    return spark.sql(text)
+    kind = "timestamp" if isinstance(as_of, datetime) else "date"
+    written = "NULL" if as_of is None else f"'{as_of.isoformat()}'"
+    return spark.sql(text.replace(":as_of", f"CAST({written} AS {kind})"))
 
 
 IN_SPARK = dp.Limits(local_rows=0, local_bytes=0)
@@ -425,6 +429,39 @@ def test_hidden_tables_that_spark_has_made_follow_changes(
                 wanted = answered(store, spark, pipeline, f"v{n}")
                 found = store.content(f"v{n}").select(*wanted.columns)
                 assert bag(found.collect()) == bag(wanted.collect()), KEPT[n]
+            assert not store.verify(recompute=True)
+
+
+DATED = (
+    "SELECT id FROM sales WHERE day > :as_of - INTERVAL 2 MONTHS AND day <= :as_of",
+    "SELECT word, count(*) AS n, max(day) >= :as_of AS late FROM sales GROUP BY word",
+    "SELECT id, datediff(:as_of, day) AS days, coalesce(month(:as_of), 0) + small AS m FROM sales",
+    "SELECT n, count(*) AS c FROM (SELECT s.customer, count(*) AS n FROM sales s JOIN people p "
+    "USING (customer) WHERE s.day <= :as_of OR :as_of IS NULL GROUP BY s.customer) GROUP BY n",
+    "SELECT id, day FROM sales WHERE day <= :as_of ORDER BY day DESC LIMIT 2",
+    "SELECT id, regexp_replace(CAST(:as_of AS string), '-0', '/') AS s FROM sales",
+    "SELECT s.id, p.name FROM sales s LEFT JOIN people p ON p.customer = s.customer AND "
+    "p.born + INTERVAL '40' YEAR < :as_of",
+)
+DATES = (None, date(2026, 1, 1), date(2026, 2, 1), datetime(2026, 1, 1, 12, tzinfo=UTC), None)
+
+
+def test_views_of_a_date_are_what_spark_returns_for_it(spark: SparkSession, location: str) -> None:
+    """The first load is in Spark; the date moves on the driver, and then in Spark; it ends."""
+    pipeline = dp.Pipeline("dated")
+    for name, schema in TYPED.items():
+        pipeline.source(name, key=schema.key.ddl, value=schema.value.ddl)
+    for n, text in enumerate(DATED):
+        pipeline.sql(f"v{n}", text)
+    rows = {n: typed_table(schema, ROWS[n]) for n, schema in TYPED.items()}
+    ways = (IN_SPARK, dp.Limits(), IN_SPARK, dp.Limits(), dp.Limits())
+    for as_of, limits in zip(DATES, ways, strict=True):
+        with dp.Store(spark, location, pipeline, limits=limits) as store:
+            store.update(rows, as_of=as_of)
+            for n, text in enumerate(DATED):
+                wanted = answered(store, spark, pipeline, f"v{n}", as_of)
+                found = store.content(f"v{n}").select(*wanted.columns)
+                assert bag(found.collect()) == bag(wanted.collect()), (text, as_of)
             assert not store.verify(recompute=True)
 
 

@@ -105,6 +105,9 @@ def test_an_example_of_each_operator(text: str) -> None:
 REFUSED = {
     "SELECT q FROM u": "is not a column here",
     "SELECT n FROM t, u WHERE a = 1": "may mean several columns",
+    "SELECT v FROM t UNPIVOT (v FOR w IN ((a, b), k))": "2 columns for 1 values",
+    "SELECT v FROM t UNPIVOT (v FOR w IN (a, b + 1))": "what is no column",
+    "SELECT v FROM t UNPIVOT (v FOR w IN (a, q))": "is not a column here",
     "SELECT k FROM w": "is not a stage that comes before",
     "SELECT k FROM t LIMIT 3": "without ORDER BY takes rows at random",
     "SELECT k FROM t ORDER BY k LIMIT 1 + 1": "needs a whole number",

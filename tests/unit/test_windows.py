@@ -1,7 +1,7 @@
 """Windows as values: partitions, the place of a window, its moves, and stored forms."""
 
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -248,6 +248,8 @@ def test_what_versions_know_of_windows_is_stored_and_read_back() -> None:
     assert '["events", "day", "day", [[15779, 15780], [15782, 15782]]]' in text
     assert '"window": {"first": "2013-03-15", "last": "2013-03-16", "entered": ["2013' in text
     assert "window" not in figures_to_json({"events": StageFigures("seek")})
+    timed = replace(state, time=datetime(2013, 3, 16, 12, tzinfo=UTC))
+    assert figures_from_json(figures_to_json(figures, timed)) == (figures, timed, {}, None, None)
 
 
 @pytest.mark.parametrize(

@@ -268,7 +268,8 @@ class Update(Work):
         content = _beside(reader.content(head, stage), self.neighbours.get(stage.name))
         if not stage.feeders:
             return self.given(stage.name, content, redefined, state)
-        if not (results or head.number):  # no source got rows, so there is no first version (S9)
+        is_first = not head.number and self.windows == head.windows
+        if is_first and not results:  # no source got rows, so there is no first version (S9)
             return None
         production, inputs = self.production(stage, shift), self.inputs(stage, results)
         if stage.kind.tasks.make_rows:
@@ -344,7 +345,8 @@ class Update(Work):
         """Return what produces a stage."""
         last = self.head.stages.get(stage.name, NO_TABLES)
         clustering = self.means.filing(stage.name).by_partitions
-        return Production.of(stage, last, self.means.engines, shift, clustering)
+        dates = self.head.windows.date, self.windows.date
+        return Production.of(stage, last, self.means.engines, shift, clustering, dates)
 
     def inputs(self, stage: Stage, results: Mapping[str, StepResult]) -> list[StageInput]:
         """Return the inputs of a stage."""

@@ -29,7 +29,7 @@ from deltaproduce.operations.step.plan import (
     plan,
 )
 from deltaproduce.operations.step.rezoning import Rezoned
-from deltaproduce.operations.step.windowing import Windows
+from deltaproduce.operations.step.windowing import Windows, due_by_date
 from deltaproduce.operations.step.writes import StageWrite, StepResult, Write
 from deltaproduce.reading.readers import Reader
 from deltaproduce.reading.store_zone import StoreZone
@@ -99,10 +99,14 @@ class Means:
         """
         causes = replace(
             causes,
-            due=self.windows.due(head, windows, advances=advances),
+            due={
+                **self.windows.due(head, windows, advances=advances),
+                **due_by_date(self.graph, head, windows),
+            },
             expiring=self.retentions.due(head, windows),
             stored={name: text_of(found) for name, found in self.descriptions.items()},
             rezoned=self.rezoned(head).reasons(self.graph),
+            is_version=windows != head.windows,
         )
         steps = plan(self.graph, head, self.definitions, causes, self.options.policy)
         self.retentions.check(self.graph, head, steps)

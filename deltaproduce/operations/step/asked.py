@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from types import EllipsisType
 from typing import Final
 
@@ -27,17 +27,20 @@ class Asked:
     Attributes:
         as_of: the new date of the store, on its clock: windows end on its day, and tasks are those
             of the moment; None for no date, ``...`` to keep it.
+        has_time: whether it is a time, and not a whole day.
         present: partitions that are present, with or without rows.
     """
 
     as_of: datetime | EllipsisType | None = ...
+    has_time: bool = False
     present: Units = field(default_factory=dict)
 
     def state(self, before: WindowState) -> WindowState:
         """Return the new state of windows, without partitions that come with rows."""
         if not isinstance(self.as_of, EllipsisType):
             day = None if self.as_of is None else day_number(self.as_of.date())
-            before = replace(before, as_of=day)
+            time = self.as_of.astimezone(UTC) if self.as_of and self.has_time else None
+            before = replace(before, as_of=day, time=time)
         return before.with_present(self.present)
 
     @property
@@ -47,7 +50,7 @@ class Asked:
             return []
         as_of: object = "as before"
         if not isinstance(self.as_of, EllipsisType):
-            as_of = None if self.as_of is None else self.as_of.isoformat()
+            as_of = None if self.as_of is None else [self.as_of.isoformat(), self.has_time]
         return [as_of, [[*tracked, units.pairs] for tracked, units in self.present.items()]]
 
 

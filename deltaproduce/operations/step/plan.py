@@ -8,7 +8,7 @@ to have changed, that its version states; everything else is incremental.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -96,6 +96,7 @@ class Causes:
         expiring: sources whose rows may leave though nothing is given for them -> why.
         stored: stage -> how files are to keep its content, as versions record it.
         rezoned: stages that were computed in another time zone -> why they are produced again.
+        is_version: whether there will be a version, also if no stage is processed.
     """
 
     given: Collection[str] = ()
@@ -107,6 +108,7 @@ class Causes:
     expiring: Mapping[str, str] = field(default_factory=dict)
     stored: Mapping[str, str] = field(default_factory=dict)
     rezoned: Mapping[str, str] = field(default_factory=dict)
+    is_version: bool = False
 
 
 def plan(
@@ -303,7 +305,9 @@ def _producer_step(
     reached = [feeder.name for feeder in through]
     if not has_tables(head, stage.name):
         fed = reached or [x.name for x in stage.feeders if has_tables(head, x.name)]
-        is_made = fed or (stage.kind.upkeep.of_nothing and (steps or head.number))
+        is_made = fed or (
+            stage.kind.upkeep.of_nothing and (steps or head.number or causes.is_version)
+        )
         return Step(stage, "full", "first version of this stage") if is_made else None
     if head.definitions[stage.name].function == NOT_MADE:
         return Step(stage, "full", "first version of this stage since a rollback")
@@ -313,16 +317,24 @@ def _producer_step(
     again = _again(stage, head, steps)
     if again is not None:
         return again
-    if reached:
-        shown = [one.name for one in through if one.hidden is None] or reached
-        reason = f"reached through {', '.join(shown)}"
-        if stage.kind.upkeep.recomputes is not None:
-            return Step(stage, "full", f"{reason}; {stage.kind.upkeep.recomputes}", if_changed=True)
-        note = stage.kind.upkeep.note
-        return Step(stage, "incremental", reason if note is None else f"{reason}; {note}")
-    if stage.name in causes.due:
-        return Step(stage, "incremental", causes.due[stage.name])
-    return None
+    return _reached(stage, through, causes.due.get(stage.name))
+
+
+def _reached(stage: Producer, through: Sequence[Stage], due: str | None) -> Step | None:
+    """Return the step of a stage that changes of its feeders reach, or that is due itself."""
+    upkeep, told = stage.kind.upkeep, list[str]()
+    if through:
+        shown = [one.name for one in through if one.hidden is None] or [x.name for x in through]
+        told.append(f"reached through {', '.join(shown)}")
+    if due is not None and (upkeep.by_date or not through):
+        told.append(due)
+    if not told:
+        return None
+    if upkeep.recomputes is not None:
+        reason = "; ".join([*told, upkeep.recomputes])
+        return Step(stage, "full", reason, if_changed=due is None)
+    told += [upkeep.note] if through and upkeep.note is not None else []
+    return Step(stage, "incremental", "; ".join(told))
 
 
 def _anew(

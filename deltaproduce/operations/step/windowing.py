@@ -21,6 +21,7 @@ from deltaproduce.model.graph import Graph, Source, Stage
 from deltaproduce.model.partitions import Partition, Partitioning, Ranges
 from deltaproduce.model.window_moves import Shift, WindowMove, place_of
 from deltaproduce.model.windows import NOWHERE, PlannedWindow, planned
+from deltaproduce.shown.tasks import told
 from deltaproduce.storage.figures import NO_TABLES
 from deltaproduce.storage.versions import Version, has_tables
 from deltaproduce.storage.window_states import Tracked, WindowState
@@ -286,6 +287,18 @@ class Windows:
             after=place_of(windowed.window, figures.window),
         )
         return shift.move(reused=False, why=why)
+
+
+def due_by_date(graph: Graph, head: Version, state: WindowState) -> dict[str, str]:
+    """Return the stages whose rows depend on the date of the version, if it changes, and why."""
+    if head.windows.date == state.date:
+        return {}
+    why = "as_of ends" if state.date is None else f"as_of is {told(state.date)}"
+    return {
+        stage.name: why
+        for stage in graph.producers
+        if stage.kind.upkeep.by_date and has_tables(head, stage.name)
+    }
 
 
 def differ(one: Version, other: Version) -> bool:

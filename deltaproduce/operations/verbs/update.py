@@ -273,7 +273,14 @@ def _asked(writer: Writer, partitions: Mapping[str, object], as_of: AsOf) -> Ask
     for source in partitions:
         writer.opened.source(source, "partitions")
     moment = as_of if isinstance(as_of, EllipsisType) or as_of is None else _moment(writer, as_of)
-    return Asked(moment, named(partitions, writer.executor.windows))
+    return Asked(moment, _has_time(as_of), named(partitions, writer.executor.windows))
+
+
+def _has_time(as_of: AsOf) -> bool:
+    """Return whether a valid date has a time, also midnight."""
+    if isinstance(as_of, str):
+        return "T" in as_of or ":" in as_of
+    return isinstance(as_of, datetime)
 
 
 def _moment(writer: Writer, as_of: date | str) -> datetime:

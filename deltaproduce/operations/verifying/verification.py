@@ -302,7 +302,8 @@ class Verifier:
         windowed = self._windows.stages.get(stage.name)
         head = self._head
         shift = windowed.shift(head, head.windows) if windowed else None
-        production = Production.of(stage, self._figures(stage), self._engines, shift)
+        figures, dates = self._figures(stage), (head.windows.date, head.windows.date)
+        production = Production.of(stage, figures, self._engines, shift, dates=dates)
         content = self._reader.content(self._head, stage)
         mappings = partial(self._reader.key_mappings, self._head, stage)
         if self._recompute is True and stage.source_key:

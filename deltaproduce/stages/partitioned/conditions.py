@@ -26,9 +26,10 @@ from deltaproduce.stages.sql.algebra.relations import (
     Scan,
     Single,
 )
-from deltaproduce.stages.sql.algebra.scalars import Scalar, constant_of, with_escapes
+from deltaproduce.stages.sql.algebra.scalars import Scalar, with_escapes
 from deltaproduce.stages.sql.algebra.spark_only import ValueInSpark
 from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.expressions.literals import constant_of
 from deltaproduce.stages.sql.resolve import Resolved
 from deltaproduce.types.data_types import DataType
 

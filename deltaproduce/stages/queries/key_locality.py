@@ -86,7 +86,7 @@ class KeyLocality:
         lateral = node.this if isinstance(node, exp.Join) else node
         if isinstance(lateral, exp.Lateral) and not lateral.args.get("view"):
             raise DefinitionError(f"{spelled(lateral)!r} {_NO_LATERAL}")
-        if isinstance(node, exp.Pivot):
+        if isinstance(node, exp.Pivot | exp.Limit | exp.Offset):
             raise _unsupported(spelled(node))
 
     def scanned(self, scan: Scan) -> Keyed:

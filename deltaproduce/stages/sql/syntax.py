@@ -11,6 +11,9 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
+AS_OF: Final = ":as_of"
+"""The date of a version, which a query may name."""
+
 
 def spark_dialect() -> Dialect:
     """Return the SQL dialect that stages are written in."""
@@ -24,9 +27,20 @@ def function_name(node: exp.Expr | None) -> str | None:
     return node.sql_name().lower() if isinstance(node, exp.Func) else None
 
 
+def struct_parts(node: exp.Expr) -> list[tuple[str, exp.Expr]] | None:
+    """Return the fields of ``struct(…)`` with Spark's names; None if only Spark names them."""
+    found = list[tuple[str, exp.Expr]]()
+    for place, part in enumerate(node.expressions, start=1):
+        if isinstance(part, exp.Star | exp.Dot | exp.Lambda) or isinstance(part.this, exp.Star):
+            return None
+        name = part.alias or (part.name if isinstance(part, exp.Column) else f"col{place}")
+        found.append((name, part.unalias()))
+    return found
+
+
 def spelled(node: exp.Expr) -> str:
     """Return approximately what the user wrote, on one line, for messages."""
-    return shortened(node.sql("spark", normalize_functions=False))
+    return shortened(node.sql("spark", normalize_functions=False).replace(f"`{AS_OF}`", AS_OF))
 
 
 def reason(error: SqlglotError) -> str:

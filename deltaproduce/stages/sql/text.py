@@ -18,6 +18,7 @@ from sqlglot.errors import SqlglotError
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.syntax import (
+    AS_OF,
     DEPTHS,
     GrammarParser,
     line_of,
@@ -86,7 +87,7 @@ class QueryText:
             if any(token.token_type is TokenType.PIPE_GT for token in tokens):
                 raise DefinitionError("'|>' is not supported in a query; write SELECT … FROM …")
             if tokens and tokens[0].token_type in BEGINNINGS:
-                trees = GrammarParser(dialect=dialect).parse(list(_marked(tokens)), text)
+                trees = GrammarParser(dialect=dialect).parse(list(_marked(_named(tokens))), text)
         except SqlglotError as error:
             raise DefinitionError(
                 f"the query cannot be read: {reason(error)}", line=line_of(error)
@@ -160,6 +161,33 @@ BEGINNINGS: Final = {TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType
 """The tokens that a query may begin with."""
 _BEFORE_COLUMNS: Final = {TokenType.HINT, TokenType.ALL, TokenType.DISTINCT}
 _MARK: Final = "_first_column"
+_OPERANDS: Final = {
+    *(TokenType.VAR, TokenType.IDENTIFIER, TokenType.R_PAREN, TokenType.R_BRACKET),
+}
+
+
+def _named(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Yield the tokens, with the name of a version's date as one name, which has a place."""
+    place = 0
+    while place < len(tokens):
+        token, *after = tokens[place : place + 2]
+        is_named = token.token_type is TokenType.COLON and after and _continues(token, after[0])
+        if is_named and not (place and _is_operand(tokens[place - 1], token)):
+            end = after[0].end
+            yield Token(TokenType.IDENTIFIER, AS_OF, token.line, token.col, token.start, end)
+            place += 2
+        else:
+            yield token
+            place += 1
+
+
+def _continues(colon: Token, name: Token) -> bool:
+    return name.start == colon.end + 1 and f":{name.text.lower()}" == AS_OF
+
+
+def _is_operand(before: Token, colon: Token) -> bool:
+    """Return whether a colon takes a part of what is before it."""
+    return before.end + 1 == colon.start and before.token_type in _OPERANDS
 
 
 def _marked(tokens: Iterable[Token]) -> Iterator[Token]:

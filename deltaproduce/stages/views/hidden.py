@@ -18,11 +18,13 @@ from deltaproduce.model.kind import KeyOrder, Upkeep
 from deltaproduce.model.layouts import CONTENT, RUNS, Layout
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import DerivedKind, Found, Production
+from deltaproduce.stages.sql.algebra.binding import names_constant
 from deltaproduce.stages.sql.algebra.relations import Aggregate, Relation, Values
 from deltaproduce.stages.sql.projection import check_ansi
 from deltaproduce.stages.sql.text import QueryText
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.stages.views import in_spark
+from deltaproduce.stages.views.dates import dated
 from deltaproduce.stages.views.following import TooManyRowsError
 from deltaproduce.stages.views.kept import ORDERED, Kept, Table
 from deltaproduce.stages.views.on_driver import compared, followed_rows, made_of
@@ -81,6 +83,7 @@ class HiddenTable(DerivedKind):
             of_nothing=of_nothing,
             subtracts=True,
             by_all_columns=True,
+            by_date=any(names_constant(one.scalars) for one in self.kept.relation.walk()),
         )
 
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
@@ -104,7 +107,9 @@ class HiddenTable(DerivedKind):
             )
             for each, rows in contents
         }
-        rows = in_spark.kept_rows(self.kept, layout, frames, engines.spark)
+        rows = in_spark.kept_rows(
+            self.kept, layout, frames, engines.spark, dated(production.dates[1])
+        )
         try:
             return production.computed(rows)
         except spark_errors("PySparkException") as error:
@@ -119,7 +124,7 @@ class HiddenTable(DerivedKind):
     ) -> Found | None:
         """See `DerivedKind.changed`."""
         del mappings
-        if not any(each.changed for each in inputs):
+        if not is_reached(production, inputs):
             return None
         try:
             return followed_rows(self.kept, production, inputs, content)
@@ -138,6 +143,13 @@ class HiddenTable(DerivedKind):
         """See `DerivedKind.sampled`: all rows, and their states unless Spark has made some."""
         del mappings, keys
         return compared(production, content, self.produced(production, inputs))
+
+
+def is_reached(production: Production, inputs: Sequence[StageInput]) -> bool:
+    """Return whether a feeder changes, or the date that the stage depends on."""
+    was, is_now = production.dates
+    is_due = was != is_now and production.kind.upkeep.by_date
+    return is_due or any(each.changed for each in inputs)
 
 
 def may_have_rows_of_nothing(relation: Relation) -> bool:

@@ -15,6 +15,8 @@ from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.errors import DefinitionError, ProducerError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
+from deltaproduce.stages.sql.algebra.binding import bound
+from deltaproduce.stages.sql.expressions.terms import Constants
 from deltaproduce.stages.sql.in_spark import numbered, temporary_views
 from deltaproduce.stages.sql.operators_in_spark import frame_of
 from deltaproduce.stages.sql.resolve import Resolved
@@ -30,8 +32,13 @@ if TYPE_CHECKING:
 _PLACE = "_place"
 
 
-def types_of(stage: Stage, query: Resolved, spark: SparkSession) -> list[DataType]:
+def types_of(
+    stage: Stage, query: Resolved, spark: SparkSession, constants: Constants
+) -> list[DataType]:
     """Return the types of a query's columns, which Spark finds without any data.
+
+    Args:
+        constants: the values of constants that it names.
 
     Raises:
         DefinitionError: Spark refuses the query; with `stage`.
@@ -42,7 +49,7 @@ def types_of(stage: Stage, query: Resolved, spark: SparkSession) -> list[DataTyp
     }
     with temporary_views(empty, spark) as views:
         try:
-            found = frame_struct(spark.sql(query.sql(views)))
+            found = frame_struct(spark.sql(query.sql(views, constants)))
         except spark_errors("AnalysisException", "ParseException") as error:
             message = f"stage {stage.name!r}: Spark refuses its query: {error}"
             raise DefinitionError(message, stage=stage.name) from error
@@ -51,12 +58,17 @@ def types_of(stage: Stage, query: Resolved, spark: SparkSession) -> list[DataTyp
 
 @contextmanager
 def queried(
-    stage: Stage, query: Resolved, rows: Mapping[str, DataFrame], spark: SparkSession
+    stage: Stage,
+    query: Resolved,
+    rows: Mapping[str, DataFrame],
+    spark: SparkSession,
+    constants: Constants,
 ) -> Iterator[DataFrame]:
     """Run a query over rows, lazily, while the context lasts.
 
     Args:
         rows: for each feeder its key and value columns, perhaps with others.
+        constants: the values of constants that it names.
 
     Yields:
         The columns of the stage's content. ``_ordinal`` counts the rows of a key: in the order of
@@ -65,7 +77,7 @@ def queried(
     layout = Layout.of(stage)
     seen = {feeder.name: _seen(feeder, rows[feeder.name]) for feeder in stage.merged}
     with temporary_views(seen, spark) as views:
-        found = spark.sql(query.sql(views)).toDF(*query.names)
+        found = spark.sql(query.sql(views, constants)).toDF(*query.names)
         if layout.key == NO_KEY.columns:
             found = found.withColumn(NO_KEY.names[0], f.lit(True))
         for column in layout.states:  # the driver makes them when it first changes a group
@@ -76,14 +88,19 @@ def queried(
 
 
 def kept_rows(
-    kept: Kept, layout: Layout, rows: Mapping[str, DataFrame], spark: SparkSession
+    kept: Kept,
+    layout: Layout,
+    rows: Mapping[str, DataFrame],
+    spark: SparkSession,
+    constants: Constants,
 ) -> DataFrame:
     """Return all rows of a hidden table, lazily, in the columns of its content, without states.
 
     Args:
         rows: the content of the stages that it reads, by name.
+        constants: the values of constants that it names.
     """
-    found = frame_of(kept.relation, rows, spark)
+    found = frame_of(bound(kept.relation, constants), rows, spark)
     if kept.placed:
         found = _with_places(found, kept, layout)
     else:

@@ -33,8 +33,14 @@ from deltaproduce.stages.sql.text import QueryText
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.stages.views import in_spark
 from deltaproduce.stages.views.costs import SMALL
+from deltaproduce.stages.views.dates import NO_DATE, check_date, dated, is_dated, with_time
 from deltaproduce.stages.views.following import TooManyRowsError
-from deltaproduce.stages.views.hidden import hidden_inputs, identity, may_have_rows_of_nothing
+from deltaproduce.stages.views.hidden import (
+    hidden_inputs,
+    identity,
+    is_reached,
+    may_have_rows_of_nothing,
+)
 from deltaproduce.stages.views.kept import Kept
 from deltaproduce.stages.views.keys import key_of, naming
 from deltaproduce.stages.views.modes import NO_DELTA_RULE, ORDER_OF_OTHER_COLUMNS
@@ -82,6 +88,7 @@ class View(DerivedKind):
         while_small: see `ViewPlan.while_small`; it then follows changes, although `recomputed`.
         beside: what its hidden tables have; empty if there are none.
         is_followed: whether it follows changes if it can.
+        is_dated: whether its rows depend on the date of the version.
         key: the key columns that its user names -> whether they sort descending; None for those
             that follow from the query.
         with_session: whether the store has a session, in which some rows may be computed.
@@ -93,6 +100,7 @@ class View(DerivedKind):
     key: tuple[tuple[str, bool], ...] | None = None
     recomputed: str | None = None
     is_followed: bool = True
+    is_dated: bool = False
     with_session: bool = False
     while_small: tuple[Sides, ...] = ()
     beside: tuple[object, ...] = ()
@@ -140,12 +148,13 @@ class View(DerivedKind):
             of_nothing=self.of_nothing,
             subtracts=True,
             by_all_columns=True,
+            by_date=self.is_dated,
         )
 
     @property
     def select(self) -> tuple[str, Mapping[str, Constant]]:
         """See `StageKind.select`."""
-        return self.query, {}
+        return self.query, NO_DATE
 
     @staticmethod
     def defined(
@@ -168,13 +177,13 @@ class View(DerivedKind):
             DefinitionError: the query is refused; with `stage`.
         """
         with naming(stage):
-            found = resolved(query, stages)
+            found = resolved(query, stages, NO_DATE)
         relations = [*found.relation.walk()]
         in_spark = any(isinstance(one, InSpark) for one in relations)
         of_nothing = in_spark or may_have_rows_of_nothing(found.relation)
         named = {} if not key else key_columns(key, found.names, stage=stage, needs_values=False)
         given = None if key is None else tuple(named.items())
-        view = View(query, of_nothing, given, is_followed=is_followed)
+        view = View(query, of_nothing, given, is_followed=is_followed, is_dated=is_dated(found))
         return view.explained(found, view.planned(found, stages, stage=stage))
 
     def explained(self, query: Resolved, plan: ViewPlan) -> View:
@@ -250,7 +259,7 @@ class View(DerivedKind):
         """See `StageKind.over`."""
         if self.known is not None and self.known[0] == feeders:
             return self.known[1]
-        return resolved(self.query, feeders)
+        return resolved(self.query, feeders, NO_DATE)
 
     def schema(self, stages: Mapping[str, RowSchema], *, stage: str) -> RowSchema:
         """Return the columns of such a stage, without types if only Spark knows some.
@@ -303,7 +312,7 @@ class View(DerivedKind):
             raise SessionError(message, stage=stage.name)
         with of_stage(stage.name):
             check_ansi(session)
-        types = in_spark.types_of(stage, query, tables.spark)
+        types = in_spark.types_of(stage, query, tables.spark, NO_DATE)
         typed = replace(
             query,
             columns=tuple(
@@ -320,6 +329,8 @@ class View(DerivedKind):
         """See `DerivedKind.produced`."""
         stage, engines = production.stage, production.engines
         query, plan = self._known(stage)
+        constants = dated(production.dates[1])
+        check_date(query, constants, stage=stage.name)
         if query.only_in_spark is None:
             made = made_of(plan.kept, production, inputs)
             if made is not None:
@@ -331,7 +342,12 @@ class View(DerivedKind):
             frames = {
                 each.stage.name: engines.frame(empty(each.content), each.content) for each in fed
             }
-        with in_spark.queried(stage, query, frames, engines.spark) as rows:
+        if self.is_dated and query.only_in_spark is not None:
+            types = in_spark.types_of(stage, query, engines.spark, constants)
+            known = {c.name: c.data_type for c in (*stage.schema.key, *stage.schema.value)}
+            if types != [known[name] for name in query.names]:
+                raise with_time(stage.name)
+        with in_spark.queried(stage, query, frames, engines.spark, constants) as rows:
             try:
                 return production.computed(rows)
             except spark_errors("PySparkException") as error:
@@ -349,12 +365,13 @@ class View(DerivedKind):
         A change that is too large for the driver runs the query as a whole.
         """
         del mappings
-        if not any(each.changed for each in inputs):
+        if not is_reached(production, inputs):
             return None
+        query, plan = self._known(production.stage)
+        check_date(query, dated(production.dates[1]), stage=production.stage.name)
         why = None if self._is_joined_by_small(inputs) else self.recomputed
         if why is None:
             try:
-                _, plan = self._known(production.stage)
                 return followed_rows(plan.kept, production, inputs, content)
             except TooManyRowsError:
                 why = LARGE_CHANGE

@@ -20,6 +20,7 @@ from deltaproduce.stages.sql.operators.evaluation import rows_of
 from deltaproduce.stages.sql.operators.following import Following
 from deltaproduce.stages.sql.operators.groups.by_states import NegativeCountError
 from deltaproduce.stages.sql.operators.numbering import numbered
+from deltaproduce.stages.views.dates import dated
 from deltaproduce.stages.views.following import TooManyRowsError, followed
 from deltaproduce.stages.views.grouped import Grouped
 from deltaproduce.stages.views.kept import Kept
@@ -45,13 +46,25 @@ def made_of(
             if not isinstance(rows, pa.Table):
                 return None
             contents[each.stage.name] = rows
-    zone = production.engines.time_zone
-    made = computed(kept, contents, Layout.of(production.stage), zone, stage=production.stage.name)
+    _, computing = computings(production)
+    layout = Layout.of(production.stage)
+    made = computed(kept, contents, layout, computing, stage=production.stage.name)
     return made, len(made)
 
 
+def computings(production: Production) -> tuple[Computing, Computing]:
+    """Return the computation of expressions before a version and after it."""
+    zone, (was, is_now) = production.engines.time_zone, production.dates
+    return Computing(zone, dated(was)), Computing(zone, dated(is_now))
+
+
 def computed(
-    kept: Kept, contents: Mapping[str, pa.Table], layout: Layout, zone: str, *, stage: str
+    kept: Kept,
+    contents: Mapping[str, pa.Table],
+    layout: Layout,
+    computing: Computing,
+    *,
+    stage: str,
 ) -> pa.Table:
     """Return all rows of a stage, in the columns of its content.
 
@@ -62,7 +75,6 @@ def computed(
     Raises:
         ProducerError: an expression fails for a row; with `stage`.
     """
-    computing = Computing(zone)
     with blaming(stage):
         if kept.grouped is not None:
             rows = rows_of(kept.grouped.aggregate.input, contents, computing)
@@ -105,8 +117,8 @@ def followed_rows(
         TooManyRowsError: rows that it needs are in Spark.
     """
     stage, engines = production.stage, production.engines
-    computing = Computing(engines.time_zone)
-    following = Following(followed(inputs, engines), computing)
+    was, is_now = computings(production)
+    following = Following(followed(inputs, engines), is_now, None if was == is_now else was)
     try:
         with blaming(stage.name):
             if kept.grouped is None:
@@ -149,7 +161,11 @@ def _regrouped(
     grouped: Grouped, following: Following, production: Production, content: Stored | None
 ) -> Found:
     """Return what a change of its groups' rows makes of a view's stored rows."""
-    layout = Layout.of(production.stage)
+    layout, projects = Layout.of(production.stage), grouped.projects
+    if following.is_anew(grouped.aggregate, *projects):
+        rows = following.rows_after(grouped.aggregate.input)
+        made = grouped.made(rows, layout, following.after)
+        return production.replaced(content, made, len(made))
 
     def after(known: pa.Table) -> pa.Table:
         if not len(following.change(grouped.aggregate.input)):

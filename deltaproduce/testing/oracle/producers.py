@@ -12,7 +12,9 @@ import pyarrow as pa
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.stages.kind import stage_kind
+from deltaproduce.stages.sql.algebra.binding import bound
 from deltaproduce.stages.sql.resolve import Resolved
+from deltaproduce.stages.views.dates import dated
 from deltaproduce.testing.oracle.groups import PARTS
 from deltaproduce.testing.oracle.models import by_key, of_all, of_parts, settled
 from deltaproduce.testing.oracle.relations import in_order as in_order_of
@@ -64,7 +66,7 @@ def produced_rows(producer: Producer, state: Rows, windows: Windows, forgotten: 
     """
     query = stage_kind(producer).over({one.name: one.schema for one in producer.merged})
     if query is not None:
-        return _rows_of_query(producer, query, state)
+        return _rows_of_query(producer, query, state, windows)
     if of_all(producer.kind) is not None:
         return _rows_of_all(producer, state, windows, forgotten)
     columns = producer.feeders[0].schema.key
@@ -84,7 +86,7 @@ def produced_rows(producer: Producer, state: Rows, windows: Windows, forgotten: 
     )
 
 
-def _rows_of_query(producer: Producer, query: Resolved, state: Rows) -> list[Row]:
+def _rows_of_query(producer: Producer, query: Resolved, state: Rows, windows: Windows) -> list[Row]:
     """Return the rows of a query over all rows of its feeders, numbered within their keys."""
     key, values = producer.schema.key, producer.schema.value
 
@@ -94,7 +96,8 @@ def _rows_of_query(producer: Producer, query: Resolved, state: Rows) -> list[Row
         own = tuple(named[name] for name in key.names), tuple(named[name] for name in values.names)
         return Row(as_stored(own[0], key), (), 0, as_stored(own[1], values))
 
-    made = interpreted(query.relation, named_rows(producer.merged, state))
+    relation = bound(query.relation, dated(windows.date))
+    made = interpreted(relation, named_rows(producer.merged, state))
     made.sort(key=lambda row: sort_key(stored(row).value, values))
     made = in_order_of(made, query.order)  # of equal rows the one with the least values is first
     rows = sorted(map(stored, made), key=lambda row: sort_key(row.key, key))

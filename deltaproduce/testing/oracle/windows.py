@@ -29,19 +29,23 @@ class Windows:
 
     Attributes:
         as_of: the day that they end at, if there is one.
+        time: the time of that day, if it has one.
         present: the partitions that exist: days, or the first integer of each.
         limited: the positions of windows with ``max_partitions``, by stage.
         floors: the first value that each source keeps, if it does not keep all rows.
     """
 
     as_of: date | None = None
+    time: datetime | None = None
     present: Mapping[Key, frozenset[Any]] = field(default_factory=dict)
     limited: Mapping[str, Place] = field(default_factory=dict)
     floors: Mapping[str, Any] = field(default_factory=dict)
 
     def asked(self, graph: Graph, named: Named, as_of: AsOf) -> Windows:
         """Return the state after an update's partitions and day."""
-        day = self.as_of if isinstance(as_of, EllipsisType) else _day(as_of)
+        day, time = self.as_of, self.time
+        if not isinstance(as_of, EllipsisType):
+            day, time = _day(as_of), as_of if isinstance(as_of, datetime) else None
         found: dict[Key, set[Any]] = {key: set(units) for key, units in self.present.items()}
         for key in tracked(graph):
             stage, column, step = key
@@ -50,7 +54,13 @@ class Windows:
                 given = given.get(column, ())
             units = {_unit(_day(v) if isinstance(v, str) else v, step) for v in given}
             found.setdefault(key, set()).update(units)
-        return replace(self, as_of=day, present={k: frozenset(v) for k, v in found.items() if v})
+        present = {k: frozenset(v) for k, v in found.items() if v}
+        return replace(self, as_of=day, time=time, present=present)
+
+    @property
+    def date(self) -> date | None:
+        """The date of the version; a datetime if it has a time."""
+        return self.time or self.as_of
 
     def seen(self, graph: Graph, rows: Mapping[str, Iterable[Mapping[str, Any]]]) -> Windows:
         """Return the state after stages have these rows."""
@@ -286,4 +296,6 @@ def _moved(first: Any, step: Any, by: int) -> Any:  # noqa: ANN401 as it may be
 
 
 def _day(named: date | str | None) -> date | None:
+    if isinstance(named, datetime):
+        return named.date()
     return date.fromisoformat(named) if isinstance(named, str) else named

@@ -9,8 +9,9 @@ from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.algebra.relations import Project, Relation, SetOperation
-from deltaproduce.stages.sql.algebra.scalars import constant_of, readable
+from deltaproduce.stages.sql.algebra.scalars import readable
 from deltaproduce.stages.sql.algebra.spark_only import InSpark, ValueInSpark
+from deltaproduce.stages.sql.expressions.literals import constant_of
 from deltaproduce.stages.sql.functions import PHYSICAL, VOLATILE, is_time
 from deltaproduce.stages.sql.syntax import function_name, spelled
 from deltaproduce.stages.sql.text import line_at

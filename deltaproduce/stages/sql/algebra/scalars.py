@@ -16,6 +16,7 @@ from sqlglot import exp
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.expressions.literals import constant_of
 from deltaproduce.stages.sql.expressions.terms import NO_CONSTANTS, Constant, Constants, Term
 from deltaproduce.types.data_types import (
     ArrayType,
@@ -33,7 +34,6 @@ NESTED: Final = (ArrayType, MapType, StructType, VariantType)
 
 _TESTS: Final = (exp.ILike, exp.RegexpLike)
 """Tests that only Spark computes; their type is certain."""
-_CONSTANT: Final = "constant"
 _ID: Final = re.compile(r"`?([^`'#\s]+)#[0-9]+`?")
 
 
@@ -116,11 +116,14 @@ class Scalar:
         """The ids of the fields that it reads."""
         return self.expression.columns
 
-    def fits(self, types: Mapping[str, DataType], constants: Constants) -> bool:
+    def fits(
+        self, types: Mapping[str, DataType], constants: Constants, *, may_fail: bool = False
+    ) -> bool:
         """Return whether other values of the constants that it names change nothing but its value.
 
         Args:
             types: the types of at least the fields that it reads.
+            may_fail: whether it may fail with them for more rows.
         """
         tree = self.expression.tree
         if not _constants_in(tree):
@@ -131,8 +134,9 @@ class Scalar:
             found = analysed(self.expression, types, constants=_constants_in(tree, constants))
         except DefinitionError:
             return False
-        same = (self.data_type, self.may_fail)
-        return found is not None and (found.data_type, found.may_fail) == same
+        if found is None or found.data_type != self.data_type:
+            return False
+        return may_fail or found.may_fail == self.may_fail
 
     def term(self, fields: Iterable[Field], zone: str, constants: Constants = NO_CONSTANTS) -> Term:
         """Return it as the driver computes it; it is plain.
@@ -221,19 +225,6 @@ def columns_in(tree: exp.Expr) -> list[exp.Expr]:
     """Return the columns that an expression names, in order; a name of a constant is none."""
     columns = (node for node in tree.walk() if isinstance(node, exp.Column))
     return [node for node in columns if constant_of(node) is None]
-
-
-def named_constant(name: str, value: Constant) -> exp.Expr:
-    """Return an expression that names a constant, and has its value."""
-    tree = exp.column(exp.to_identifier(name, quoted=True))
-    tree.meta[_CONSTANT] = value
-    return tree
-
-
-def constant_of(node: exp.Expr) -> Constant | None:
-    """Return the constant that a node names; None if it names none."""
-    found: Constant | None = node.meta.get(_CONSTANT)
-    return found
 
 
 def _constants_in(tree: exp.Expr, others: Constants = NO_CONSTANTS) -> dict[str, Constant]:

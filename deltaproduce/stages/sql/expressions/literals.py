@@ -7,6 +7,8 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
+from sqlglot import exp
+
 from deltaproduce.shown.tasks import told
 from deltaproduce.stages.sql.expressions.coercion import MOST_DIGITS
 from deltaproduce.stages.sql.expressions.terms import Constant
@@ -22,6 +24,7 @@ from deltaproduce.types.data_types import (
     TimestampType,
 )
 
+_CONSTANT: Final = "constant"
 _NUMBER: Final = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _DATE: Final = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT: Final = re.compile(
@@ -76,6 +79,26 @@ def moment(text: str) -> int | None:
         return None
     micros = int((match[3] or "").ljust(6, "0"))
     return (found - _EPOCH) // timedelta(seconds=1) * 1_000_000 + micros
+
+
+def named_constant(name: str, value: Constant) -> exp.Expr:
+    """Return an expression that names a constant, and has its value."""
+    tree = exp.column(exp.to_identifier(name, quoted=True))
+    tree.meta[_CONSTANT] = value
+    return tree
+
+
+def written_constant(value: Constant) -> exp.Expr:
+    """Return a constant as a literal, which has its value."""
+    tree: exp.Expr = exp.maybe_parse(literal(value), dialect="spark")
+    tree.meta[_CONSTANT] = value
+    return tree
+
+
+def constant_of(node: exp.Expr) -> Constant | None:
+    """Return the constant that a node names, or is; None if it is another expression."""
+    found: Constant | None = node.meta.get(_CONSTANT)
+    return found
 
 
 def literal(value: Constant) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
-from datetime import date
+from datetime import UTC, date, datetime
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.expressions.literals import constant_of
 from deltaproduce.stages.sql.syntax import function_name, spelled
 
 _Row: TypeAlias = Mapping[str, Any]
@@ -33,6 +34,9 @@ def value_of(expression: Expression, row: _Row) -> Any:  # noqa: ANN401 as it ma
 
 
 def _value(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 as it may be
+    constant = constant_of(node)
+    if constant is not None:
+        return constant.value
     compute = _NODES.get(type(node))
     if compute is None:
         raise DefinitionError(f"{spelled(node)!r} is not known to the oracle")
@@ -40,13 +44,21 @@ def _value(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 as it may be
 
 
 def _alike(left: Any, right: Any) -> tuple[Any, Any]:  # noqa: ANN401 as they may be
-    """Convert text to a date if the other value is one."""
+    """Convert text to a date if the other value is one, and a date to its midnight, in UTC."""
     match left, right:
+        case datetime(), datetime():
+            return left, right
+        case (datetime(), date()) | (date(), datetime()):
+            return _midnight(left), _midnight(right)
         case date(), str():
             return left, date.fromisoformat(right)
         case str(), date():
             return date.fromisoformat(left), right
     return left, right
+
+
+def _midnight(day: date) -> datetime:
+    return day if isinstance(day, datetime) else datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 def _strict(compute: Callable[[Any, Any], Any]) -> Callable[[exp.Expr, _Row], Any]:

@@ -97,6 +97,13 @@ def blaming(stage: str) -> Iterator[None]:
         raise ProducerError(message, stage=stage) from error
 
 
+def in_type(values: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array:
+    """Return values in another type that holds them; a column that is always null has any."""
+    if values.type != wanted and values.null_count == len(values):
+        return pa.nulls(len(values), wanted)
+    return values.cast(wanted)
+
+
 def is_null_safe(equal: Equality) -> bool:
     """Return whether null equals null in it."""
     return type(equal.scalar.expression.tree).__name__ == "NullSafeEQ"

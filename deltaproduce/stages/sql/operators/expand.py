@@ -11,7 +11,7 @@ from deltaproduce.stages.sql.algebra.scalars import Field, Scalar
 from deltaproduce.stages.sql.operators.changes.keys import Keys
 from deltaproduce.stages.sql.operators.changes.rules import Changes
 from deltaproduce.stages.sql.operators.changes.signed import Signed
-from deltaproduce.stages.sql.operators.computing import Computing
+from deltaproduce.stages.sql.operators.computing import Computing, in_type
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.data_types import NullType
 
@@ -26,7 +26,7 @@ def whole(expand: Expand, rows: pa.Table, computing: Computing) -> pa.Table:
             text = scalar.expression.text
             if text not in known:
                 known[text] = computing.value(scalar, rows, expand.input.fields)
-            found[field.id] = known[text].cast(_arrow(field))
+            found[field.id] = in_type(known[text], _arrow(field))
         parts.append(pa.table(found))
     return pa.concat_tables(parts)
 

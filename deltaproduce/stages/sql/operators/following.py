@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from deltaproduce.stages.sql.algebra.binding import names_constant
 from deltaproduce.stages.sql.algebra.emptiness import is_none
 from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
@@ -40,7 +41,7 @@ from deltaproduce.stages.sql.operators import (
 )
 from deltaproduce.stages.sql.operators.changes.keys import Keys
 from deltaproduce.stages.sql.operators.changes.rules import NO_KEYS
-from deltaproduce.stages.sql.operators.changes.signed import Signed
+from deltaproduce.stages.sql.operators.changes.signed import Signed, changed
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.stages.sql.operators.evaluation import made_of
 from deltaproduce.stages.sql.operators.groups import by_rows
@@ -70,13 +71,21 @@ class Feeder(Protocol):
 class Following:
     """The changes of the relations of one query, each computed once.
 
+    An operator that names a constant whose value changes is computed anew, before and after.
+
     Args:
         feeders: the stages that it reads, by name.
+        computing: with the values of constants after the change.
+        was: with those before; None if they are the same.
     """
 
-    def __init__(self, feeders: Mapping[str, Feeder], computing: Computing) -> None:
+    def __init__(
+        self, feeders: Mapping[str, Feeder], computing: Computing, was: Computing | None = None
+    ) -> None:
         self._feeders = feeders
-        self._computing = computing
+        self._is_same = was is None
+        self._computing = computing if was is None else was
+        self._after = computing
         self._changes = dict[int, tuple[Relation, Signed]]()
         self._wholes = dict[int, tuple[Relation, pa.Table]]()
 
@@ -84,6 +93,15 @@ class Following:
     def computing(self) -> Computing:
         """See `Changes.computing`."""
         return self._computing
+
+    @property
+    def after(self) -> Computing:
+        """The computation of expressions with the values of constants after the change."""
+        return self._after
+
+    def is_anew(self, *some: Relation) -> bool:
+        """Return whether one of some operators names a constant whose value changes."""
+        return not self._is_same and any(names_constant(one.scalars) for one in some)
 
     def change(self, relation: Relation) -> Signed:
         """See `Changes.change`.
@@ -126,11 +144,25 @@ class Following:
     def _changed(self, relation: Relation) -> Signed:
         if is_none(relation):
             return Signed.added(_empty(relation))
+        if self.is_anew(relation):
+            return self._anew(relation)
         if not isinstance(relation, Scan):
             return RULES[type(relation)](relation, self)
         names = [field.id for field in relation.fields]
         gone, come = self._feeders[relation.feeder].moved(relation.columns)
         return Signed.between(gone.rename_columns(names), come.rename_columns(names))
+
+    def _anew(self, relation: Relation) -> Signed:
+        """Return the change of an operator that names a constant whose value changes."""
+        if isinstance(relation, Filter):
+            before = self.before(relation.input)
+            return plain.filtered_anew(relation, before, self.change(relation.input), self)
+        after = made_of(relation, self.rows_after, self.after)
+        return Signed.between(self.before(relation), after)
+
+    def rows_after(self, relation: Relation) -> pa.Table:
+        """Return all rows of a relation after the change."""
+        return changed(self.before(relation), self.change(relation))
 
     def _scanned(self, scan: Scan, keys: Keys | None) -> pa.Table:
         columns = dict(zip((field.id for field in scan.fields), scan.columns, strict=True))

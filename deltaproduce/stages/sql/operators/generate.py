@@ -11,7 +11,7 @@ from deltaproduce.stages.sql.algebra.expanding import Generate
 from deltaproduce.stages.sql.operators.changes.keys import Keys
 from deltaproduce.stages.sql.operators.changes.rules import Changes
 from deltaproduce.stages.sql.operators.changes.signed import Signed
-from deltaproduce.stages.sql.operators.computing import Computing
+from deltaproduce.stages.sql.operators.computing import Computing, in_type
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.pandas_on_demand import in_numpy
 
@@ -49,7 +49,7 @@ def _made(generate: Generate, rows: pa.Table, computing: Computing) -> tuple[pa.
     for field, values in zip(generate.own, columns, strict=True):
         assert field.data_type is not None
         wanted = arrow_type(field.data_type)
-        padded = [values.cast(wanted), pa.nulls(len(alone), wanted)]
+        padded = [in_type(values, wanted), pa.nulls(len(alone), wanted)]
         found = found.append_column(field.id, pa.concat_arrays(padded))
     return found, every
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
+from deltaproduce.engines.local.arrays import Marks
 from deltaproduce.stages.sql.algebra.provenance import bare
 from deltaproduce.stages.sql.algebra.relations import Filter, Project, Scan, Values
 from deltaproduce.stages.sql.operators.changes.keys import Keys
 from deltaproduce.stages.sql.operators.changes.rules import Changes, nothing
-from deltaproduce.stages.sql.operators.changes.signed import Signed
-from deltaproduce.stages.sql.operators.computing import Computing
+from deltaproduce.stages.sql.operators.changes.signed import Signed, without
+from deltaproduce.stages.sql.operators.computing import Computing, in_type
 from deltaproduce.types.atoms import arrow_type
 
 
@@ -26,7 +28,7 @@ def values(constants: Values, computing: Computing) -> pa.Table:
         assert field.data_type is not None
         wanted = arrow_type(field.data_type)
         found = [computing.value(row[place], one, ()) for row in constants.rows]
-        columns.append(pa.chunked_array([each.cast(wanted) for each in found], type=wanted))
+        columns.append(pa.chunked_array([in_type(each, wanted) for each in found], type=wanted))
     return pa.Table.from_arrays(columns, names=[field.id for field in constants.fields])
 
 
@@ -77,6 +79,29 @@ def filtered_change(filter_: Filter, changes: Changes) -> Signed:
     return touched.only(
         changes.computing.holds(filter_.condition, touched.rows, filter_.input.fields)
     )
+
+
+def filtered_anew(filter_: Filter, before: pa.Table, change: Signed, changes: Changes) -> Signed:
+    """Return the change of the rows for which a condition is true that names a constant.
+
+    Args:
+        before: the rows of its input before.
+        change: the change of its input.
+    """
+    fields, stayed = filter_.input.fields, without(before, change.gone)
+
+    def holds(rows: pa.Table, computing: Computing) -> Marks:
+        return computing.holds(filter_.condition, rows, fields)
+
+    was, now = holds(stayed, changes.computing), holds(stayed, changes.after)
+    gone, come = change.gone, change.come
+    return Signed.united(
+        [
+            Signed(stayed, now.astype(np.int64) - was).only(was != now),
+            -gone.only(holds(gone.rows, changes.computing)),
+            come.only(holds(come.rows, changes.after)),
+        ]
+    ).net()
 
 
 def looked_up_filter(filter_: Filter, keys: Keys, changes: Changes) -> pa.Table:

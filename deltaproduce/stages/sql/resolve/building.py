@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from sqlglot import exp
@@ -29,7 +30,7 @@ from deltaproduce.stages.sql.resolve.reading import (
     rebuilt,
 )
 from deltaproduce.stages.sql.resolve.windows import Asked, Tie, tie, windowed
-from deltaproduce.stages.sql.syntax import function_name, spelled
+from deltaproduce.stages.sql.syntax import function_name, spelled, struct_parts
 from deltaproduce.types.data_types import BooleanType, DataType
 from deltaproduce.types.ddl import identifier
 
@@ -202,7 +203,17 @@ class Building:
                 return self.only_in_spark(node, None, found).tree
         if function_name(node) in GENERATORS:
             return self.generated(node)[0].tree
+        if function_name(node) == "struct":
+            return self._struct(node)
         return self._asked(node)
+
+    def _struct(self, node: exp.Expr) -> exp.Expr | None:
+        """Return a struct with the names of its fields, which are told by the columns' names."""
+        parts = struct_parts(node)
+        if parts is None:
+            return None
+        named = [(exp.Literal.string(name), self.expression(part)) for name, part in parts]
+        return exp.Anonymous(this="named_struct", expressions=[*chain.from_iterable(named)])
 
     def _asked(self, node: exp.Expr) -> exp.Expr | None:
         """Return what a subquery becomes; None if a node is none."""

@@ -26,6 +26,7 @@ from deltaproduce.stages.sql.expressions.coercion import common
 from deltaproduce.stages.sql.functions import TABLE_FUNCTIONS
 from deltaproduce.stages.sql.resolve.building import Building
 from deltaproduce.stages.sql.resolve.groups.pivots import pivoted
+from deltaproduce.stages.sql.resolve.groups.unpivots import unpivoted
 from deltaproduce.stages.sql.resolve.laterals import beside_rows
 from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.resolve.reading import (
@@ -56,8 +57,9 @@ _KINDS: Final[dict[str, JoinKind]] = {
 
 
 _PIVOTED: Final = (
-    "has an UNPIVOT, or a PIVOT whose columns have no names of their own; name values and "
-    "aggregates with AS, or use sum(CASE WHEN … END) with GROUP BY"
+    "has a PIVOT whose columns have no names of their own, or an UNPIVOT of values that have no "
+    "type in common; name values and aggregates with AS, or use sum(CASE WHEN … END) with "
+    "GROUP BY, or CAST in a subquery"
 )
 
 
@@ -198,7 +200,8 @@ def _item(
         plain.set("pivots", None)
         rows = _item(plain, reading, ctes, outer)
         (pivot,) = node.args["pivots"]
-        result = None if reading.is_lenient else pivoted(pivot, Building(reading, *rows, ctes))
+        made = unpivoted if pivot.args.get("unpivot") else pivoted
+        result = None if reading.is_lenient else made(pivot, Building(reading, *rows, ctes))
         if result is not None:
             return _renamed(result, pivot, pivot.alias or None, reading)
         reading.leave_to_spark(node, _PIVOTED)

@@ -2,20 +2,29 @@
 
 A subquery that depends on the row by conditions in its WHERE is a join by these. An aggregate
 without GROUP BY has a row for each row, so it is a left join to groups by what it is linked by,
-with counts of 0 where there is no group. What depends on the row in another way is left to Spark.
+with counts of 0 where there is no group. The first rows in an order are numbered for each row. What
+depends on the row in another way is left to Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.calls import COUNTS
-from deltaproduce.stages.sql.algebra.relations import Aggregate, Join, JoinKind, Project, Relation
-from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar
-from deltaproduce.stages.sql.resolve.reading import Reading, Selected
+from deltaproduce.stages.sql.algebra.relations import (
+    Aggregate,
+    Distinct,
+    Join,
+    JoinKind,
+    Project,
+    Relation,
+)
+from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar, columns_in
+from deltaproduce.stages.sql.resolve.ordering import first_of_each
+from deltaproduce.stages.sql.resolve.reading import First, Link, Reading, Selected
 from deltaproduce.stages.sql.resolve.subqueries import linked
 
 
@@ -32,6 +41,8 @@ def beside_rows(
     """
     if kind not in {"inner", "left"} or found.is_open:
         return None
+    if found.first is not None:
+        return _of_first_rows(found.first, left, kind, reading)
     if found.by_links is None:
         conditions = linked(found, left, reading)
         if conditions is None:
@@ -39,6 +50,49 @@ def beside_rows(
         made = Join(left, found.relation, kind, conditions.equal, conditions.rest)
         return made, [one.field for one in found.columns]
     return _of_one_row(found, left, reading)
+
+
+def _of_first_rows(
+    first: First, left: Relation, kind: JoinKind, reading: Reading
+) -> tuple[Relation, list[Field]] | None:
+    """Return rows with the first ones of a subquery for each, whatever links them.
+
+    The distinct values that the subquery depends on are joined with all its rows, and then with
+    the rows that have them.
+    """
+    found = first.found
+    conditions = None if found.by_links is not None else linked(found, left, reading)
+    if conditions is None:
+        return None
+    named = {c.name for link in found.links for c in columns_in(link.tree)}
+    given = [field for field in left.fields if field.id in named]
+    if not given:
+        return None
+    copies = {one.id: reading.field(one.name, one.data_type) for one in given}
+    outputs = tuple(Output(copies[one.id], Scalar.of(one.tree, [one])) for one in given)
+    distinct = Distinct(Project(left, outputs))
+    links = tuple(Link(_renamed(link.tree, copies), link.node) for link in found.links)
+    of_each = linked(replace(found, links=links), distinct, reading)
+    assert of_each is not None  # the fields have other names only
+    joined = Join(distinct, found.relation, "inner", of_each.equal, of_each.rest)
+    by = [Scalar.of(one.tree, [one]) for one in copies.values()]
+    rows = first_of_each(first, joined, by, reading)
+    equal = []
+    for one in given:
+        name, copied = exp.column(one.name), copies[one.id].tree
+        node = exp.NullSafeEQ(this=name, expression=name.copy())
+        equal.append(reading.equality(one.tree, copied, (left, rows), node))
+    return Join(left, rows, kind, tuple(equal)), [one.field for one in found.columns]
+
+
+def _renamed(tree: exp.Expr, names: Mapping[str, Field]) -> exp.Expr:
+    """Return an expression over other fields."""
+
+    def renamed(node: exp.Expr) -> exp.Expr:
+        is_known = isinstance(node, exp.Column) and node.name in names
+        return names[node.name].tree if is_known else node
+
+    return tree.copy().transform(renamed)
 
 
 def _of_one_row(

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.algebra.scalars import Field
+from deltaproduce.stages.sql.syntax import AS_OF
 from deltaproduce.stages.sql.text import refused
 from deltaproduce.types.excerpts import meant
 
@@ -112,6 +113,8 @@ class Scope:
 
 def unknown(node: exp.Expr, names: Sequence[str]) -> DefinitionError:
     """Return the error for a name that means nothing."""
+    if node.name.lower() == AS_OF:
+        raise refused(node, "is the date of a version, which only views have; name a column")
     error = refused(node, f"is not a column here; {meant(node.name, names)}")
     return DefinitionError(str(error), column=node.name, line=error.line)
 

@@ -3,6 +3,9 @@
 Rows that are equal in the order are ordered by all columns, from left to right, nulls first: then
 the first rows are the same whoever computes them. For Spark, the text gets these columns by their
 numbers (`Edit`).
+
+The LIMIT of a subquery that depends on the row around it leaves the first rows for each such row.
+They are numbered among those that are equal in what links them (`first_of_each`).
 """
 
 from __future__ import annotations
@@ -12,11 +15,13 @@ from dataclasses import replace
 
 from sqlglot import TokenType, exp
 
-from deltaproduce.stages.sql.algebra.relations import Limit, Project, Relation
-from deltaproduce.stages.sql.algebra.scalars import Field, Output, SortKey
-from deltaproduce.stages.sql.resolve.reading import Reading, Selected, rebuilt
+from deltaproduce.stages.sql.algebra.relations import Filter, Limit, Project, Relation
+from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar, SortKey, columns_in
+from deltaproduce.stages.sql.algebra.windows import Bound, Frame, OrderKey, Window, WindowCall
+from deltaproduce.stages.sql.resolve.reading import First, Origin, Reading, Selected, rebuilt
+from deltaproduce.stages.sql.syntax import spelled
 from deltaproduce.stages.sql.text import Edit, refused, start_of
-from deltaproduce.types.data_types import MapType
+from deltaproduce.types.data_types import IntegerType, MapType
 
 
 def ordinal(node: exp.Expr, columns: int) -> int | None:
@@ -71,10 +76,56 @@ def _first(
 ) -> Selected:
     """Return the first rows in an order that is broken nowhere."""
     _break_ties(node, found, reading)
-    if found.links:
+    if not found.links:
+        return replace(found, relation=Limit(found.relation, found.order, count, skipped))
+    first = First(found, count, skipped, node.args.get("limit") or node.args["offset"])
+    by = linked_by(found)
+    if by is None or found.by_links is not None or reading.is_lenient:
         relation = reading.in_spark(node, [found.relation], found.relation.fields)
-        return replace(found, relation=relation)
-    return replace(found, relation=Limit(found.relation, found.order, count, skipped))
+        return replace(found, relation=relation, first=first)
+    return replace(found, relation=first_of_each(first, found.relation, by, reading))
+
+
+def linked_by(found: Selected) -> list[Scalar] | None:
+    """Return what the links of a query ask to be equal, over its rows; None if it is more."""
+    own, by = {field.id for field in found.relation.fields}, list[Scalar]()
+    for link in found.links:
+        sides = (link.tree.this, link.tree.expression)
+        is_equality = isinstance(link.tree, exp.EQ | exp.NullSafeEQ)
+        mine = [one for one in sides if is_equality and own >= {c.name for c in columns_in(one)}]
+        if len(mine) != 1:
+            return None
+        by.append(Scalar.of(mine[0], found.relation.fields))
+    return by
+
+
+def first_of_each(first: First, rows: Relation, by: Sequence[Scalar], reading: Reading) -> Relation:
+    """Return those rows of a query that are among the first ones with equal values.
+
+    Args:
+        rows: the query's rows, perhaps with other fields.
+        by: the values.
+    """
+    found, text = first.found, spelled(first.node)
+    number = reading.field("place", IntegerType())
+    frame = Frame(by_rows=False, start=Bound("unbounded"), end=Bound("current"))
+    call = WindowCall("row_number", (), frame, 0, False, None, text, IntegerType(), True)
+    order = tuple(
+        OrderKey(Scalar.of(key.field.tree, [key.field]), key.descending, key.nulls_first)
+        for key in found.order
+    )
+    ties = tuple(dict.fromkeys(one.field for one in found.columns))
+    window = Window(rows, ((number, call),), tuple(by), order, ties)
+    reading.origins[window] = Origin(first.node)
+    relation: Relation = window
+    if first.skipped:
+        low = exp.GT(this=number.tree, expression=exp.Literal.number(first.skipped))
+        relation = Filter(relation, Scalar.of(low, [number], text))
+    if first.count is not None:
+        last = exp.Literal.number(first.skipped + first.count)
+        high = exp.LTE(this=number.tree, expression=last)
+        relation = Filter(relation, Scalar.of(high, [number], text))
+    return relation
 
 
 def break_last_ties(node: exp.Expr, found: Selected, reading: Reading) -> None:

@@ -93,15 +93,23 @@ class Resolved:
         """The places where it reads stages."""
         return tuple(one for one in self.relation.walk() if isinstance(one, Scan))
 
-    def fits(self, constants: Constants) -> bool:
+    def fits(self, constants: Constants, *, may_fail: bool = False) -> bool:
         """Return whether it is the same with other values of its constants, of the same types.
 
         A value may decide about a type, as in ``round(price, digits)``, or be one for Spark only.
+
+        Args:
+            constants: the values.
+            may_fail: whether it may fail with them for more rows.
         """
         every = tuple(self.relation.walk())
         known = ((field.id, field.data_type) for one in every for field in one.fields)
         types = {name: kind for name, kind in known if kind is not None}
-        return all(scalar.fits(types, constants) for one in every for scalar in one.scalars)
+        return all(
+            scalar.fits(types, constants, may_fail=may_fail)
+            for one in every
+            for scalar in one.scalars
+        )
 
     def sql(self, views: Mapping[str, str], constants: Constants = NO_CONSTANTS) -> str:
         """Return the text for Spark, with views in place of stages.

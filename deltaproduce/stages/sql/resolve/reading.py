@@ -17,10 +17,10 @@ from deltaproduce.stages.sql.algebra.scalars import (
     Scalar,
     SortKey,
     columns_in,
-    named_constant,
     readable,
 )
 from deltaproduce.stages.sql.algebra.spark_only import InSpark
+from deltaproduce.stages.sql.expressions.literals import named_constant
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.syntax import spelled
@@ -45,6 +45,8 @@ class Selected:
             other queries. `row_links` are the conditions that need the query around it, over them.
         is_open: whether it has columns that only Spark knows.
         by_links: of an aggregate without GROUP BY that is linked, its values by what links it.
+        first: of a query with a LIMIT that only Spark computes since it is linked by more than
+            equalities, what it is without.
     """
 
     relation: Relation
@@ -57,6 +59,24 @@ class Selected:
     row_links: tuple[Link, ...] = ()
     is_open: bool = False
     by_links: Relation | None = None
+    first: First | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The first rows of a query that depends on the row around it, for each such row.
+
+    Attributes:
+        found: the query without its LIMIT and OFFSET; it has an order.
+        count: how many rows it has; None for all.
+        skipped: how many rows come before them.
+        node: the clause.
+    """
+
+    found: Selected
+    count: int | None
+    skipped: int
+    node: exp.Expr
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ from deltaproduce.stages.sql.algebra.relations import (
     Relation,
     one_row,
 )
-from deltaproduce.stages.sql.algebra.scalars import Output, Scalar, SortKey, columns_in, constant_of
+from deltaproduce.stages.sql.algebra.scalars import Output, Scalar, SortKey, columns_in
 from deltaproduce.stages.sql.algebra.windows import Window
+from deltaproduce.stages.sql.expressions.literals import constant_of
 from deltaproduce.stages.sql.resolve.building import Building
 from deltaproduce.stages.sql.resolve.from_items import from_, joined, with_laterals
 from deltaproduce.stages.sql.resolve.groups.grouping import (
@@ -46,6 +47,7 @@ from deltaproduce.stages.sql.resolve.reading import (
     own,
 )
 from deltaproduce.stages.sql.resolve.windows import Tie
+from deltaproduce.stages.sql.syntax import AS_OF
 from deltaproduce.stages.sql.text import refused
 
 _KNOWN: Final = frozenset(
@@ -229,7 +231,7 @@ def _name(item: exp.Expr) -> str | None:
         case exp.Paren():
             return _name(item.this)
         case exp.Column():
-            return item.name
+            return None if item.name == AS_OF else item.name
         case exp.Dot(expression=exp.Identifier() as part):
             return part.name
     return None

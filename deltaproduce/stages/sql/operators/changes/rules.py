@@ -25,6 +25,9 @@ class Changes(Protocol):
     @property
     def computing(self) -> Computing: ...  # noqa: D102 see the class
 
+    @property
+    def after(self) -> Computing: ...  # noqa: D102 `computing` has the constants of before
+
     def change(self, relation: Relation) -> Signed:
         """Return what changes, without rows that cancel each other."""
 

@@ -48,7 +48,7 @@ def pivoted(pivot: exp.Expr, rows: Building) -> Selected | None:
     Raises:
         DefinitionError: it names something unknown.
     """
-    columns = None if pivot.args.get("unpivot") else _columns(pivot)
+    columns = _columns(pivot)
     by = [*_by(pivot)]
     if columns is None or not by:
         return None
