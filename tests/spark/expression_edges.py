@@ -180,6 +180,16 @@ NESTED = [
     *("sort_array(a)", "sort_array(c, FALSE)", "sort_array(c, TRUE)", "array_sort(a)"),
     *("array_sort(c)", "array_min(a)", "array_max(a)", "array_min(c)", "array_max(o.a)"),
     *("sort_array(o.a)[0]", "coalesce(element_at(c, 1), s)", "o.a", "o.g.h || 'a'"),
+    *("array(i, j, b)", "array(s)", "array(p, i)", "array(t, w)", "array(t, '2013-03-15')"),
+    *("array(NULL, i)", "array(a, array(i))", "(array(o))[0].g.h", "(array(f, d))[1]", "array(i, s)"),
+    *("(array(i + 1, j))[b]", "sort_array(array(i, j, h))", "array_contains(array(s, u), 'a')"),
+    *("struct(i, s, l + 1)", "named_struct('p', p, 'q', o)", "struct(o.f, o.g).f"),
+    *("struct(i, j).j", "struct(array(i, j), map('k', s))", "named_struct('x', 1).X"),
+    *("named_struct('x', 1, 'X', 2)", "struct(NULL)", "struct(w, v, x)", "struct(t, m)"),
+    *("map('a', i, 'b', l)", "map(s, i)", "map(s, i, u, j)", "map(i, s, j, u)", "map(t, g)"),
+    *("map('a', i)['a']", "map_from_arrays(a, a)", "map_from_arrays(c, array(i, j, l, b, h, 1))"),
+    *("map_from_arrays(array(s, u), array(i, j))", "map_from_arrays(array(s), a)[s]", "map(i)"),
+    *("size(map(i, 1, h, 2))", "map('a', NULL)", "map(o.g, 1)", "CASE WHEN x THEN array(i) END"),
     *("get(a, size(a) - 1)", "CASE WHEN x THEN a ELSE NULL END", "a IS NULL", "upper(o.g.h)"),
 ]
 """Arrays, maps and structs."""

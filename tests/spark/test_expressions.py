@@ -25,6 +25,7 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import evaluated
 from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.expressions.functions.constructors import nullable
 from deltaproduce.stages.sql.expressions.functions.text import cases
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
 from deltaproduce.stages.sql.expressions.terms import Term
@@ -93,7 +94,7 @@ def check(given: DataFrame, table: pa.Table, texts: list[str], at_least: float =
     assert len(known) > len(texts) * at_least
     types = given.select(*(f.expr(text).alias(f"_{n}") for n, text in enumerate(known)))
     for (text, term), field in zip(known.items(), frame_struct(types), strict=True):
-        assert term.data_type == field.dataType, text
+        assert nullable(term.data_type) == nullable(field.dataType), text
     here = {text: computed(term, table) for text, term in known.items()}
     fine, chance = [], random.Random(2)
     for n, (text, values) in enumerate(here.items()):

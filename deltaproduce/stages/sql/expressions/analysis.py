@@ -7,6 +7,7 @@ expression that is not certain to do so has no term, and is left to Spark.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -31,7 +32,7 @@ from deltaproduce.stages.sql.expressions.terms import (
     Reference,
     Term,
 )
-from deltaproduce.stages.sql.syntax import function_name, spelled
+from deltaproduce.stages.sql.syntax import function_name, spelled, struct_parts
 from deltaproduce.types.data_types import (
     AnsiIntervalType,
     BooleanType,
@@ -252,6 +253,12 @@ class _Analysis:
         return _told(called(name, [self.term(node) for node in nodes], self._zone))
 
     def function(self, node: exp.Expr) -> Term:
+        if function_name(node) == "struct":
+            named = [
+                (Constant(StringType(), name), self.term(part))
+                for name, part in _told(struct_parts(node))
+            ]
+            return _told(called("named_struct", [*chain.from_iterable(named)], self._zone))
         return self.call(function_name(node) or "", *node.expressions)
 
     def trimmed(self, node: exp.Expr) -> Term:

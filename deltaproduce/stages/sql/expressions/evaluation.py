@@ -88,7 +88,12 @@ def _arguments(term: Call, rows: pa.Table) -> Iterator[pa.Array]:
 
 def _where(is_open: pa.Array, term: Term, rows: pa.Table, otherwise: pa.Array) -> pa.Array:
     """Return the values of a term in selected rows, and ``otherwise`` in the others."""
-    return pc.replace_with_mask(otherwise, is_open, evaluated(term, rows.filter(is_open)))
+    found = evaluated(term, rows.filter(is_open))
+    if not pa.types.is_nested(otherwise.type):
+        return pc.replace_with_mask(otherwise, is_open, found)
+    marks, places = in_numpy(is_open, bool), np.arange(len(otherwise))
+    places[marks] = len(otherwise) + np.arange(len(found))
+    return pa.concat_arrays([otherwise, found]).take(pa.array(places))
 
 
 def _junction(term: Junction, rows: pa.Table) -> pa.Array:

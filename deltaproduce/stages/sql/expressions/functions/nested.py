@@ -1,8 +1,4 @@
-"""Functions of arrays and maps, and parts of these and of structs.
-
-Functions that make an array, map or struct are left to Spark: terms do not say what may be null,
-and the types of such values do.
-"""
+"""Functions of arrays and maps, and parts of these and of structs."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from deltaproduce.stages.sql.expressions.functions.comparisons import COMPARISONS
 from deltaproduce.stages.sql.expressions.functions.conditions import CONDITIONS
+from deltaproduce.stages.sql.expressions.functions.constructors import CONSTRUCTORS
 from deltaproduce.stages.sql.expressions.functions.dates import DATES
 from deltaproduce.stages.sql.expressions.functions.nested import NESTED
 from deltaproduce.stages.sql.expressions.functions.operators import OPERATORS
@@ -35,6 +36,7 @@ FUNCTIONS: Final[Mapping[str, Rule]] = MappingProxyType(
         **SEARCHING,
         **DIGESTS,
         **NESTED,
+        **CONSTRUCTORS,
     }
 )
 """In lower case; operators by their signs."""
