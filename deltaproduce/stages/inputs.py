@@ -11,7 +11,7 @@ keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Final
 
@@ -28,6 +28,7 @@ from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, Layout
 from deltaproduce.model.machine import cores
 from deltaproduce.model.partitions import Ranges
+from deltaproduce.stages.looked_up import LookedUp
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import IntegerType
@@ -46,6 +47,7 @@ class StageInput:
         is_after: whether `before` finds the rows after the step, also of keys that it changed.
         by_states: whether the stage reads the states of its rows, too (`Kind.reads_states`).
         role: what a hidden stage is to the stage that reads it; empty for its other feeders.
+        looked_up: the rows before that have been looked up in this version.
     """
 
     stage: Stage
@@ -54,6 +56,7 @@ class StageInput:
     is_after: bool = False
     by_states: bool = False
     role: str = ""
+    looked_up: LookedUp = field(default_factory=LookedUp)
 
     @property
     def changed(self) -> Comparison | None:

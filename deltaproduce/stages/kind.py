@@ -8,7 +8,7 @@ calls these methods, and never asks which kind a stage has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -20,6 +20,7 @@ from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.kind import Kind
 from deltaproduce.shown.explanations import Explanation, Operator
 from deltaproduce.stages.batches import Batch
+from deltaproduce.stages.looked_up import Wanted
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.storage.figures import InPlace, StageFigures
 from deltaproduce.storage.stored import Stored
@@ -51,6 +52,11 @@ class StageKind(Kind):
     def expect_calls(self, engines: Engines) -> None:
         """Prepare for calls of the stage's function, if it has one: its feeders get new rows."""
         del engines
+
+    def look_ups(self, stage: Stage) -> Sequence[Wanted]:
+        """Return the look-ups that a stage of this kind may make in its feeders, but by keys."""
+        del stage
+        return ()
 
     @property
     def select(self) -> tuple[str, Mapping[str, Constant]] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -41,7 +41,8 @@ from deltaproduce.operations.step.writes import (
 )
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.inputs import StageInput, inputs_of
-from deltaproduce.stages.kind import Arrival
+from deltaproduce.stages.kind import Arrival, stage_kind
+from deltaproduce.stages.looked_up import LookedUp, Wanted
 from deltaproduce.stages.productions import Found, Production
 from deltaproduce.stages.scheduled.kinds import scheduled_kind
 from deltaproduce.stages.scheduled.outcomes import Outcomes, Tasked
@@ -65,6 +66,7 @@ class Update(Work):
         windows: the state that windows depend on, without partitions that come with rows.
         held: what windows have read of a feeder that several windows are over, by feeder.
         neighbours: what steps have read of stages with groups of rows, by stage.
+        looked_up: what views have looked up in stages, by stage.
         settled: the stages whose outcome an earlier attempt has found completely.
         tasked: what became of the tasks of the stages that are processed so far, by stage.
     """
@@ -73,6 +75,7 @@ class Update(Work):
     windows: WindowState
     held: Mapping[str, Held] = field(default_factory=dict)
     neighbours: Mapping[str, Neighbours] = field(default_factory=dict)
+    looked_up: Mapping[str, LookedUp] = field(default_factory=dict)
     settled: Collection[str] = frozenset()
     tasked: dict[str, Tasked] = field(default_factory=dict)
 
@@ -113,6 +116,7 @@ class Update(Work):
                 for stage in (step.stage for step in steps)
                 if stage.kind.order.group_width
             },
+            looked_up=_looked_up(steps),
         )
 
     @property
@@ -369,6 +373,7 @@ class Update(Work):
             lambda: _beside(before(), known),
             results[feeder.name].comparison if feeder.name in results else None,
             is_after=self.are_after(feeder),
+            looked_up=self.looked_up.get(feeder.name) or LookedUp(),
         )
 
     def rows_before(
@@ -448,6 +453,19 @@ class Update(Work):
             Redefinition.of(stage, head),
         )
         return Found(comparison, kept.figures.numbering.surrogates)
+
+
+def _looked_up(steps: Iterable[Step]) -> dict[str, LookedUp]:
+    """Return for each stage that views of several steps may look rows up in what they have found.
+
+    A single view keeps to the columns that it needs.
+    """
+    stages = (step.stage for step in steps if step.stage.feeders and step.how == "incremental")
+    wanted = [one for stage in stages for one in stage_kind(stage).look_ups(stage)]
+    found = dict[str, list[Wanted]]()
+    for one in wanted:
+        found.setdefault(one.feeder, []).append(one)
+    return {name: LookedUp.of(some) for name, some in found.items()}
 
 
 def _holding(before: Callable[[], Stored | None], held: Held, reader: str) -> Stored | None:

@@ -12,6 +12,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from deltaproduce.stages.looked_up import Wanted
 from deltaproduce.stages.sql.algebra.emptiness import is_none
 from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
@@ -60,11 +61,13 @@ class Places:
         keys: the names of their key columns.
         singles: those that have one row.
         ordered: those that have rows in the order of a limit.
+        asked: if not None, gets each look-up in a stage that `cost` comes to.
     """
 
     keys: Mapping[str, tuple[str, ...]]
     singles: Collection[str] = ()
     ordered: Collection[str] = ()
+    asked: list[Wanted] | None = None
 
     def cost(self, relation: Relation, fields: Fields) -> Cost:
         """Return what a look-up by some fields reads of the dearest stage."""
@@ -100,12 +103,14 @@ class Places:
         return isinstance(limit.input, Scan) and limit.input.feeder in self.ordered
 
     def _of_scan(self, scan: Scan, fields: frozenset[str]) -> Cost:
+        pairs = zip(scan.fields, scan.columns, strict=True)
+        by = frozenset(column for field, column in pairs if field.id in fields)
+        if self.asked is not None:
+            self.asked.append(Wanted(scan.feeder, by, frozenset(scan.columns)))
         if not fields:
             return Cost.ALL
-        pairs = zip(scan.fields, scan.columns, strict=True)
-        columns = {field.id: column for field, column in pairs}
         first = self.keys.get(scan.feeder, ())[:1]
-        return Cost.SEEK if set(first) & {columns[one] for one in fields} else Cost.SCAN
+        return Cost.SEEK if by & {*first} else Cost.SCAN
 
 
 _COPIES: Final[Mapping[type[Relation], Callable[..., Mapping[str, str]]]] = MappingProxyType(

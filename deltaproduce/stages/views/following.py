@@ -8,7 +8,7 @@ where the feeder's table already has its new rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -28,15 +28,10 @@ class TooManyRowsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FollowedInput:
-    """A feeder of a view in a version.
-
-    Attributes:
-        known: what has been looked up, for those that ask again.
-    """
+    """A feeder of a view in a version."""
 
     input: StageInput
     engines: Engines
-    known: dict[object, list[tuple[pa.Table | None, pa.Table]]] = field(default_factory=dict)
 
     def moved(self, columns: Sequence[str]) -> tuple[pa.Table, pa.Table]:
         """See `Feeder.moved`.
@@ -55,23 +50,21 @@ class FollowedInput:
         return gone.select(list(columns)), come.select(list(columns))
 
     def before(self, columns: Sequence[str], keys: pa.Table | None) -> pa.Table:
-        """See `Feeder.before`: rows that have been looked up before are not read again.
+        """See `Feeder.before`: rows that a view has looked up in the version are not read again.
 
         Raises:
             TooManyRowsError: they are in Spark.
         """
-        asked = tuple(columns), () if keys is None else tuple(keys.column_names)
-        for sought, rows in self.known.setdefault(asked, []):
-            if sought is None or (keys is not None and sought.equals(keys)):
-                return rows
+        return self.input.looked_up.rows(columns, keys, self._before)
+
+    def _before(self, columns: Sequence[str], keys: pa.Table | None) -> pa.Table:
         rows = self._read(columns, keys)
-        if self.input.is_after and self.input.changed is not None:
-            change = Signed.between(*reversed(self.moved(columns)))
-            if keys is not None and len(change):
-                change = change.only(isin_rows(change.rows.select(keys.column_names), keys))
-            rows = changed(rows, change)
-        self.known[asked].append((keys, rows))
-        return rows
+        if not self.input.is_after or self.input.changed is None:
+            return rows
+        change = Signed.between(*reversed(self.moved(columns)))
+        if keys is not None and len(change):
+            change = change.only(isin_rows(change.rows.select(keys.column_names), keys))
+        return changed(rows, change)
 
     def first(self, columns: Sequence[str], count: int) -> pa.Table | None:
         """See `Feeder.first`.

@@ -18,6 +18,7 @@ from deltaproduce.model.kind import Definition, Upkeep
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.shown.explanations import Operator
 from deltaproduce.stages.inputs import StageInput, fed_by
+from deltaproduce.stages.looked_up import Wanted
 from deltaproduce.stages.productions import DerivedKind, Found, Production
 from deltaproduce.stages.sql.algebra.relations import Aggregate, Relation, Scan
 from deltaproduce.stages.sql.algebra.scalars import readable
@@ -246,6 +247,10 @@ class View(DerivedKind):
         if one.only_in_spark is not None:
             return UNSUPPORTED_FUNCTION
         return FLOATS_IN_SPARK if self.with_session and _adds_floats(one) else None
+
+    def look_ups(self, stage: Stage) -> Sequence[Wanted]:
+        """See `StageKind.look_ups`."""
+        return self._known(stage)[1].look_ups
 
     def _known(self, stage: Stage) -> tuple[Resolved, ViewPlan]:
         """Return what the query says over the feeders of a stage of this kind, and its plan."""

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 from sqlglot import exp
 
 from deltaproduce.model.hidden import hidden_name
+from deltaproduce.stages.looked_up import Wanted
 from deltaproduce.stages.sql.algebra.calls import Call
 from deltaproduce.stages.sql.algebra.emptiness import is_none
 from deltaproduce.stages.sql.algebra.relations import (
@@ -63,6 +64,7 @@ class ViewPlan:
         kept_for: the operators that have tables, by identity -> these.
         while_small: joins without an equality, if nothing else keeps the query from following
             changes: one of the stages of each must be small then.
+        look_ups: those in stages and tables that its operators may ask for.
     """
 
     kept: Kept
@@ -70,6 +72,7 @@ class ViewPlan:
     reasons: Mapping[int, str] = field(default_factory=dict)
     kept_for: Mapping[int, Sequence[Table]] = field(default_factory=dict)
     while_small: tuple[Sides, ...] = ()
+    look_ups: tuple[Wanted, ...] = ()
 
 
 def planned(
@@ -93,7 +96,8 @@ def planned(
     sides = making.sides(kept) if {*reasons.values()} == {JOIN_WITHOUT_EQUALITY} else ()
     if reasons and not (sides and all(sides)):
         return ViewPlan(Kept(query.relation, query.fields, query.order), reasons=reasons)
-    return ViewPlan(kept, tuple(making.tables), reasons, making.kept_for, sides)
+    tables, asked = tuple(making.tables), making.look_ups(kept)
+    return ViewPlan(kept, tables, reasons, making.kept_for, sides, asked)
 
 
 @dataclass(slots=True)
@@ -187,13 +191,25 @@ class _Planning:
     def reasons(self, kept: Kept) -> dict[int, str]:
         """Return the operators of the query that do not follow changes, by identity -> why."""
         modes, found = Modes(self.places), dict[int, str]()
+        for relation in self._without_states(kept):
+            why = modes.reason(relation)
+            if why is not None:
+                found.setdefault(id(self.origins[id(relation)][1]), why)
+        return found
+
+    def look_ups(self, kept: Kept) -> tuple[Wanted, ...]:
+        """Return the look-ups in stages and tables that operators may ask for."""
+        found = list[Wanted]()
+        modes = Modes(replace(self.places, asked=found))
+        for relation in self._without_states(kept):
+            modes.reason(relation)
+        return tuple(dict.fromkeys(found))
+
+    def _without_states(self, kept: Kept) -> Iterator[Relation]:
+        """Yield the operators of the view and of its tables, but groups that have states."""
         for one in (*(table.kept for table in self.tables), kept):
             grouped = None if one.grouped is None else one.grouped.aggregate
-            for relation in one.relation.walk():
-                why = None if relation is grouped else modes.reason(relation)
-                if why is not None:
-                    found.setdefault(id(self.origins[id(relation)][1]), why)
-        return found
+            yield from (relation for relation in one.relation.walk() if relation is not grouped)
 
     def _prepared(self, one: Relation) -> Relation:
         match one:

@@ -1,0 +1,109 @@
+"""Rows of a stage that are looked up in a version, kept for all stages that ask for them.
+
+Several views that follow the same change ask a feeder for the rows of the same keys, each for the
+columns that it needs. The invariant: what is returned is what would be read, and rows of a key are
+read once while they are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+from deltaproduce.engines.local.arrays import isin_rows
+
+Read: TypeAlias = Callable[[Sequence[str], pa.Table | None], pa.Table]
+"""Returns the rows that have one of some keys, or all rows, in some columns."""
+
+MOST_ROWS: Final = 200_000
+"""So many rows are kept of a stage, of each sort of look-up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A look-up that a stage may make.
+
+    Attributes:
+        feeder: the name of the stage that it reads.
+        by: the columns whose values it knows; none for all rows.
+        columns: the columns that it needs.
+    """
+
+    feeder: str
+    by: frozenset[str]
+    columns: frozenset[str]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The rows of some keys; of all keys if they are None."""
+
+    keys: pa.Table | None
+    rows: pa.Table
+
+
+@dataclass(slots=True)
+class LookedUp:
+    """What has been looked up of a stage, as it was before a version.
+
+    Attributes:
+        columns: the columns by which rows are looked up -> those that some stage needs of them.
+    """
+
+    columns: Mapping[frozenset[str], frozenset[str]] = field(default_factory=dict)
+    kept: dict[frozenset[str], _Kept] = field(default_factory=dict)
+
+    @staticmethod
+    def of(wanted: Iterable[Wanted]) -> LookedUp:
+        """Return nothing, for look-ups of one stage that are expected."""
+        found = dict[frozenset[str], frozenset[str]]()
+        for one in wanted:
+            found[one.by] = found.get(one.by, frozenset()) | one.columns
+        return LookedUp(found)
+
+    def rows(self, columns: Sequence[str], keys: pa.Table | None, read: Read) -> pa.Table:
+        """Return the rows that have one of some keys, in some columns.
+
+        Args:
+            keys: distinct rows of some of the columns; all rows are wanted if None.
+            read: reads rows that are not kept.
+        """
+        by = frozenset[str]() if keys is None else frozenset(keys.column_names)
+        needed = by | {*columns}
+        found = self.kept.get(by)
+        if found is None or not needed <= {*found.rows.column_names}:
+            whole = self.kept.get(frozenset())
+            if whole is not None and needed <= {*whole.rows.column_names}:
+                return _of_keys(whole.rows, keys).select(list(columns))
+            every = [*dict.fromkeys([*columns, *sorted(needed | self.columns.get(by, needed))])]
+            found = _Kept(keys, read(every, keys))
+        elif keys is not None and found.keys is not None:
+            found = _with(found, keys, read)
+        rows = found.rows
+        if keys is not None and found.keys is not keys and not keys.equals(found.keys):
+            rows = _of_keys(rows, keys)
+        if len(found.rows) <= MOST_ROWS:
+            self.kept[by] = found
+        return rows.select(list(columns))
+
+
+def _with(found: _Kept, keys: pa.Table, read: Read) -> _Kept:
+    """Return what is kept, with the rows of further keys."""
+    assert found.keys is not None
+    known = found.keys.select(keys.column_names)
+    if not known.schema.equals(keys.schema):
+        return _Kept(keys, read(found.rows.column_names, keys))
+    missing = keys.filter(pa.array(~isin_rows(keys, known)))
+    if not len(missing):
+        return found
+    rows = read(found.rows.column_names, missing)
+    return _Kept(pa.concat_tables([known, missing]), pa.concat_tables([found.rows, rows]))
+
+
+def _of_keys(rows: pa.Table, keys: pa.Table | None) -> pa.Table:
+    if keys is None:
+        return rows
+    return rows.filter(pa.array(isin_rows(rows.select(keys.column_names), keys)))

@@ -1,0 +1,123 @@
+"""Views of one version share what they look up in the stages that they read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from deltaproduce import Limits, Pipeline, Store
+from deltaproduce.stages.looked_up import LookedUp, Wanted
+from deltaproduce.stages.views.following import FollowedInput
+
+BOARDS = (
+    "SELECT o.id, c.city FROM orders o JOIN customers c ON c.id = o.customer",
+    "SELECT c.city, count(*) AS n FROM orders o JOIN customers c ON c.id = o.customer "
+    "GROUP BY c.city",
+    "SELECT c.name, sum(o.amount) AS s FROM orders o JOIN customers c ON c.id = o.customer "
+    "GROUP BY c.name",
+    "SELECT o.id, c.name, c.born FROM orders o LEFT JOIN customers c ON c.id = o.customer",
+    "SELECT c.born, avg(o.amount) AS a FROM orders o JOIN customers c ON c.id = o.customer "
+    "WHERE c.born > 3 GROUP BY c.born",
+    "SELECT o.id FROM orders o WHERE EXISTS (SELECT 1 FROM customers c WHERE c.id = o.customer AND "
+    "c.city > 'b')",
+    "SELECT o.id, (SELECT max(c.born) FROM customers c WHERE c.id = o.customer) AS born "
+    "FROM orders o",
+    "SELECT c.city, c.name, count(*) AS n FROM orders o JOIN customers c ON c.id = o.customer "
+    "WHERE o.amount > 1 GROUP BY c.city, c.name",
+    "SELECT c.born, max(o.amount) AS m FROM orders o JOIN customers c ON c.id = o.customer "
+    "GROUP BY c.born",
+    "SELECT o.amount, count(c.name) AS n FROM orders o JOIN customers c ON c.id = o.customer "
+    "GROUP BY o.amount",
+)
+"""Ten dashboards over the same two stages, each with columns of its own."""
+
+
+def boards() -> Pipeline:
+    pipeline = Pipeline("boards")
+    pipeline.source("orders", key="id bigint", value="customer bigint, amount int")
+    pipeline.source("customers", key="id bigint", value="city string, name string, born int")
+    for n, text in enumerate(BOARDS):
+        pipeline.sql(f"v{n}", text, incremental="always")
+    return pipeline
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each stage is read for look-ups."""
+    found, read = Counter[str](), FollowedInput._read
+
+    def counted(self: FollowedInput, columns: Any, keys: Any) -> pa.Table:
+        found[self.input.stage.name] += 1
+        return read(self, columns, keys)
+
+    monkeypatch.setattr(FollowedInput, "_read", counted)
+    return found
+
+
+def test_ten_views_read_the_rows_of_a_stage_once(tmp_path: Path, reads: Counter[str]) -> None:
+    """By its key, and by another column, for which its rows are read whole."""
+    customers = [{"id": n, "city": "abc"[n % 3], "name": f"n{n}", "born": n % 7} for n in range(60)]
+    orders = [{"id": n, "customer": n % 50, "amount": n % 5} for n in range(300)]
+    limits = Limits(small_table_rows=0)
+    with Store(None, str(tmp_path), boards(), limits=limits) as store:
+        store.update({"orders": orders, "customers": customers})
+        reads.clear()
+        store.update({"orders": [{"id": 7, "customer": 3, "amount": 2}]})
+        assert reads["customers"] == 1
+        reads.clear()
+        store.update({"customers": [{"id": 3, "city": "z", "name": "new", "born": 5}]})
+        assert reads["orders"] == 1
+        assert not store.verify()
+
+
+def rows(random: Random) -> pa.Table:
+    return pa.table(
+        {
+            c: pa.array([random.choice((None, 1, 2, 3)) for _ in range(12)], pa.int64())
+            for c in "abc"
+        }
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_looked_up_is_what_is_read(seed: int) -> None:
+    """Whatever has been asked before; and no row is read twice by the same columns."""
+    random = Random(seed)
+    table, asked = rows(random), Counter[tuple[Any, ...]]()
+
+    def read(columns: Any, keys: pa.Table | None) -> pa.Table:
+        if keys is None:
+            return table.select(list(columns))
+        asked.update((*keys.column_names, *row.values()) for row in keys.to_pylist())
+        wanted = {tuple(row.values()) for row in keys.to_pylist()}
+        has = [tuple(row.values()) in wanted for row in table.select(keys.column_names).to_pylist()]
+        return table.filter(pa.array(has)).select(list(columns))
+
+    every = [Wanted("t", frozenset(by), frozenset("abc")) for by in ("a", "b", "ab", "")]
+    looked_up = LookedUp.of(every)
+    for _ in range(8):
+        columns = random.sample("abc", random.choice((1, 2, 3)))
+        by = random.choice((["a"], ["b"], ["a", "b"], ["b", "a"], None))
+        if by is None:
+            if random.random() < 0.8:
+                continue
+            keys = None
+        else:
+            some = [[random.choice((None, 1, 2)) for _ in by] for _ in range(2)]
+            distinct = list(dict.fromkeys(map(tuple, some)))
+            keys = pa.table(
+                {c: pa.array([row[n] for row in distinct], pa.int64()) for n, c in enumerate(by)}
+            )
+        found = looked_up.rows(columns, keys, read)
+        before = Counter(asked)
+        wanted = read(columns, keys)
+        asked.clear()
+        asked.update(before)
+        assert found.column_names == columns
+        assert Counter(map(str, found.to_pylist())) == Counter(map(str, wanted.to_pylist()))
+    assert max(asked.values(), default=1) == 1
