@@ -75,6 +75,31 @@ def test_ten_views_read_the_rows_of_a_stage_once(tmp_path: Path, reads: Counter[
         assert not store.verify()
 
 
+SETS = (
+    "SELECT a, b FROM t INTERSECT SELECT b, a FROM u",
+    "SELECT a FROM t INTERSECT ALL SELECT b FROM u",
+    "SELECT a, b FROM t EXCEPT SELECT b, a FROM u",
+    "SELECT a FROM t EXCEPT ALL SELECT b FROM u",
+)
+
+
+def test_set_operations_read_no_rows_of_their_stages(tmp_path: Path, reads: Counter[str]) -> None:
+    """They look for equal rows in the table with the counts, by its key."""
+    pipeline = Pipeline("sets")
+    for name in ("t", "u"):
+        pipeline.source(name, key="k bigint", value="a int, b int")
+    for n, text in enumerate(SETS):
+        pipeline.sql(f"v{n}", text, incremental="always")
+    given = [{"k": n, "a": n % 90, "b": n % 7} for n in range(400)]
+    with Store(None, str(tmp_path), pipeline, limits=Limits(small_table_rows=0)) as store:
+        store.update({"t": given, "u": given[:100]})
+        reads.clear()
+        store.update({"u": [{"k": 5, "a": 1, "b": 88}], "t": [{"k": 6, "a": 3, "b": 3}]})
+        assert not reads["t"]
+        assert not reads["u"]
+        assert not store.verify()
+
+
 def rows(random: Random) -> pa.Table:
     return pa.table(
         {

@@ -124,6 +124,13 @@ TABLES = {
     "SELECT k, a FROM t WHERE k IN (SELECT DISTINCT n FROM u) UNION SELECT k, n FROM u": (
         ["groups"]
     ),
+    "SELECT a, b FROM t INTERSECT SELECT n, a FROM u": ["groups"],
+    "SELECT a FROM t INTERSECT ALL SELECT n FROM u": ["groups"],
+    "SELECT a, s FROM t EXCEPT SELECT n, 'x' FROM u WHERE a > 0": ["groups"],
+    "SELECT a FROM t EXCEPT ALL SELECT n FROM u": ["groups"],
+    "SELECT a, count(*) AS n FROM (SELECT a, b FROM t EXCEPT ALL SELECT a, n FROM u) v GROUP BY a "
+    "HAVING count(*) > 1": ["groups"],
+    "SELECT k, a FROM t EXCEPT SELECT k, n FROM u": [],
     "SELECT count(DISTINCT a) AS n FROM t": ["groups"],
     "SELECT b, sum(DISTINCT a) AS n, count(DISTINCT a) AS m FROM t GROUP BY b": ["groups"],
     "SELECT b % 2 AS b FROM t GROUP BY 1 HAVING count(DISTINCT a) > 1": ["groups", "groups"],

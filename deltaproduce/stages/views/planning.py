@@ -43,6 +43,7 @@ from deltaproduce.stages.views.costs import Cost, Fields, Places, lefts, rights
 from deltaproduce.stages.views.grouped import Grouped
 from deltaproduce.stages.views.kept import GROUPS, ORDERED, Kept, Table, are_stored, may_hold
 from deltaproduce.stages.views.modes import JOIN_WITHOUT_EQUALITY, Modes
+from deltaproduce.stages.views.set_counts import SetCounts
 from deltaproduce.types.columns import RowSchema
 from deltaproduce.types.data_types import BooleanType
 
@@ -216,7 +217,7 @@ class _Planning:
             case Aggregate() | Distinct():
                 return self._grouped(one)
             case SetOperation():
-                return self._united(one)
+                return self._set_operation(one)
             case Join():
                 return self._joined(one)
             case Matched():
@@ -265,12 +266,23 @@ class _Planning:
         calls = tuple((result, _of_values(call, value)) for result, call in one.calls)
         return Aggregate(rows, tuple(Output.copy(key.field) for key in one.keys), calls)
 
-    def _united(self, one: SetOperation) -> Relation:
-        if one.kind != "union" or one.is_all:
+    def _set_operation(self, one: SetOperation) -> Relation:
+        """Return a set operation; from a table of its rows if they are not found by keys."""
+        if one.kind != "union":
+            return self._compared(one)
+        if one.is_all:
             return one
         every = SetOperation(one.left, one.right, "union", is_all=True, own=one.own)
         found = self._grouped(Distinct(every))
         return found if isinstance(found, Scan) else one
+
+    def _compared(self, one: SetOperation) -> Relation:
+        """Return INTERSECT or EXCEPT, from a table that counts equal rows on both sides."""
+        added = [next(self.numbers) for _ in range(len(one.fields) + 4)]
+        counts = SetCounts.of(one, added[0])
+        if not self._is_dear(counts.groups) or not _are_groups_stored(counts.groups):
+            return one
+        return counts.rows(self._read(Table.of_groups(self._name(GROUPS), counts.groups)))
 
     def _joined(self, one: Join) -> Relation:
         linked, right = join.linked_fields(one), one.right

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from deltaproduce.stages.sql.algebra.relations import Widened
 from deltaproduce.stages.sql.algebra.scalars import Scalar
 from deltaproduce.types.data_types import ArrayType, DataType, IntegerType, MapType, StructType
+
+TIMES: Final = "times"
+"""A generator that adds no field: each row as often as a number says."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +42,7 @@ class Generate(Widened):
 
     Attributes:
         text: what the user wrote.
-        function: the generator, in lower case, without ``_outer``.
+        function: the generator, in lower case, without ``_outer``; or `TIMES`.
         arguments: its arguments.
         is_outer: whether a row of which it makes none stays once, with nulls.
     """

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaproduce.engines.local.arrays import Numbers
-from deltaproduce.stages.sql.algebra.expanding import Generate
+from deltaproduce.stages.sql.algebra.expanding import TIMES, Generate
 from deltaproduce.stages.sql.operators.changes.keys import Keys
 from deltaproduce.stages.sql.operators.changes.rules import Changes
 from deltaproduce.stages.sql.operators.changes.signed import Signed
@@ -38,6 +38,9 @@ def _made(generate: Generate, rows: pa.Table, computing: Computing) -> tuple[pa.
     """Return the generator's rows, and which row of the input each of them is made of."""
     (argument,) = generate.arguments
     lists = computing.value(argument, rows, generate.input.fields)
+    if generate.function == TIMES:
+        owners = np.repeat(np.arange(len(rows)), in_numpy(lists, np.int64))
+        return rows.combine_chunks().take(pa.array(owners)), owners
     sizes = in_numpy(pc.fill_null(pc.list_value_length(_as_lists(lists)), 0), np.int64)
     alone = np.flatnonzero(sizes == 0) if generate.is_outer else np.zeros(0, np.int64)
     owners = np.repeat(np.arange(len(rows)), sizes)
