@@ -28,7 +28,7 @@ from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, Layout
 from deltaproduce.model.machine import cores
 from deltaproduce.model.partitions import Ranges
-from deltaproduce.stages.looked_up import LookedUp
+from deltaproduce.storage.parquet.shared_lookups import SharedLookups
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import IntegerType
@@ -56,7 +56,7 @@ class StageInput:
     is_after: bool = False
     by_states: bool = False
     role: str = ""
-    looked_up: LookedUp = field(default_factory=LookedUp)
+    looked_up: SharedLookups = field(default_factory=SharedLookups)
 
     @property
     def changed(self) -> Comparison | None:

@@ -20,9 +20,9 @@ from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.kind import Kind
 from deltaproduce.shown.explanations import Explanation, Operator
 from deltaproduce.stages.batches import Batch
-from deltaproduce.stages.looked_up import Wanted
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.storage.figures import InPlace, StageFigures
+from deltaproduce.storage.parquet.shared_lookups import Wanted
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.versions import Version

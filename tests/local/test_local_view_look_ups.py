@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from deltaproduce import Limits, Pipeline, Store
-from deltaproduce.stages.looked_up import LookedUp, Wanted
 from deltaproduce.stages.views.following import FollowedInput
+from deltaproduce.storage.parquet.shared_lookups import SharedLookups, Wanted
 
 BOARDS = (
     "SELECT o.id, c.city FROM orders o JOIN customers c ON c.id = o.customer",
@@ -124,7 +124,7 @@ def test_what_is_looked_up_is_what_is_read(seed: int) -> None:
         return table.filter(pa.array(has)).select(list(columns))
 
     every = [Wanted("t", frozenset(by), frozenset("abc")) for by in ("a", "b", "ab", "")]
-    looked_up = LookedUp.of(every)
+    looked_up = SharedLookups.of(every)
     for _ in range(8):
         columns = random.sample("abc", random.choice((1, 2, 3)))
         by = random.choice((["a"], ["b"], ["a", "b"], ["b", "a"], None))

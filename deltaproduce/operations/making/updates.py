@@ -42,7 +42,6 @@ from deltaproduce.operations.step.writes import (
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.inputs import StageInput, inputs_of
 from deltaproduce.stages.kind import Arrival, stage_kind
-from deltaproduce.stages.looked_up import LookedUp, Wanted
 from deltaproduce.stages.productions import Found, Production
 from deltaproduce.stages.scheduled.kinds import scheduled_kind
 from deltaproduce.stages.scheduled.outcomes import Outcomes, Tasked
@@ -51,6 +50,7 @@ from deltaproduce.storage.decisions.resumption import Kept, Resumption
 from deltaproduce.storage.figures import NO_TABLES
 from deltaproduce.storage.parquet.held import Held
 from deltaproduce.storage.parquet.neighbours import Neighbours
+from deltaproduce.storage.parquet.shared_lookups import SharedLookups, Wanted
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, has_tables
 from deltaproduce.storage.window_states import WindowState
@@ -75,7 +75,7 @@ class Update(Work):
     windows: WindowState
     held: Mapping[str, Held] = field(default_factory=dict)
     neighbours: Mapping[str, Neighbours] = field(default_factory=dict)
-    looked_up: Mapping[str, LookedUp] = field(default_factory=dict)
+    looked_up: Mapping[str, SharedLookups] = field(default_factory=dict)
     settled: Collection[str] = frozenset()
     tasked: dict[str, Tasked] = field(default_factory=dict)
 
@@ -373,7 +373,7 @@ class Update(Work):
             lambda: _beside(before(), known),
             results[feeder.name].comparison if feeder.name in results else None,
             is_after=self.are_after(feeder),
-            looked_up=self.looked_up.get(feeder.name) or LookedUp(),
+            looked_up=self.looked_up.get(feeder.name) or SharedLookups(),
         )
 
     def rows_before(
@@ -455,7 +455,7 @@ class Update(Work):
         return Found(comparison, kept.figures.numbering.surrogates)
 
 
-def _looked_up(steps: Iterable[Step]) -> dict[str, LookedUp]:
+def _looked_up(steps: Iterable[Step]) -> dict[str, SharedLookups]:
     """Return for each stage that views of several steps may look rows up in what they have found.
 
     A single view keeps to the columns that it needs.
@@ -465,7 +465,7 @@ def _looked_up(steps: Iterable[Step]) -> dict[str, LookedUp]:
     found = dict[str, list[Wanted]]()
     for one in wanted:
         found.setdefault(one.feeder, []).append(one)
-    return {name: LookedUp.of(some) for name, some in found.items()}
+    return {name: SharedLookups.of(some) for name, some in found.items()}
 
 
 def _holding(before: Callable[[], Stored | None], held: Held, reader: str) -> Stored | None:

@@ -12,7 +12,6 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from deltaproduce.stages.looked_up import Wanted
 from deltaproduce.stages.sql.algebra.emptiness import is_none
 from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
@@ -36,6 +35,7 @@ from deltaproduce.stages.sql.operators.changes.keys import Link
 from deltaproduce.stages.sql.operators.groups import by_rows
 from deltaproduce.stages.sql.operators.joins import join, matched, single
 from deltaproduce.stages.sql.operators.windows.window import partition_fields
+from deltaproduce.storage.parquet.shared_lookups import Wanted
 
 Fields: TypeAlias = frozenset[str] | None
 """The fields by which rows are looked up; None for all rows."""

@@ -18,7 +18,6 @@ from deltaproduce.model.kind import Definition, Upkeep
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.shown.explanations import Operator
 from deltaproduce.stages.inputs import StageInput, fed_by
-from deltaproduce.stages.looked_up import Wanted
 from deltaproduce.stages.productions import DerivedKind, Found, Production
 from deltaproduce.stages.sql.algebra.relations import Aggregate, Relation, Scan
 from deltaproduce.stages.sql.algebra.scalars import readable
@@ -47,6 +46,7 @@ from deltaproduce.stages.views.keys import key_of, naming
 from deltaproduce.stages.views.modes import NO_DELTA_RULE, ORDER_OF_OTHER_COLUMNS
 from deltaproduce.stages.views.on_driver import compared, followed_rows, made_of
 from deltaproduce.stages.views.planning import Sides, ViewPlan, planned
+from deltaproduce.storage.parquet.shared_lookups import Wanted
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.types.columns import (

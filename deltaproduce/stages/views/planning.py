@@ -16,7 +16,6 @@ from typing import Final, TypeAlias
 from sqlglot import exp
 
 from deltaproduce.model.hidden import hidden_name
-from deltaproduce.stages.looked_up import Wanted
 from deltaproduce.stages.sql.algebra.calls import Call
 from deltaproduce.stages.sql.algebra.emptiness import is_none
 from deltaproduce.stages.sql.algebra.relations import (
@@ -44,6 +43,7 @@ from deltaproduce.stages.views.grouped import Grouped
 from deltaproduce.stages.views.kept import GROUPS, ORDERED, Kept, Table, are_stored, may_hold
 from deltaproduce.stages.views.modes import JOIN_WITHOUT_EQUALITY, Modes
 from deltaproduce.stages.views.set_counts import SetCounts
+from deltaproduce.storage.parquet.shared_lookups import Wanted
 from deltaproduce.types.columns import RowSchema
 from deltaproduce.types.data_types import BooleanType
 

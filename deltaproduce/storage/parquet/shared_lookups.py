@@ -46,7 +46,7 @@ class _Kept:
 
 
 @dataclass(slots=True)
-class LookedUp:
+class SharedLookups:
     """What has been looked up of a stage, as it was before a version.
 
     Attributes:
@@ -57,12 +57,12 @@ class LookedUp:
     kept: dict[frozenset[str], _Kept] = field(default_factory=dict)
 
     @staticmethod
-    def of(wanted: Iterable[Wanted]) -> LookedUp:
+    def of(wanted: Iterable[Wanted]) -> SharedLookups:
         """Return nothing, for look-ups of one stage that are expected."""
         found = dict[frozenset[str], frozenset[str]]()
         for one in wanted:
             found[one.by] = found.get(one.by, frozenset()) | one.columns
-        return LookedUp(found)
+        return SharedLookups(found)
 
     def rows(self, columns: Sequence[str], keys: pa.Table | None, read: Read) -> pa.Table:
         """Return the rows that have one of some keys, in some columns.
