@@ -162,3 +162,36 @@ def test_a_join_without_an_equality_follows_changes_while_a_side_is_small(
     assert "JOIN_WITHOUT_EQUALITY" in {operator["reason"] for operator in operators}
     with pytest.raises(DefinitionError, match="JOIN_WITHOUT_EQUALITY"):
         pipeline.sql("always", BANDS, incremental="always")
+
+
+def test_views_have_columns_of_arrays_structs_and_maps(tmp_path: Path) -> None:
+    """Their parts are computed; those with maps run as a whole, as equal ones may differ."""
+    pipeline = Pipeline("nested")
+    pipeline.source("t", key="k bigint", value="a int, s string")
+    pipeline.source("u", key="k bigint", value="n int")
+    texts = {
+        "structs": "SELECT t.k, struct(a, s AS word, n + 1) AS x FROM t JOIN u ON u.k = t.a",
+        "arrays": "SELECT t.k, array(a, n) AS x FROM t JOIN u ON u.k = t.a",
+        "maps": "SELECT t.k, map(t.k, s, -1L, 'z') AS x FROM t JOIN u ON u.k = t.a",
+    }
+    for name, text in texts.items():
+        pipeline.sql(name, text)
+    modes = {name: {one["reason"] for one in explained(pipeline, name)} for name in texts}
+    assert modes == {"structs": {None}, "arrays": {None}, "maps": {None, "NESTED_VALUES"}}
+    with Store(None, str(tmp_path), pipeline) as store:
+        for n in (5, 6):
+            rows = [{"k": 1, "a": 1, "s": "x"}, {"k": 2, "a": None, "s": None}]
+            store.update({"t": rows, "u": [{"k": 1, "n": n}]})
+            found = {name: store.content(name).column("x").to_pylist() for name in texts}
+            assert found == {
+                "structs": [{"a": 1, "word": "x", "col3": n + 1}],
+                "arrays": [[1, n]],
+                "maps": [[(1, "x"), (-1, "z")]],
+            }
+            assert store.content("structs").schema.field("x").type.field(2).name == "col3"
+        assert not store.verify()
+
+
+def explained(pipeline: Pipeline, name: str) -> list[Any]:
+    found: list[Any] = pipeline.explain(name).to_dict()["operators"]
+    return found

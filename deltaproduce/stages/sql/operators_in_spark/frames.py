@@ -1,6 +1,6 @@
-"""The operators of the algebra as DataFrames, for the rows of an operator below a query's last one.
+"""The operators of the algebra as DataFrames.
 
-A whole query runs in Spark by its own text. The invariant: the rows are those that the operators on
+The invariant: the rows are those that the operators on
 the driver return (`operators.evaluation`), but for the last digits of sums of floats.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from deltaproduce.engines.spark.columns import col
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
-from deltaproduce.stages.sql.algebra.calls import Call
+from deltaproduce.stages.sql.algebra.expanding import TIMES, Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
     Aggregate,
     Distinct,
@@ -30,6 +30,8 @@ from deltaproduce.stages.sql.algebra.relations import (
     Values,
 )
 from deltaproduce.stages.sql.algebra.scalars import Equality, Field, Scalar, SortKey
+from deltaproduce.stages.sql.algebra.windows import Window
+from deltaproduce.stages.sql.operators_in_spark.texts import called, has_text, windowed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -64,11 +66,18 @@ def has_frame(relation: Relation) -> bool:
 
     Of equal ends, which `Call.is_ordered` functions choose from, Spark takes any.
     """
-    return all(
-        (isinstance(one, Scan | Values) or type(one) in _FRAMES)
-        and not (isinstance(one, Aggregate) and any(call.is_ordered for _, call in one.calls))
-        for one in relation.walk()
-    )
+    return all(map(_has_frame, relation.walk()))
+
+
+def _has_frame(one: Relation) -> bool:
+    match one:
+        case Scan() | Values():
+            return True
+        case Aggregate():
+            return not any(call.is_ordered for _, call in one.calls)
+        case Window():
+            return all(has_text(call) for _, call in one.calls)
+    return type(one) in _FRAMES
 
 
 def _values(constants: Values, spark: SparkSession) -> DataFrame:
@@ -132,7 +141,7 @@ def _aggregate(aggregate: Aggregate, rows: DataFrame) -> DataFrame:
     keys = [_computed(key.scalar).alias(key.field.id) for key in aggregate.keys]
     if not aggregate.calls:
         return rows.select(*keys).distinct()
-    calls = [f.expr(_called(call)).alias(field.id) for field, call in aggregate.calls]
+    calls = [f.expr(called(call)).alias(field.id) for field, call in aggregate.calls]
     return rows.groupBy(*keys).agg(*calls)
 
 
@@ -159,18 +168,39 @@ def _limit(limit: Limit, rows: DataFrame) -> DataFrame:
     return found if limit.count is None else found.limit(limit.count)
 
 
+def _window(window: Window, rows: DataFrame) -> DataFrame:
+    calls = (f.expr(windowed(window, call)).alias(field.id) for field, call in window.calls)
+    return rows.select(*_own(window.input), *calls)
+
+
+def _expand(expand: Expand, rows: DataFrame) -> DataFrame:
+    parts = []
+    for scalars in expand.lists:
+        pairs = zip(expand.own, scalars, strict=True)
+        added = [_computed(one).cast(_known(field)).alias(field.id) for field, one in pairs]
+        parts.append(rows.select(*_own(expand.input), *added))
+    return reduce(lambda one, other: one.unionAll(other), parts)
+
+
+def _generate(generate: Generate, rows: DataFrame) -> DataFrame:
+    argument, own = generate.arguments[0].expression.text, _own(generate.input)
+    if generate.function == TIMES:
+        every = f.expr(f"explode(array_repeat(0, CAST({argument} AS int)))")
+        return rows.select(*own, every.alias(_MARK)).drop(_MARK)
+    outer = "_outer" if generate.is_outer else ""
+    added = f.expr(f"{generate.function}{outer}({argument})")
+    return rows.select(*own, added.alias(*(field.id for field in generate.own)))
+
+
+def _own(relation: Relation) -> list[Column]:
+    return [col(field.id) for field in relation.fields]
+
+
 def _sorted_by(key: SortKey) -> Column:
     column = col(key.field.id)
     if key.descending:
         return column.desc_nulls_first() if key.nulls_first else column.desc_nulls_last()
     return column.asc_nulls_first() if key.nulls_first else column.asc_nulls_last()
-
-
-def _called(call: Call) -> str:
-    """Return a call as Spark reads it."""
-    arguments = ", ".join(one.expression.text for one in call.arguments) or "*"
-    text = f"{call.function}({'DISTINCT ' if call.is_distinct else ''}{arguments})"
-    return text if call.where is None else f"{text} FILTER (WHERE {call.where.expression.text})"
 
 
 def _computed(scalar: Scalar) -> Column:
@@ -204,6 +234,9 @@ _FRAMES: Final[Mapping[type[Relation], Callable[..., DataFrame]]] = MappingProxy
         Distinct: _distinct,
         SetOperation: _set_operation,
         Limit: _limit,
+        Window: _window,
+        Expand: _expand,
+        Generate: _generate,
     }
 )
 """What returns the rows of an operator, from it and those of its inputs."""

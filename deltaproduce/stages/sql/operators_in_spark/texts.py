@@ -1,0 +1,93 @@
+"""Calls of functions as Spark reads them, over the fields of relations.
+
+The invariant: a window orders rows as on the driver, where no two that differ are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from deltaproduce.stages.sql.algebra.calls import Call
+from deltaproduce.stages.sql.algebra.scalars import Field, Scalar
+from deltaproduce.stages.sql.algebra.windows import (
+    ENDS,
+    OFFSETS,
+    Bound,
+    OrderKey,
+    Window,
+    WindowCall,
+)
+from deltaproduce.types.ddl import identifier
+
+
+def called(call: Call) -> str:
+    """Return a call of an aggregate function."""
+    arguments = ", ".join(one.expression.text for one in call.arguments) or "*"
+    text = f"{call.function}({'DISTINCT ' if call.is_distinct else ''}{arguments})"
+    return text if call.where is None else f"{text} FILTER (WHERE {call.where.expression.text})"
+
+
+def windowed(window: Window, call: WindowCall) -> str:
+    """Return a call of a window function; `has_text` says whether there is one."""
+    parts = [_listed("PARTITION BY", (_text(one) for one in window.partition))]
+    parts.append(_listed("ORDER BY", _order(window)))
+    has_frame = call.aggregate is not None or call.function in ENDS
+    if has_frame and window.order:
+        start = _bound(call.frame.start, "UNBOUNDED PRECEDING")
+        end = _bound(call.frame.end, "UNBOUNDED FOLLOWING")
+        unit = "ROWS" if call.frame.by_rows else "RANGE"
+        parts.append(f"{unit} BETWEEN {start} AND {end}")
+    return f"{_function(call)} OVER ({' '.join(filter(None, parts))})"
+
+
+def has_text(call: WindowCall) -> bool:
+    """Return whether `windowed` writes a call: its frame does not reach to a value."""
+    return "value" not in {call.frame.start.kind, call.frame.end.kind}
+
+
+def _function(call: WindowCall) -> str:
+    if call.aggregate is not None:
+        return called(call.aggregate)
+    if call.function == "ntile":
+        return f"ntile({call.number})"
+    arguments = [_text(one) for one in call.arguments]
+    number = -call.number if call.function == "lag" else call.number
+    if call.function in {*OFFSETS, "nth_value"}:
+        arguments.insert(1, str(number))
+    ignoring = " IGNORE NULLS" if call.ignores_nulls else ""
+    return f"{call.function}({', '.join(arguments)}){ignoring}"
+
+
+def _order(window: Window) -> Iterator[str]:
+    """Yield what rows of a partition are sorted by."""
+    yield from map(_key, window.order)
+    if window.ties:
+        every = dict.fromkeys((*window.ties, *window.input.fields))
+        yield from (f"{_name(one)} ASC NULLS FIRST" for one in every)
+
+
+def _key(key: OrderKey) -> str:
+    direction = "DESC" if key.descending else "ASC"
+    return f"{_text(key.scalar)} {direction} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+
+
+def _bound(bound: Bound, unbounded: str) -> str:
+    match bound.kind:
+        case "unbounded":
+            return unbounded
+        case "current":
+            return "CURRENT ROW"
+    return f"{abs(bound.rows)} {'FOLLOWING' if bound.rows > 0 else 'PRECEDING'}"
+
+
+def _listed(words: str, items: Iterator[str]) -> str:
+    found = ", ".join(items)
+    return f"{words} {found}" if found else ""
+
+
+def _text(scalar: Scalar) -> str:
+    return f"({scalar.expression.text})"
+
+
+def _name(field: Field) -> str:
+    return identifier(field.id)
