@@ -272,8 +272,8 @@ class Update(Work):
         content = _beside(reader.content(head, stage), self.neighbours.get(stage.name))
         if not stage.feeders:
             return self.given(stage.name, content, redefined, state)
-        is_first = not head.number and self.windows == head.windows
-        if is_first and not results:  # no source got rows, so there is no first version (S9)
+        begins = stage.kind.upkeep.of_nothing and self.windows != head.windows
+        if not (results or head.number or begins):  # there is no first version without rows (S9)
             return None
         production, inputs = self.production(stage, shift), self.inputs(stage, results)
         if stage.kind.tasks.make_rows:
@@ -456,10 +456,7 @@ class Update(Work):
 
 
 def _looked_up(steps: Iterable[Step]) -> dict[str, SharedLookups]:
-    """Return for each stage that views of several steps may look rows up in what they have found.
-
-    A single view keeps to the columns that it needs.
-    """
+    """Return nothing that is looked up yet, for each stage that views may look rows up in."""
     stages = (step.stage for step in steps if step.stage.feeders and step.how == "incremental")
     wanted = [one for stage in stages for one in stage_kind(stage).look_ups(stage)]
     found = dict[str, list[Wanted]]()

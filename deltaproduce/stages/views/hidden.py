@@ -89,7 +89,9 @@ class HiddenTable(DerivedKind):
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
         """See `Kind.depends_on_zone`: as the view does."""
         del schema
-        return depends_on_zone(QueryText.read(self.query).tree, types_of(feeders))
+        return self.upkeep.by_date or depends_on_zone(
+            QueryText.read(self.query).tree, types_of(feeders)
+        )
 
     def produced(
         self, production: Production, inputs: Sequence[StageInput]

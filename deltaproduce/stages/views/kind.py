@@ -195,9 +195,9 @@ class View(DerivedKind):
         return replace(self, recomputed=first, while_small=sides, beside=beside)
 
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
-        """See `Kind.depends_on_zone`: by the text of the query."""
+        """See `Kind.depends_on_zone`: by the text of the query; and a date may have a time."""
         del schema
-        return depends_on_zone(QueryText.read(self.query).tree, types_of(feeders))
+        return self.is_dated or depends_on_zone(QueryText.read(self.query).tree, types_of(feeders))
 
     def operators(self, stage: Stage) -> tuple[Operator, ...]:
         """See `StageKind.operators`."""
