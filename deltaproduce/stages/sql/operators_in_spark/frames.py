@@ -31,7 +31,7 @@ from deltaproduce.stages.sql.algebra.relations import (
 )
 from deltaproduce.stages.sql.algebra.scalars import Equality, Field, Scalar, SortKey
 from deltaproduce.stages.sql.algebra.windows import Window
-from deltaproduce.stages.sql.operators_in_spark.texts import called, has_text, windowed
+from deltaproduce.stages.sql.operators_in_spark.texts import called, has_text, is_called, windowed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -62,10 +62,7 @@ def frame_of(relation: Relation, rows: Mapping[str, DataFrame], spark: SparkSess
 
 
 def has_frame(relation: Relation) -> bool:
-    """Return whether `frame_of` knows all operators of a relation, and Spark their functions.
-
-    Of equal ends, which `Call.is_ordered` functions choose from, Spark takes any.
-    """
+    """Return whether `frame_of` knows all operators of a relation, and Spark their functions."""
     return all(map(_has_frame, relation.walk()))
 
 
@@ -74,7 +71,7 @@ def _has_frame(one: Relation) -> bool:
         case Scan() | Values():
             return True
         case Aggregate():
-            return not any(call.is_ordered for _, call in one.calls)
+            return all(is_called(call) for _, call in one.calls)
         case Window():
             return all(has_text(call) for _, call in one.calls)
     return type(one) in _FRAMES

@@ -17,14 +17,42 @@ from deltaproduce.stages.sql.algebra.windows import (
     Window,
     WindowCall,
 )
+from deltaproduce.stages.sql.expressions.ties import decided
+from deltaproduce.types.data_types import DoubleType, FloatType
 from deltaproduce.types.ddl import identifier
 
 
 def called(call: Call) -> str:
     """Return a call of an aggregate function."""
-    arguments = ", ".join(one.expression.text for one in call.arguments) or "*"
-    text = f"{call.function}({'DISTINCT ' if call.is_distinct else ''}{arguments})"
-    return text if call.where is None else f"{text} FILTER (WHERE {call.where.expression.text})"
+    arguments = [one.expression.text for one in call.arguments]
+    name, around = call.function, "{}"
+    match call.function:
+        case "min_by" | "max_by":
+            arguments[1] = _decided(call) or arguments[1]
+        case "mode":
+            arguments.append("true")
+        case "percentile":
+            arguments += map(str, call.parameters)
+        case "array_sorted":
+            name, around = "collect_list", "sort_array({})"
+    text = f"{name}({'DISTINCT ' if call.is_distinct else ''}{', '.join(arguments) or '*'})"
+    where = "" if call.where is None else f" FILTER (WHERE {call.where.expression.text})"
+    return around.format(f"{text}{where}")
+
+
+def is_called(call: Call) -> bool:
+    """Return whether `called` writes a call that returns in Spark what it does on the driver."""
+    if not call.is_ordered:
+        return True
+    if call.function in {"min_by", "max_by"} and _decided(call) is None:
+        return False
+    floats = isinstance(call.arguments[0].data_type, FloatType | DoubleType)
+    return not call.is_distinct and not floats
+
+
+def _decided(call: Call) -> str | None:
+    value, by = (one.expression.text for one in call.arguments)
+    return decided(call.function, value, by, call.arguments[0].data_type)
 
 
 def windowed(window: Window, call: WindowCall) -> str:

@@ -1,31 +1,17 @@
-"""Ties: the text that makes Spark return the same one of several equal ends.
+"""Ties: edits of a query's text that make Spark return the same one of several equal ends.
 
-``max_by(x, y)`` and ``mode(x)`` may return any of several values. The library takes the least of
-them, nulls first, and Spark's text is edited so that it does, too: ``y`` becomes a struct of ``y``
-and of something that is greatest for the least ``x``.
+``max_by(x, y)`` and ``mode(x)`` may return any of several values; see `expressions.ties`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
 
 from sqlglot import TokenType, exp
 
+from deltaproduce.stages.sql.expressions.ties import decided
 from deltaproduce.stages.sql.text import Edit, QueryText, beside, closing_of, start_of, token_at
-from deltaproduce.types.data_types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegralType,
-    StringType,
-    TimestampType,
-)
+from deltaproduce.types.data_types import DataType
 
 _Span = tuple[int, int]
 """The first character of a part of a text, and the one after it."""
@@ -53,12 +39,8 @@ def least_of_ties(
     if len(spans) != 2:
         return None
     value, by = (text.text[start:end] for start, end in spans)
-    order = [value] if function == "min_by" else _reversed(value, kind)
-    if not order:
-        return None
-    fields = ", ".join(f"'{place}', {one}" for place, one in enumerate((by, *order)))
-    decider = f"CASE WHEN ({by}) IS NOT NULL THEN named_struct({fields}) END"
-    return Edit(*spans[1], f" {decider}")
+    decider = decided(function, value, by, kind)
+    return None if decider is None else Edit(*spans[1], f" {decider}")
 
 
 def _arguments(node: exp.Expr, text: QueryText) -> list[_Span]:
@@ -71,30 +53,3 @@ def _arguments(node: exp.Expr, text: QueryText) -> list[_Span]:
     ]
     bounds = [opening, *commas, closing]
     return [(tokens[begin].end + 1, tokens[end].start) for begin, end in pairwise(bounds)]
-
-
-def _reversed(value: str, kind: DataType | None) -> list[str]:
-    """Return expressions that order the values of an expression from the greatest to the least.
-
-    Null is the greatest of them. There are none for a type whose order cannot be turned round.
-    """
-    for types, parts in _REVERSED:
-        if isinstance(kind, types):
-            return [f"({value}) IS NULL", *(part.format(value) for part in parts)]
-    return []
-
-
-_REVERSED: Final[Sequence[tuple[tuple[type[DataType], ...], tuple[str, ...]]]] = (
-    ((IntegralType,), ("-CAST({} AS DECIMAL(20, 0))",)),
-    ((DecimalType,), ("-({})",)),
-    ((FloatType, DoubleType), ("NOT isnan({})", "-({})")),
-    # UTF-8's order: each half of a byte counts down, and the end is the greatest
-    (
-        (StringType, BinaryType),
-        ("translate(hex({}), '0123456789ABCDEF', 'FEDCBA9876543210') || 'G'",),
-    ),
-    ((BooleanType,), ("NOT ({})",)),
-    ((DateType,), ("-unix_date({})",)),
-    ((TimestampType,), ("-CAST(unix_micros({}) AS DECIMAL(20, 0))",)),
-)
-"""Types, and what orders their values the other way round."""
