@@ -38,6 +38,8 @@ from deltaproduce.types.data_types import (
 _NO_PARTS: Final = (NullType, AnsiIntervalType, VariantType)
 _NO_KEYS: Final = (*_NO_PARTS, ArrayType, MapType, StructType, FloatType, DoubleType)
 """Types whose equal values may differ, or that cannot be keys of maps."""
+_LENGTHS: Final = "_LEGACY_ERROR_TEMP_2128"
+"""Spark's name for arrays of keys and of values that differ in length."""
 
 
 def _in_rows(columns: Sequence[pa.Array], wanted: pa.DataType) -> pa.Array:
@@ -94,7 +96,7 @@ def _from_arrays(wanted: pa.DataType, keys: pa.Array, values: pa.Array) -> pa.Ar
     kept = pa.array(~nulls)
     some_keys, some_values = keys.filter(kept), values.filter(kept)
     if not some_keys.value_lengths().equals(some_values.value_lengths()):
-        raise EvaluationError("", "the arrays of keys and of values have different lengths")
+        raise EvaluationError(_LENGTHS, "the arrays of keys and of values differ in length")
     made = _mapped(
         wanted,
         _offsets_of(some_keys),
