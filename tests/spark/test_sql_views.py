@@ -85,8 +85,8 @@ QUERIES = (
     "FROM (SELECT struct(id, word AS w, small + 1, t.day) AS x FROM sales t) s",
     "SELECT id, (array(small, id))[1] AS a, size(array(id)) AS n, map('k', word)['k'] AS m "
     "FROM sales",
-    "SELECT id, x, y FROM sales LATERAL VIEW inline(array(struct(day, word), struct(day, 'z'))) v "
-    "AS x, y",
+    "SELECT id, x, y FROM sales LATERAL VIEW "
+    "inline(array(struct(day, word), struct(day, 'z' AS word))) v AS x, y",
     "SELECT customer, count(DISTINCT word, ok) AS n, sum(DISTINCT small) AS s FROM sales "
     "GROUP BY ALL",
     "SELECT s.customer, p.name FROM sales s LEFT ANTI JOIN people p ON s.customer = p.customer "
