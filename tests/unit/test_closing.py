@@ -24,7 +24,8 @@ class Slow:
     """Tables, and a log, of which each is put together when it is told to."""
 
     def __init__(self) -> None:
-        self.location, self.goes_on, self.done = self, Event(), 0
+        self.location, self.maintenance = self, self
+        self.goes_on, self.done = Event(), 0
         self.engines: Any = SimpleNamespace(limits=Limits())
 
     def table(self, stage: str, kind: str) -> str:
@@ -33,7 +34,7 @@ class Slow:
     def log(self) -> Any:
         return SimpleNamespace(name="_versions")
 
-    def put_together(self, table: str, *, in_order: bool = True) -> None:
+    def compact(self, table: str, *, in_order: bool = True) -> None:
         self.goes_on.wait(10)
         self.done += 1
 
