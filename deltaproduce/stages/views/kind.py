@@ -93,7 +93,7 @@ class View(DerivedKind):
         key: the key columns that its user names -> whether they sort descending; None for those
             that follow from the query.
         with_session: whether the store has a session, in which some rows may be computed.
-        known: what its text says in an opened store; to find it takes longer than a small step.
+        known: what its text says over some feeders; to find it takes longer than a small step.
     """
 
     query: str
@@ -185,7 +185,9 @@ class View(DerivedKind):
         named = {} if not key else key_columns(key, found.names, stage=stage, needs_values=False)
         given = None if key is None else tuple(named.items())
         view = View(query, of_nothing, given, is_followed=is_followed, is_dated=is_dated(found))
-        return view.explained(found, view.planned(found, stages, stage=stage))
+        plan = view.planned(found, stages, stage=stage)
+        feeders = {name: stages[name] for name in found.feeders}
+        return replace(view, known=(feeders, found, plan)).explained(found, plan)
 
     def explained(self, query: Resolved, plan: ViewPlan) -> View:
         """Return the same view, with the reason why it runs as a whole, if it does."""
@@ -255,15 +257,15 @@ class View(DerivedKind):
     def _known(self, stage: Stage) -> tuple[Resolved, ViewPlan]:
         """Return what the query says over the feeders of a stage of this kind, and its plan."""
         feeders = {one.name: one.schema for one in stage.feeders if one.hidden is None}
-        if self.known is not None and self.known[0] == feeders:
-            return self.known[1:]
         query = self.over(feeders)
-        return query, self.planned(query, feeders, stage=stage.name)
+        return query, self._plan_of(query, feeders, stage.name)
 
     def over(self, feeders: Mapping[str, RowSchema]) -> Resolved:
         """See `StageKind.over`."""
-        if self.known is not None and self.known[0] == feeders:
-            return self.known[1]
+        if self.known is not None:
+            then, query, _ = self.known
+            if all(feeders.get(name) == schema for name, schema in then.items()):
+                return query
         return resolved(self.query, feeders, NO_DATE)
 
     def schema(self, stages: Mapping[str, RowSchema], *, stage: str) -> RowSchema:
