@@ -85,9 +85,9 @@ def sales(first: date, days: int) -> pa.Table:
 
 
 def planted(looked: making.Looked) -> tuple[Numbers, pa.Table, list[FailedTask]]:
-    """Return all tasks and their results at once, in place of `making._made`."""
+    """Return all tasks and their results at once, in place of `making._run_tasks`."""
     tasks, production = looked.tasks, looked.production
-    feeders = making._feeders(looked.found, looked.chosen.rows, looked.inputs, production.engines)
+    feeders = making._feeders(looked.entries, looked.chosen.rows, looked.inputs, production.engines)
     ((_, stage, rows),) = feeders.values()
     assert rows is not None
     found = production.engines.table(rows, Layout.of(stage).content)
@@ -95,7 +95,7 @@ def planted(looked: making.Looked) -> tuple[Numbers, pa.Table, list[FailedTask]]
         sold = pa.array(np.asarray(found.column("sold")) + 1)
         found = found.set_column(found.column_names.index("sold"), "sold", sold)
     found = found.select([c.name for c in Layout.of(tasks.stage).content])
-    return np.arange(len(looked.found)), found, []
+    return np.arange(len(looked.entries)), found, []
 
 
 def spent(function: Callable[[], T]) -> tuple[float, T]:
@@ -110,7 +110,10 @@ def measured(partitions: int, place: Path, profile: str | None) -> dict[str, flo
     days = partitions // STORES
     with dp.Store(None, place / str(partitions), pipeline(days)) as store:
         store.load({"sales": sales(LAST - timedelta(days=days - 1), days)})
-        with patch.object(making, "_made", planted), patch.object(verb, "PER_VERSION", 1 << 40):
+        with (
+            patch.object(making, "_run_tasks", planted),
+            patch.object(verb, "PER_VERSION", 1 << 40),
+        ):
             run = store.run(as_of=LAST)
         assert len(run.done) == days * STORES + days
     found = dict[str, float]()

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from deltaproduce.model.window_moves import WindowMove
     from deltaproduce.model.windows import Window, window
     from deltaproduce.operations.making.options import OnConflict
+    from deltaproduce.operations.reports.plans import Loss, Plan, PlannedStep
     from deltaproduce.operations.step.plan import Policy, Step, TableType
     from deltaproduce.operations.streams import StreamWriter
-    from deltaproduce.operations.told.plans import Loss, Plan, PlannedStep
     from deltaproduce.operations.vacuum import Vacuumed
     from deltaproduce.operations.verifying.findings import Finding
     from deltaproduce.pipeline import Incremental, Merged, Pipeline, Stored, merge
@@ -121,7 +121,7 @@ _HOMES: Final = MappingProxyType(
         "Limits": "deltaproduce.model.limits",
         "Lineage": "deltaproduce.reading.lineages",
         "Lookup": "deltaproduce.reading.lookups",
-        "Loss": "deltaproduce.operations.told.plans",
+        "Loss": "deltaproduce.operations.reports.plans",
         "Merged": "deltaproduce.pipeline",
         "MissingPartitionsError": "deltaproduce.errors",
         "NotFoundError": "deltaproduce.errors",
@@ -129,8 +129,8 @@ _HOMES: Final = MappingProxyType(
         "Operator": "deltaproduce.shown.explanations",
         "Partition": "deltaproduce.shown.tasks",
         "Pipeline": "deltaproduce.pipeline",
-        "Plan": "deltaproduce.operations.told.plans",
-        "PlannedStep": "deltaproduce.operations.told.plans",
+        "Plan": "deltaproduce.operations.reports.plans",
+        "PlannedStep": "deltaproduce.operations.reports.plans",
         "Policy": "deltaproduce.operations.step.plan",
         "PreserveFunction": "deltaproduce.stages.functions.preservation",
         "Problem": "deltaproduce.projects.checks",
@@ -292,9 +292,9 @@ def __getattr__(name: str) -> object:
     with packages_named():
         if home == __name__:
             return import_module(f"{home}.{name}")
-        found: object = getattr(import_module(home), name)
-    globals()[name] = found
-    return found
+        attribute: object = getattr(import_module(home), name)
+    globals()[name] = attribute
+    return attribute
 
 
 def __dir__() -> list[str]:

@@ -150,8 +150,8 @@ class Pipeline(Tabular):
                 stage.name,
                 stage.kind.word,
                 ", ".join(feeder.name for feeder in stage.merged),
-                stage.schema.key.told,
-                stage.schema.value.told,
+                stage.schema.key.label,
+                stage.schema.value.label,
             )
             for stage in self._stages
         )
@@ -460,18 +460,18 @@ class Pipeline(Tabular):
         from deltaproduce.stages.views.keys import key_of_text
 
         try:
-            found = key_local(query, schemas, stage=name)
-            inputs = tuple((self._feeder_named(one, stage=name),) for one in found.feeders)
+            query_text = key_local(query, schemas, stage=name)
+            inputs = tuple((self._feeder_named(one, stage=name),) for one in query_text.feeders)
             check_inputs(inputs, stage=name)
         except DefinitionError as error:
             raise NotKeyLocalError(error) from None
         if key is None:
             target = dict.fromkeys(key_of_text(query, schemas, stage=name), False)
         else:
-            target = key_columns(key, found.names, stage=name)
-        value = (column for column in found.names if column not in target)
+            target = key_columns(key, query_text.names, stage=name)
+        value = (column for column in query_text.names if column not in target)
         schema = unknown_schema(target, value)
-        return self.add(Producer(name, inputs, schema, KeyLocalQuery(found), stored=files))
+        return self.add(Producer(name, inputs, schema, KeyLocalQuery(query_text), stored=files))
 
     def _view(
         self,

@@ -25,9 +25,9 @@ from deltaproduce.model.layouts import CONTENT
 from deltaproduce.model.limits import Limits
 from deltaproduce.operations import analysis
 from deltaproduce.operations.making.options import OnConflict, StoreOptions
+from deltaproduce.operations.reports.plans import Plan
 from deltaproduce.operations.step.plan import Policy, TableType
 from deltaproduce.operations.streams import StreamWriter
-from deltaproduce.operations.told.plans import Plan
 from deltaproduce.operations.vacuum import Vacuumed
 from deltaproduce.operations.verbs import (
     backfill,
@@ -250,7 +250,7 @@ class Store(Tabular):
             CommitUnknownError: it is unknown whether the version was published.
             CorruptStoreError: someone else changed tables or the version log.
         """
-        given = update.Given("update", changes, snapshots, update_id, partitions, as_of)
+        given = update.UpdateInput("update", changes, snapshots, update_id, partitions, as_of)
         return update.update(self._writer, given, on_conflict).shown()
 
     def load(
@@ -284,7 +284,7 @@ class Store(Tabular):
             InvalidChangesError: before anything is written.
             DeltaProduceError: as for `update`.
         """
-        given = update.Given("load", {}, rows, update_id, partitions, as_of)
+        given = update.UpdateInput("load", {}, rows, update_id, partitions, as_of)
         return update.update(self._writer, given, on_conflict).shown()
 
     def plan(
@@ -953,9 +953,9 @@ class Store(Tabular):
         Raises:
             NotFoundError: there is no such source.
         """
-        found = self._opened.source(source, "source")
-        name = found.name if stream is None else arguments.text(stream, "stream")
-        return StreamWriter(self._in_session, found.name, name)
+        target = self._opened.source(source, "source")
+        name = target.name if stream is None else arguments.text(stream, "stream")
+        return StreamWriter(self._in_session, target.name, name)
 
 
 def refused(store: Store, pipeline: Pipeline) -> list[DefinitionError]:

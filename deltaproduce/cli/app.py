@@ -32,8 +32,8 @@ class Verbs(TyperGroup):
                 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(is_asked: bool) -> None:
+    if is_asked:
         from importlib.metadata import version
 
         typer.echo(f"deltaproduce {version('deltaproduce')}")
@@ -50,18 +50,18 @@ def _root(
 
 
 def _assembled() -> typer.Typer:
-    found = typer.Typer(
+    app = typer.Typer(
         cls=Verbs,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         no_args_is_help=True,
         help=_root.__doc__,
     )
-    found.callback()(_root)
+    app.callback()(_root)
     for verbs in VERBS.values():
         for verb in verbs:
-            found.command(verb.__name__)(command(verb))
-    return found
+            app.command(verb.__name__)(command(verb))
+    return app
 
 
 app: Final = _assembled()

@@ -39,16 +39,16 @@ def selected(terms: Iterable[str], feeders: Feeders) -> tuple[str, ...]:
     words = [word for term in terms for word in term.split()]
     if not words:
         return tuple(feeders)
-    found = set().union(*(_term(word, feeders) for word in words))
-    return tuple(name for name in feeders if name in found)
+    names = set().union(*(_term(word, feeders) for word in words))
+    return tuple(name for name in feeders if name in names)
 
 
 def _term(word: str, feeders: Feeders) -> set[str]:
     parts = [_part(part, word, feeders) for part in word.split(",")]
-    found = set.intersection(*parts)
-    if not found:
+    stages = set.intersection(*parts)
+    if not stages:
         raise NotFoundError(f"--select {word!r} selects no stage; stages: {', '.join(feeders)}")
-    return found
+    return stages
 
 
 def _part(part: str, word: str, feeders: Feeders) -> set[str]:
@@ -62,12 +62,12 @@ def _part(part: str, word: str, feeders: Feeders) -> set[str]:
     named = {name for name in feeders if fnmatchcase(name, pattern)}
     if not named:
         raise NotFoundError(f"there is no stage {shown(pattern)}; {meant(pattern, feeders)}")
-    found = set(named)
+    names = set(named)
     if before:
-        found |= _reached(named, feeders, int(up) if up else None)
+        names |= _reached(named, feeders, int(up) if up else None)
     if behind:
-        found |= _reached(named, _readers(feeders), int(down) if down else None)
-    return found
+        names |= _reached(named, _readers(feeders), int(down) if down else None)
+    return names
 
 
 def _readers(feeders: Feeders) -> Feeders:
@@ -76,9 +76,9 @@ def _readers(feeders: Feeders) -> Feeders:
 
 def _reached(start: set[str], edges: Feeders, steps: int | None) -> set[str]:
     """Return what is reached in at most this many steps; in any number if None."""
-    found, border = set(start), set(start)
+    reached, border = set(start), set(start)
     while border and steps != 0:
-        border = {other for name in border for other in edges[name]} - found
-        found |= border
+        border = {other for name in border for other in edges[name]} - reached
+        reached |= border
         steps = None if steps is None else steps - 1
-    return found
+    return reached

@@ -30,7 +30,7 @@ from deltalake.transaction import AddAction
 
 from deltaproduce.datasets.actions import added, removed
 from deltaproduce.datasets.rewrites import having_rows_of
-from deltaproduce.datasets.tables import Change, DataTable, Snapshot
+from deltaproduce.datasets.tables import Change, DatasetSnapshot, DataTable
 from deltaproduce.engines.file_systems.choice import directory
 from deltaproduce.errors import (
     ConflictError,
@@ -66,7 +66,7 @@ class Absorption:
     delta_version: int
 
     @staticmethod
-    def on(snapshot: Snapshot, address: str) -> Absorption | None:
+    def on(snapshot: DatasetSnapshot, address: str) -> Absorption | None:
         """Return the absorption that a table is marked with; None if it is not marked.
 
         Raises:
@@ -75,12 +75,12 @@ class Absorption:
         text = snapshot.properties.get(_PROPERTY)
         if not text:
             return None
-        found: dict[str, Any] | None = fields(parsed(text), _KINDS, required=_KINDS)
-        if found is None:
+        values: dict[str, Any] | None = fields(parsed(text), _KINDS, required=_KINDS)
+        if values is None:
             raise CorruptStoreError(
                 f"the table at {address} has a broken property {_PROPERTY}; unset it", table=address
             )
-        return Absorption(**found)
+        return Absorption(**values)
 
     @property
     def happened(self) -> str:
@@ -94,7 +94,7 @@ class Absorption:
         return f"{folder}{slash}part-{self.id}-{number:05}{codec}"
 
 
-def settled(table: DataTable) -> Snapshot:
+def settled(table: DataTable) -> DatasetSnapshot:
     """Return the current snapshot of a data set, after settling any absorption in progress.
 
     An absorption that has happened is completed; any other is undone.
@@ -111,8 +111,8 @@ def settled(table: DataTable) -> Snapshot:
         _settle(begun)
 
 
-def visible(table: DataTable, snapshot: Snapshot) -> pa.Table:
-    """Return the files whose rows are the data set's, as `Snapshot.files`.
+def visible(table: DataTable, snapshot: DatasetSnapshot) -> pa.Table:
+    """Return the files whose rows are the data set's, as `DatasetSnapshot.files`.
 
     Absorbed files belong to the absorbing data set as soon as it has them.
     """
@@ -159,7 +159,7 @@ def absorb(into: DataTable, other: DataTable) -> None:
     raise ConflictError(f"other writers of {other.address} were faster {_TRIES} times")
 
 
-def _fault(other: Snapshot) -> str | None:
+def _fault(other: DatasetSnapshot) -> str | None:
     """Return why another data set cannot be emptied, or its files have other rows than it."""
     if other.has_marked_rows:
         return (
@@ -176,7 +176,7 @@ def _fault(other: Snapshot) -> str | None:
     return None
 
 
-def _move(begun: Absorption, into: DataTable, other: DataTable, start: Snapshot) -> bool:
+def _move(begun: Absorption, into: DataTable, other: DataTable, start: DatasetSnapshot) -> bool:
     """Commit the move, once both tables are marked.
 
     Returns:
@@ -191,7 +191,7 @@ def _move(begun: Absorption, into: DataTable, other: DataTable, start: Snapshot)
             into.directory.link(path, other.directory, file["path"])
         files.append(added(file, path, start.descriptor))
 
-    def decide() -> tuple[Snapshot, Change] | None:
+    def decide() -> tuple[DatasetSnapshot, Change] | None:
         nonlocal is_whole
         snapshot, now = _there(into), _there(other)
         if Absorption.on(snapshot, into.address) != begun:
@@ -208,13 +208,13 @@ def _settle(begun: Absorption) -> None:
     """Complete an absorption that has happened, and undo any other."""
     into, other = _table(begun.into), _table(begun.of)
     while True:
-        found = into.snapshot()
-        if found is not None and _has_happened(begun, found):
+        snapshot = into.snapshot()
+        if snapshot is not None and _has_happened(begun, snapshot):
             _empty(other, begun)
             _unmark(other, begun)
             _unmark(into, begun)
             return
-        if found is None or _unmark(into, begun, unless_happened=True):
+        if snapshot is None or _unmark(into, begun, unless_happened=True):
             break
     _discard(into, other, begun)
     _unmark(other, begun)
@@ -228,7 +228,7 @@ def _mark(table: DataTable, begun: Absorption, delta_version: int | None = None)
     """
     is_marked = True
 
-    def decide() -> tuple[Snapshot, Change] | None:
+    def decide() -> tuple[DatasetSnapshot, Change] | None:
         nonlocal is_marked
         snapshot = settled(table) if delta_version is None else _there(table)
         is_marked = delta_version in (None, snapshot.delta_version)
@@ -247,7 +247,7 @@ def _unmark(table: DataTable, begun: Absorption, *, unless_happened: bool = Fals
     """
     is_over = True
 
-    def decide() -> tuple[Snapshot, Change] | None:
+    def decide() -> tuple[DatasetSnapshot, Change] | None:
         nonlocal is_over
         snapshot = table.snapshot()
         is_over = snapshot is None or not (unless_happened and _has_happened(begun, snapshot))
@@ -266,7 +266,7 @@ def _empty(other: DataTable, begun: Absorption) -> None:
         CorruptStoreError: someone else has rewritten them as files that cannot be removed.
     """
 
-    def decide() -> tuple[Snapshot, Change] | None:
+    def decide() -> tuple[DatasetSnapshot, Change] | None:
         snapshot = other.snapshot()
         if snapshot is None or Absorption.on(snapshot, other.address) != begun:
             return None
@@ -297,29 +297,29 @@ def _discard(into: DataTable, other: DataTable, begun: Absorption) -> None:
             into.directory.remove_file(begun.path(path, number))
 
 
-def _is_absorbed(begun: Absorption, snapshot: Snapshot) -> pa.Array:
+def _is_absorbed(begun: Absorption, snapshot: DatasetSnapshot) -> pa.Array:
     """Return which files of the other table have rows that it had when the absorption began."""
     return having_rows_of(_table(begun.of), begun.delta_version, snapshot)
 
 
-def _has_happened(begun: Absorption, into: Snapshot) -> bool:
+def _has_happened(begun: Absorption, into: DatasetSnapshot) -> bool:
     return into.position(begun.happened) is not None
 
 
-def _there(table: DataTable) -> Snapshot:
-    found = table.snapshot()
-    if found is None:
+def _there(table: DataTable) -> DatasetSnapshot:
+    snapshot = table.snapshot()
+    if snapshot is None:
         raise NotFoundError(f"there is no data set at {table.address} any more")
-    return found
+    return snapshot
 
 
 def _table(address: str) -> DataTable:
-    found = directory(address)
-    if found is None:
+    home = directory(address)
+    if home is None:
         raise CorruptStoreError(
             f"a mark of an absorption names {address!r}, where no data set can be", table=address
         )
-    return DataTable(address, found)
+    return DataTable(address, home)
 
 
 def _check_place(begun: Absorption, table: DataTable) -> None:

@@ -14,7 +14,7 @@ from deltalake.transaction import AddAction
 
 from deltaproduce.datasets.tables import DataTable, already_there
 from deltaproduce.datasets.writing.files import discard, written
-from deltaproduce.datasets.writing.grouping import Grouping
+from deltaproduce.datasets.writing.grouping import PartitionGrouping
 from deltaproduce.datasets.writing.pending import Pending
 from deltaproduce.described.descriptor import Description
 from deltaproduce.errors import AlreadyExistsError, StorageError
@@ -43,7 +43,7 @@ def copied(
             f"{table.address}, and write the rows",
             table=table.address,
         )
-    grouping = Grouping(descriptor, table.address, {})
+    grouping = PartitionGrouping(descriptor, table.address, {})
     pending = Pending(_OPEN_PARTITIONS, limits.local_bytes)
     files, first = list[AddAction](), 0
     try:

@@ -17,7 +17,7 @@ from deltaproduce.datasets.absorbing import absorb
 from deltaproduce.datasets.copying import copied
 from deltaproduce.datasets.parts import narrowed
 from deltaproduce.datasets.places import engines_of, table_at
-from deltaproduce.datasets.tables import DataTable, Snapshot, already_there
+from deltaproduce.datasets.tables import DatasetSnapshot, DataTable, already_there
 from deltaproduce.datasets.writing.writer import DatasetWriter, opened_writer
 from deltaproduce.described.descriptor import Description, Descriptor
 from deltaproduce.engines.choice import Engines
@@ -115,10 +115,10 @@ class Dataset:
         columns = None if schema is None else plain_columns(schema)
         engines = engines_of(spark)
         table = table_at(location, engines)
-        found = _found(table).descriptor
-        if columns is not None and columns != found.columns:
-            raise _mismatch(table.address, {"schema": (columns.ddl, found.columns.ddl)})
-        return Dataset(engines, table, found)
+        descriptor = _existing_snapshot(table).descriptor
+        if columns is not None and columns != descriptor.columns:
+            raise _mismatch(table.address, {"schema": (columns.ddl, descriptor.columns.ddl)})
+        return Dataset(engines, table, descriptor)
 
     @staticmethod
     def find_or_create(
@@ -143,16 +143,16 @@ class Dataset:
         wanted = Description.of(schema, partition, order, compression)
         engines = engines_of(spark)
         table = table_at(location, engines)
-        found = table.snapshot()
-        if found is None:
+        snapshot = table.snapshot()
+        if snapshot is None:
             try:
                 table.check_commits()
                 table.create(wanted)
             except AlreadyExistsError:
-                found = table.snapshot()
-                if found is None:
+                snapshot = table.snapshot()
+                if snapshot is None:
                     raise
-        descriptor = wanted if found is None else found.descriptor
+        descriptor = wanted if snapshot is None else snapshot.descriptor
         if differences := wanted.differences(descriptor):
             raise _mismatch(table.address, differences)
         return Dataset(engines, table, descriptor)
@@ -188,8 +188,8 @@ class Dataset:
             NotFoundError: the data set does not exist any more.
             CorruptStoreError: files are gone or broken.
         """
-        snapshot = _found(self._table)
-        return reading.rows(self._engines, self._table, snapshot, self._asked(snapshot, where))
+        snapshot = _existing_snapshot(self._table)
+        return reading.rows(self._engines, self._table, snapshot, self._condition(snapshot, where))
 
     def files(self, where: str | None = None) -> list[str]:
         """List the paths of its files, relative to the location, sorted.
@@ -198,9 +198,9 @@ class Dataset:
             where: as for `read`: lists files that may have such rows, by their partitions and by
                 the minimum and maximum of columns.
         """
-        snapshot = _found(self._table)
-        found = reading.files(self._table, snapshot, self._asked(snapshot, where))
-        paths: list[str] = found.column("path").to_pylist()
+        snapshot = _existing_snapshot(self._table)
+        listed = reading.files(self._table, snapshot, self._condition(snapshot, where))
+        paths: list[str] = listed.column("path").to_pylist()
         return paths
 
     def partition(self, **values: object) -> Dataset:
@@ -286,8 +286,8 @@ class Dataset:
             raise InvalidArgumentError(
                 f"a data set cannot absorb itself: both are at {self.location}", argument="other"
             )
-        if differences := _found(self._table).descriptor.differences(
-            _found(other._table).descriptor
+        if differences := _existing_snapshot(self._table).descriptor.differences(
+            _existing_snapshot(other._table).descriptor
         ):
             raise _mismatch(other.location, differences, f", which {self.location} is to absorb,")
         self._table.check_commits()
@@ -312,7 +312,7 @@ class Dataset:
             DefinitionError: the descriptor cannot work.
             InvalidChangesError: a row does not fit a partition there.
         """
-        snapshot = _found(self._table)
+        snapshot = _existing_snapshot(self._table)
         own = snapshot.descriptor.descriptor
         by, in_order = own.partition, ", ".join(own.order)
         descriptor = Description.of(
@@ -322,35 +322,35 @@ class Dataset:
             own.compression if compression is ... else compression,
         )
         table = table_at(location, self._engines)
-        rows = reading.parts(self._table, snapshot, self._asked(snapshot, None))
+        rows = reading.parts(self._table, snapshot, self._condition(snapshot, None))
         copied(rows, table, descriptor, self._engines.limits)
         return Dataset(self._engines, table, descriptor)
 
-    def _asked(self, snapshot: Snapshot, where: str | None) -> reading.Condition:
+    def _condition(self, snapshot: DatasetSnapshot, where: str | None) -> reading.Condition:
         return reading.Condition.of(
             where, snapshot.descriptor, self._within, self._engines.time_zone
         )
 
 
-def _found(table: DataTable) -> Snapshot:
-    found = table.snapshot()
-    if found is None:
+def _existing_snapshot(table: DataTable) -> DatasetSnapshot:
+    snapshot = table.snapshot()
+    if snapshot is None:
         what = "no data set" if table.opened() is not None else "nothing"
         raise NotFoundError(
             f"there is {what} at {table.address}: a data set is a Delta table with a descriptor; "
             "create it"
         )
-    return found
+    return snapshot
 
 
 def _mismatch(
     address: str, differences: dict[str, tuple[object, object]], what_for: str = ""
 ) -> DescriptorMismatchError:
-    told = "; ".join(
-        f"{part} is {found!r}, not {wanted!r}" for part, (wanted, found) in differences.items()
+    texts = "; ".join(
+        f"{part} is {current!r}, not {wanted!r}" for part, (wanted, current) in differences.items()
     )
     return DescriptorMismatchError(
-        f"the data set at {address}{what_for} has another description: {told}",
+        f"the data set at {address}{what_for} has another description: {texts}",
         location=address,
         differences=differences,
     )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC
 
 from deltaproduce.described.descriptor import Description
-from deltaproduce.described.partitions import Partition
+from deltaproduce.described.partitions import PartitionColumn
 from deltaproduce.engines.delta.log import logged
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model import arguments
@@ -35,7 +35,7 @@ def narrowed(
     if not values:
         raise InvalidArgumentError("name a partition column and its value, as in day='2026-01-31'")
     known = {one.column.name: one for one in descriptor.partitions}
-    found = dict(within)
+    parts = dict(within)
     for name, value in values.items():
         if name not in known:
             raise InvalidArgumentError(
@@ -43,15 +43,15 @@ def narrowed(
                 argument=name,
             )
         text = _text(known[name], value)
-        if found.get(name, text) != text:
+        if parts.get(name, text) != text:
             raise InvalidArgumentError(
-                f"{name} is {shown(value)}, and this is the part of {found[name]!r}", argument=name
+                f"{name} is {shown(value)}, and this is the part of {parts[name]!r}", argument=name
             )
-        found[name] = text
-    return found
+        parts[name] = text
+    return parts
 
 
-def _text(one: Partition, value: object) -> str | None:
+def _text(one: PartitionColumn, value: object) -> str | None:
     column = one.column
     if isinstance(column.data_type, DateType):
         value = arguments.day(value, column.name)

@@ -53,10 +53,10 @@ def table_at(location: object, engines: Engines) -> DataTable:
         )
     if is_relative(text) and engines.session is not None:
         check_relative(engines.session, text)
-    found = Deltas(engines).within(place.place).directory
-    if found is None:
+    home = Deltas(engines).within(place.place).directory
+    if home is None:
         raise DefinitionError(
             f"location {text!r} is where delta-rs cannot commit: a data set is in a directory of "
             "this machine, of letters, digits, spaces and ./=@+~-, or in an object store"
         )
-    return DataTable(place.address, replace(found, path=found.path.rstrip("/")))
+    return DataTable(place.address, replace(home, path=home.path.rstrip("/")))

@@ -41,13 +41,13 @@ def may_have(condition: Term, files: pa.Table, descriptor: Description) -> Marks
     partitions = _partitions(files, descriptor) if by else None
     for part in _all_of(condition):
         names = set(_named(part))
-        found = None
+        marks = None
         if partitions is not None and names <= by:
-            found = _of_partitions(part, partitions)
+            marks = _of_partitions(part, partitions)
         elif isinstance(part, Call) and len(names) == 1:
-            found = _within_ends(part, files)
-        if found is not None:
-            kept &= found
+            marks = _within_ends(part, files)
+        if marks is not None:
+            kept &= marks
     return kept
 
 
@@ -105,8 +105,8 @@ def _end(files: pa.Table, end: str, column: Reference) -> pa.Array | None:
     struct = files.column(place).combine_chunks()
     if struct.type.get_field_index(column.name) < 0:
         return None
-    found = pc.struct_field(struct, column.name)
-    return found if found.type == arrow_type(column.data_type) else None
+    ends = pc.struct_field(struct, column.name)
+    return ends if ends.type == arrow_type(column.data_type) else None
 
 
 def _all_of(term: Term) -> Iterator[Term]:

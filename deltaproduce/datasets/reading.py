@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from deltaproduce.datasets.absorbing import visible
 from deltaproduce.datasets.actions import values_in_log
 from deltaproduce.datasets.pruning import may_have
-from deltaproduce.datasets.tables import DataTable, Snapshot
+from deltaproduce.datasets.tables import DatasetSnapshot, DataTable
 from deltaproduce.described.descriptor import Description
 from deltaproduce.described.partitions import read_values
 from deltaproduce.engines.choice import Engines, needs_spark
@@ -81,34 +81,34 @@ class Condition:
         return Condition(expression, term, within)
 
 
-def files(table: DataTable, snapshot: Snapshot, condition: Condition) -> pa.Table:
-    """Return the files that may have matching rows, as `Snapshot.files`."""
+def files(table: DataTable, snapshot: DatasetSnapshot, condition: Condition) -> pa.Table:
+    """Return the files that may have matching rows, as `DatasetSnapshot.files`."""
     return chosen(visible(table, snapshot), condition, snapshot.descriptor)
 
 
-def chosen(found: pa.Table, condition: Condition, descriptor: Description) -> pa.Table:
+def chosen(files: pa.Table, condition: Condition, descriptor: Description) -> pa.Table:
     """Keep the files that may have matching rows.
 
     Args:
-        found: as `Snapshot.files`.
+        files: as `DatasetSnapshot.files`.
     """
     if condition.within:
         values = [
-            values_in_log(file, descriptor) for file in found.select(["partition"]).to_pylist()
+            values_in_log(file, descriptor) for file in files.select(["partition"]).to_pylist()
         ]
         within = condition.within.items()
-        found = found.filter(
+        files = files.filter(
             pa.array(
                 [all(one[name] == text for name, text in within) for one in values], pa.bool_()
             )
         )
-    if condition.term is None or not len(found):
-        return found
-    return found.filter(pa.array(may_have(condition.term, found, descriptor)))
+    if condition.term is None or not len(files):
+        return files
+    return files.filter(pa.array(may_have(condition.term, files, descriptor)))
 
 
 def rows(
-    engines: Engines, table: DataTable, snapshot: Snapshot, condition: Condition
+    engines: Engines, table: DataTable, snapshot: DatasetSnapshot, condition: Condition
 ) -> DataFrame | pa.Table:
     """Return the matching rows, in the columns of rows; a DataFrame with a session."""
     if engines.session is not None:
@@ -120,7 +120,7 @@ def rows(
     return spill.table()
 
 
-def parts(table: DataTable, snapshot: Snapshot, condition: Condition) -> Iterator[pa.Table]:
+def parts(table: DataTable, snapshot: DatasetSnapshot, condition: Condition) -> Iterator[pa.Table]:
     """Return the matching rows without Spark, row group by row group.
 
     Raises:
@@ -200,22 +200,22 @@ def _beside(group: pa.Table, values: Mapping[str, pa.Scalar]) -> pa.Table:
 
 
 def _in_spark(
-    engines: Engines, table: DataTable, snapshot: Snapshot, condition: Condition
+    engines: Engines, table: DataTable, snapshot: DatasetSnapshot, condition: Condition
 ) -> DataFrame:
     descriptor = snapshot.descriptor
-    found = SparkDelta(engines.spark).read(
+    rows = SparkDelta(engines.spark).read(
         Place(table.address, in_catalog=False), snapshot.delta_version
     )
     there = visible(table, snapshot)
     if len(there) < len(snapshot.files):  # another data set absorbed some files
         names = [path.rpartition("/")[2] for path in there.column("path").to_pylist()]
-        found = found.where(f.col("_metadata.file_name").isin(names) if names else f.lit(False))
+        rows = rows.where(f.col("_metadata.file_name").isin(names) if names else f.lit(False))
     types = {one.column.name: one.column.data_type for one in descriptor.partitions}
     for name, value in condition.within.items():
-        found = found.where(col(name).eqNullSafe(f.lit(value).cast(in_spark(types[name]))))
+        rows = rows.where(col(name).eqNullSafe(f.lit(value).cast(in_spark(types[name]))))
     if condition.expression is not None:
-        found = found.where(f.expr(condition.expression.text))
-    return found.select(*cols(descriptor.columns))
+        rows = rows.where(f.expr(condition.expression.text))
+    return rows.select(*cols(descriptor.columns))
 
 
 def _refused(finding: str) -> InvalidArgumentError:

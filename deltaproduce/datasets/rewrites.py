@@ -13,13 +13,13 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from deltaproduce.datasets.tables import DataTable, Snapshot
+from deltaproduce.datasets.tables import DatasetSnapshot, DataTable
 from deltaproduce.engines.delta.tables import BrokenLogError
 from deltaproduce.engines.local.marked.log_actions import Action, between
 from deltaproduce.errors import CorruptStoreError
 
 
-def having_rows_of(table: DataTable, delta_version: int, snapshot: Snapshot) -> pa.Array:
+def having_rows_of(table: DataTable, delta_version: int, snapshot: DatasetSnapshot) -> pa.Array:
     """Return which files of a snapshot have rows that the table had at an earlier Delta version.
 
     These are the files that it had, and files that only store rows of such files anew.
@@ -27,13 +27,13 @@ def having_rows_of(table: DataTable, delta_version: int, snapshot: Snapshot) -> 
     Raises:
         CorruptStoreError: a file has such rows and others, or the log no longer tells.
     """
-    found = set(table.at(delta_version).files.column("path").to_pylist())
+    unchanged_paths = set(table.at(delta_version).files.column("path").to_pylist())
     mixed = dict[str, int]()
-    for number, gone, come in _rewrites(table, delta_version, snapshot.delta_version):
-        if gone and gone <= found:
-            found |= come
-        elif gone & found:
-            mixed |= dict.fromkeys(come, number)
+    for number, gone, added in _rewrites(table, delta_version, snapshot.delta_version):
+        if gone and gone <= unchanged_paths:
+            unchanged_paths |= added
+        elif gone & unchanged_paths:
+            mixed |= dict.fromkeys(added, number)
     paths = snapshot.files.column("path").to_pylist()
     if of := [mixed[path] for path in paths if path in mixed]:
         raise CorruptStoreError(
@@ -41,7 +41,7 @@ def having_rows_of(table: DataTable, delta_version: int, snapshot: Snapshot) -> 
             f"with rows that were not: restore it to its delta version {min(of) - 1}",
             table=table.address,
         )
-    return pa.array([path in found for path in paths], pa.bool_())
+    return pa.array([path in unchanged_paths for path in paths], pa.bool_())
 
 
 def _rewrites(table: DataTable, since: int, until: int) -> Iterator[tuple[int, set[str], set[str]]]:

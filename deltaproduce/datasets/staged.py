@@ -69,8 +69,8 @@ class StageDataset:
 
     def __repr__(self) -> str:
         within = ", ".join(f"{name}={value}" for name, value in self._within.items())
-        found = Word(within) if within else None
-        return one_line(self, self._stage.name, version=self._version.number, partition=found)
+        partition = Word(within) if within else None
+        return one_line(self, self._stage.name, version=self._version.number, partition=partition)
 
     @property
     def location(self) -> str:
@@ -92,7 +92,7 @@ class StageDataset:
         Returns:
             The columns of `Store.content`; a DataFrame with a session, otherwise a pyarrow Table.
         """
-        engines, condition = self._store.engines, self._asked(where)
+        engines, condition = self._store.engines, self._condition(where)
         with self._store.noticing():
             stored = self._stored(condition)
             if engines.session is not None:
@@ -115,17 +115,17 @@ class StageDataset:
             InvalidArgumentError: the content has deletion vectors (copy on write, above 4,000,000
                 rows), or only Spark can list the files.
         """
-        condition, figures = self._asked(where), self._figures
+        condition, figures = self._condition(where), self._figures
         if not figures.rows:
             return []
-        told = self._listed(CONTENT)
-        found: list[str] = reading.chosen(told, condition, self._description)["path"].to_pylist()
+        listed = self._listed(CONTENT)
+        paths: list[str] = reading.chosen(listed, condition, self._description)["path"].to_pylist()
         if figures.base.runs:
             later = Ranges(((figures.base.folded + 1, self._version.number),))
             runs = self._listed(RUNS)
             holding = FileRanges(runs, len(runs)).within(VERSION_COLUMN, later)
-            found += map(self._beside, runs.filter(pa.array(holding))["path"].to_pylist())
-        return sorted(found)
+            paths += map(self._beside, runs.filter(pa.array(holding))["path"].to_pylist())
+        return sorted(paths)
 
     def partition(self, **values: object) -> StageDataset:
         """Select the rows with some values in its partition columns; see `Dataset.partition`.
@@ -156,7 +156,7 @@ class StageDataset:
     def _figures(self) -> StageFigures:
         return self._version.stages.get(self._stage.name, _NO_TABLES)
 
-    def _asked(self, where: str | None) -> reading.Condition:
+    def _condition(self, where: str | None) -> reading.Condition:
         zone = self._store.engines.time_zone
         return reading.Condition.of(where, self._description, self._within, zone)
 
@@ -168,14 +168,14 @@ class StageDataset:
         """
         tables, name = self._store.tables, self._stage.name
         table = tables.location.table(name, kind)
-        found = tables.reader.listed(table, self._figures.delta_versions[kind])
-        if found is None:
+        listed = tables.reader.listed(table, self._figures.delta_versions[kind])
+        if listed is None:
             raise InvalidArgumentError(
                 f"the files of {name!r} do not say its rows: some are marked as deleted, or only "
                 "Spark finds the files; use read()",
                 argument="stage",
             )
-        return found
+        return listed
 
     def _beside(self, path: str) -> str:
         """Return the path of a file of the runs, relative to the location."""
@@ -197,9 +197,11 @@ class StageDataset:
         if overlay is not None:
             rows = with_partitions(overlay.rows, own, by, store.engines)
             overlay = replace(overlay, rows=rows, content=columns)
-        if files is not None and files.told is not None:
-            told = files.told.append_column(_NUMBER, pa.array(np.arange(len(files.told))))
-            kept = reading.chosen(told, condition, self._description)
+        if files is not None and files.statistics is not None:
+            listed = files.statistics.append_column(
+                _NUMBER, pa.array(np.arange(len(files.statistics)))
+            )
+            kept = reading.chosen(listed, condition, self._description)
             files = files.among(kept[_NUMBER].to_numpy())
         table = store.tables.location.table(self._stage.name, CONTENT)
         delta_version = self._figures.delta_versions[CONTENT]
@@ -222,9 +224,9 @@ class StageDataset:
     def _in_spark(self, stored: Stored | None, condition: reading.Condition) -> DataFrame:
         shown = self._description.columns
         if stored is None:
-            found = self._store.frame(None, tuple(shown))
-            assert is_frame(found)
-            return found
+            frame = self._store.frame(None, tuple(shown))
+            assert is_frame(frame)
+            return frame
         rows = stored.all()
         types = {one.column.name: one.column.data_type for one in self._description.partitions}
         for name, value in condition.within.items():
@@ -239,16 +241,16 @@ _NUMBER: Final = "_number"
 
 def of_stage(store: Opened, stage: str | Stage, version: int | None) -> StageDataset:
     """See `Store.dataset`."""
-    found, wanted = store.stage(stage), store.version(version)
-    store.check_there(wanted, [found.name], CONTENT, RUNS)
-    figures = wanted.stages.get(found.name, _NO_TABLES)
-    if found.kind.place is not None or figures.origin.table:
+    recorded, wanted = store.stage(stage), store.version(version)
+    store.check_there(wanted, [recorded.name], CONTENT, RUNS)
+    figures = wanted.stages.get(recorded.name, _NO_TABLES)
+    if recorded.kind.place is not None or figures.origin.table:
         raise InvalidArgumentError(
-            f"source {found.name!r} is read in place: read its own table, or "
-            f"store.content({found.name!r})",
+            f"source {recorded.name!r} is read in place: read its own table, or "
+            f"store.content({recorded.name!r})",
             argument="stage",
         )
-    then = stage_at(wanted, found)
+    then = stage_at(wanted, recorded)
     if CONTENT in figures.delta_versions:
         description = read_text(figures.base.stored, then)
     else:

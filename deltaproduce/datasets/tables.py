@@ -85,7 +85,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class DatasetSnapshot:
     """A data set's table at one moment.
 
     Attributes:
@@ -113,10 +113,10 @@ class Snapshot:
 
         Sorted by path.
         """
-        told = pa.table(self.table.get_add_actions())
-        paths = [unquote(path) for path in told.column("path").to_pylist()]
-        place = told.schema.get_field_index("path")
-        return told.set_column(place, "path", pa.array(paths, pa.string())).sort_by("path")
+        actions = pa.table(self.table.get_add_actions())
+        paths = [unquote(path) for path in actions.column("path").to_pylist()]
+        place = actions.schema.get_field_index("path")
+        return actions.set_column(place, "path", pa.array(paths, pa.string())).sort_by("path")
 
     @cached_property
     def unremovable(self) -> frozenset[str]:
@@ -131,8 +131,8 @@ class Snapshot:
 
     def position(self, name: str) -> int | None:
         """Return a number that the table stores; None if it has none of that name."""
-        found = self.table.transaction_version(name)
-        return None if found is None else int(found)
+        position = self.table.transaction_version(name)
+        return None if position is None else int(position)
 
 
 class DataTable:
@@ -146,7 +146,7 @@ class DataTable:
         """Return whether it is the same table, however its path is spelled."""
         return self.directory.real == other.directory.real
 
-    def snapshot(self) -> Snapshot | None:
+    def snapshot(self) -> DatasetSnapshot | None:
         """Return the current snapshot; None if there is no table, or it is not a data set.
 
         Raises:
@@ -161,17 +161,17 @@ class DataTable:
         if text is None:
             return None
         try:
-            found = Snapshot(table, properties, Description.read(text))
+            snapshot = DatasetSnapshot(table, properties, Description.read(text))
         except BrokenDescriptorError as error:
             raise CorruptStoreError(
                 f"the table at {self.address} has a broken descriptor: {error}; set its property "
                 f"{PROPERTY} as it was",
                 table=self.address,
             ) from error
-        _check_columns(found, self.address)
-        return found
+        _check_columns(snapshot, self.address)
+        return snapshot
 
-    def at(self, delta_version: int) -> Snapshot:
+    def at(self, delta_version: int) -> DatasetSnapshot:
         """Return the snapshot of an earlier Delta version.
 
         Raises:
@@ -180,7 +180,9 @@ class DataTable:
         try:
             table = opened_at(self.directory, delta_version)
             properties = table.metadata().configuration
-            return Snapshot(table, properties, Description.read(properties.get(PROPERTY, "")))
+            return DatasetSnapshot(
+                table, properties, Description.read(properties.get(PROPERTY, ""))
+            )
         except (DeltaError, OSError, ValueError) as error:
             raise CorruptStoreError(
                 f"the data set at {self.address} cannot be read as it was at its delta version "
@@ -227,12 +229,12 @@ class DataTable:
         with TemporaryDirectory(prefix="deltaproduce-") as aside:
             place = Directory(ThisMachine(), f"{aside}/table")
             _make(place, descriptor)
-            made = place.read(commit_file(0)).text.rstrip("\n")
-        actions = [made, *(json.dumps({"add": action(file)}) for file in files)]
+            commit = place.read(commit_file(0)).text.rstrip("\n")
+        actions = [commit, *(json.dumps({"add": action(file)}) for file in files)]
         if not self.directory.put_first(commit_file(0), "\n".join(actions) + "\n"):
             raise RefusedError("there is a first commit")
 
-    def committed(self, decide: Callable[[], tuple[Snapshot, Change] | None]) -> None:
+    def committed(self, decide: Callable[[], tuple[DatasetSnapshot, Change] | None]) -> None:
         """Commit the change that is decided on a snapshot; decide again if others were faster.
 
         Args:
@@ -252,7 +254,7 @@ class DataTable:
             ) from error
 
     def _decide_and_commit(
-        self, decide: Callable[[], tuple[Snapshot, Change] | None], attempt: str
+        self, decide: Callable[[], tuple[DatasetSnapshot, Change] | None], attempt: str
     ) -> None:
         """Commit what is decided now, unless an attempt that seemed to fail has done it.
 
@@ -274,7 +276,7 @@ class DataTable:
                 raise _unwritable(self.address, one_line(error)) from error
             raise
 
-    def _commit(self, snapshot: Snapshot, change: Change, attempt: str) -> None:
+    def _commit(self, snapshot: DatasetSnapshot, change: Change, attempt: str) -> None:
         said = _said(attempt, change.positions)
         with self.effect("mark" if change.properties else "commit"):
             if change.properties:
@@ -298,7 +300,7 @@ class DataTable:
                 )
             )
 
-    def check_rules(self, snapshot: Snapshot) -> None:
+    def check_rules(self, snapshot: DatasetSnapshot) -> None:
         """Refuse to add rows to a table that someone else has given rules for its rows.
 
         Raises:
@@ -376,13 +378,13 @@ def already_there(address: str) -> AlreadyExistsError:
 
 def _said(attempt: str, positions: Mapping[str, int] | None = None) -> CommitProperties:
     """Return the properties of a commit, which must directly follow its snapshot."""
-    told = [Transaction(name, number) for name, number in (positions or {}).items()]
-    return properties_of(json.dumps({"attempt": attempt}), told or None, next_one=True)
+    transactions = [Transaction(name, number) for name, number in (positions or {}).items()]
+    return properties_of(json.dumps({"attempt": attempt}), transactions or None, next_one=True)
 
 
-def _check_columns(found: Snapshot, address: str) -> None:
+def _check_columns(snapshot: DatasetSnapshot, address: str) -> None:
     """Refuse a table whose columns do not match its descriptor, but for comments on them."""
-    descriptor, table = found.descriptor, found.table
+    descriptor, table = snapshot.descriptor, snapshot.table
     wanted = json.loads(Schema.from_arrow(arrow_fields(descriptor.all_columns)).to_json())
     by = [one.column.name for one in descriptor.partitions]
     there = json.loads(table.schema().to_json())

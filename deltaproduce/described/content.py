@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from deltaproduce.described.descriptor import Description, codec, order_of
-from deltaproduce.described.partitions import Partition, partitions
+from deltaproduce.described.partitions import PartitionColumn, partitions
 from deltaproduce.errors import CorruptStoreError, DefinitionError
 from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.model.layouts import CONTENT, Layout
@@ -86,8 +86,8 @@ def descriptions(graph: Graph) -> Mapping[str, Description]:
     Raises:
         DefinitionError: a stage cannot be stored so; with `stage`.
     """
-    found = {stage.name: description(stage) for stage in graph.stages}
-    return {name: one for name, one in found.items() if one is not None}
+    described = {stage.name: description(stage) for stage in graph.stages}
+    return {name: one for name, one in described.items() if one is not None}
 
 
 def check_stored(stage: Stage) -> None:
@@ -111,11 +111,11 @@ def plainly(stage: Stage) -> Description:
     return Description(rows_of(stage), None, order, "snappy")
 
 
-def text_of(found: Description | None) -> str:
+def text_of(description: Description | None) -> str:
     """Return how content is stored as the text in a version; empty if by its key."""
-    if found is None:
+    if description is None:
         return ""
-    stored = found.descriptor.as_dict()
+    stored = description.descriptor.as_dict()
     return json.dumps({part: stored[part] for part in _PARTS})
 
 
@@ -142,23 +142,23 @@ def read_text(text: str, stage: Stage) -> Description:
         raise _foreign(text) from error
 
 
-def columns_by(by: Sequence[Partition]) -> tuple[Column, ...]:
+def columns_by(by: Sequence[PartitionColumn]) -> tuple[Column, ...]:
     """Return the columns that content is partitioned by."""
     return tuple(replace(one.column, descending=False) for one in by)
 
 
-def beside(by: Sequence[Partition]) -> tuple[Column, ...]:
+def beside(by: Sequence[PartitionColumn]) -> tuple[Column, ...]:
     """Return the partition columns that content does not show: the columns of expressions."""
     return tuple(one.column for one in by if one.expression is not None)
 
 
-def sorted_by(found: Description, order: Sequence[Column]) -> tuple[Column, ...]:
+def sorted_by(description: Description, order: Sequence[Column]) -> tuple[Column, ...]:
     """Return the sort order of all rows: by partition, then by the descriptor's order.
 
     Args:
         order: the columns that break ties; no two rows are equal in all of them.
     """
-    whole = [*columns_by(found.partitions), *found.in_order, *order]
+    whole = [*columns_by(description.partitions), *description.in_order, *order]
     return tuple({column.name: column for column in reversed(whole)}[n] for n in _names(whole))
 
 

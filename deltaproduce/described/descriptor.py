@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from deltaproduce.described.partitions import Partition, partitions
+from deltaproduce.described.partitions import PartitionColumn, partitions
 from deltaproduce.errors import DefinitionError
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import (
@@ -117,7 +117,7 @@ class Description:
     """
 
     columns: Columns
-    by: tuple[Partition, ...] | None
+    by: tuple[PartitionColumn, ...] | None
     in_order: tuple[Column, ...]
     compression: str
 
@@ -143,11 +143,11 @@ class Description:
         Raises:
             BrokenDescriptorError: the text is not a descriptor.
         """
-        found = parsed(text)
-        version = found.get("version") if isinstance(found, dict) else None
+        value = parsed(text)
+        version = value.get("version") if isinstance(value, dict) else None
         if is_integer(version) and version != _VERSION:
             raise BrokenDescriptorError(f"it has version {version}, and this release {_VERSION}")
-        known = fields(found, _KINDS, required=_KINDS)
+        known = fields(value, _KINDS, required=_KINDS)
         if known is None:
             raise BrokenDescriptorError(f"it has not all of {', '.join(_KINDS)} as they should be")
         by, order = known["partition"], known["order"]
@@ -180,7 +180,7 @@ class Description:
         return json.dumps(self.descriptor.as_dict())
 
     @property
-    def partitions(self) -> tuple[Partition, ...]:
+    def partitions(self) -> tuple[PartitionColumn, ...]:
         """The partition columns; empty if it has none."""
         return self.by or ()
 
@@ -203,14 +203,14 @@ class Description:
         names = {one.column.name for one in self.partitions}
         return tuple(column for column in self.stored if column.name not in names)
 
-    def differences(self, found: Description) -> dict[str, tuple[object, object]]:
+    def differences(self, other: Description) -> dict[str, tuple[object, object]]:
         """Return the parts of another description that differ from this one, the wanted one.
 
         If a column has another type, only the schema differs, not the parts that name the column.
         """
-        wanted, there = self.descriptor.as_dict(), found.descriptor.as_dict()
+        wanted, there = self.descriptor.as_dict(), other.descriptor.as_dict()
         differing = {name for name in _KINDS if wanted[name] != there[name]} - {"schema"}
-        if self.columns != found.columns:
+        if self.columns != other.columns:
             differing.add("schema")
         return {name: (wanted[name], there[name]) for name in _KINDS if name in differing}
 
@@ -220,7 +220,7 @@ def arrow_fields(columns: tuple[Column, ...]) -> pa.Schema:
     return pa.schema([pa.field(c.name, arrow_type(c.data_type), c.nullable) for c in columns])
 
 
-def _check_files(by: tuple[Partition, ...], columns: Columns) -> None:
+def _check_files(by: tuple[PartitionColumn, ...], columns: Columns) -> None:
     if {one.column.name for one in by} >= {*columns.names}:
         raise DefinitionError(
             f"the partition {', '.join(one.text for one in by)!r} has all columns, and files would "
@@ -240,11 +240,11 @@ def codec(compression: object) -> str:
     Raises:
         DefinitionError: there is no codec with this name.
     """
-    found = _CODECS.get(compression.lower()) if isinstance(compression, str) else None
-    if found is None:
+    known_codec = _CODECS.get(compression.lower()) if isinstance(compression, str) else None
+    if known_codec is None:
         known = ", ".join(dict.fromkeys(_CODECS.values()))
         raise DefinitionError(f"compression is {shown(compression)}; use one of {known}")
-    return found
+    return known_codec
 
 
 def order_of(text: str, columns: Columns) -> tuple[Column, ...]:
@@ -258,10 +258,10 @@ def order_of(text: str, columns: Columns) -> tuple[Column, ...]:
     named = named_columns(text)
     if named is None:
         raise DefinitionError(f"order {text!r} is not a list of columns, such as 'day, id desc'")
-    found = tuple(_ordered(one, columns) for one in named)
-    if len({column.name for column in found}) < len(found):
+    order = tuple(_ordered(one, columns) for one in named)
+    if len({column.name for column in order}) < len(order):
         raise DefinitionError(f"order {text!r} has a column twice; name it once")
-    return found
+    return order
 
 
 def _ordered(named: Column, columns: Columns) -> Column:

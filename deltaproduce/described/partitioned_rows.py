@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from deltaproduce.described.content import beside
-from deltaproduce.described.partitions import Partition, unstorable, values_of
+from deltaproduce.described.partitions import PartitionColumn, unstorable, values_of
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.failures import in_worker
@@ -34,7 +34,7 @@ _FINDING: Final = Column("_finding", StringType())
 
 
 def with_partitions(
-    rows: Rows, columns: Sequence[Column], by: Sequence[Partition], engines: Engines
+    rows: Rows, columns: Sequence[Column], by: Sequence[PartitionColumn], engines: Engines
 ) -> Rows:
     """Return rows with the columns of the expressions that they are partitioned by.
 
@@ -46,9 +46,9 @@ def with_partitions(
         return rows
 
     def added(part: pa.Table) -> pa.Table:
-        found = values_of(part, own)
-        for name in found.column_names:
-            part = part.append_column(name, found.column(name))
+        values = values_of(part, own)
+        for name in values.column_names:
+            part = part.append_column(name, values.column(name))
         return part
 
     if isinstance(rows, pa.Table):
@@ -57,7 +57,7 @@ def with_partitions(
 
 
 def refused(
-    rows: Rows, columns: Sequence[Column], key: Sequence[Column], by: Sequence[Partition]
+    rows: Rows, columns: Sequence[Column], key: Sequence[Column], by: Sequence[PartitionColumn]
 ) -> tuple[tuple[object, ...], str, str] | None:
     """Return the first row that fits no partition: its key, a partition column, and what is wrong.
 
@@ -73,22 +73,22 @@ def refused(
         return _wrong(part, key, by)
 
     if isinstance(rows, pa.Table):
-        found = wrong(in_arrow_types(rows, columns))
+        wrong_rows = wrong(in_arrow_types(rows, columns))
     else:
-        told = (*key, _WRONG, _FINDING)
-        found = fetched(_mapped(rows, columns, wrong, told).limit(1), told)
-    if not len(found):
+        fields = (*key, _WRONG, _FINDING)
+        wrong_rows = fetched(_mapped(rows, columns, wrong, fields).limit(1), fields)
+    if not len(wrong_rows):
         return None
-    ((*values, column, finding),) = python_tuples(found)
+    ((*values, column, finding),) = python_tuples(wrong_rows)
     return tuple(values), str(column), str(finding)
 
 
-def _may_refuse(one: Partition) -> bool:
+def _may_refuse(one: PartitionColumn) -> bool:
     may_fail = one.term is not None and one.term.may_fail
     return may_fail or isinstance(one.column.data_type, StringType | DateType)
 
 
-def _wrong(rows: pa.Table, key: Sequence[Column], by: Sequence[Partition]) -> pa.Table:
+def _wrong(rows: pa.Table, key: Sequence[Column], by: Sequence[PartitionColumn]) -> pa.Table:
     """Return the first wrong row and the reason; no row if all are right."""
     for one in by:
         try:
@@ -98,25 +98,27 @@ def _wrong(rows: pa.Table, key: Sequence[Column], by: Sequence[Partition]) -> pa
                 half = len(rows) // 2
                 first = _wrong(rows.slice(0, half), key, [one])
                 return first if len(first) else _wrong(rows.slice(half), key, [one])
-            return _told(rows, key, one, f"cannot be computed: {error}")
+            return _finding_row(rows, key, one, f"cannot be computed: {error}")
         if wrong := unstorable(values):
             place, finding = wrong
-            return _told(rows.slice(place, 1), key, one, finding)
-    return _told(rows.slice(0, 0), key, by[0], "")
+            return _finding_row(rows.slice(place, 1), key, one, finding)
+    return _finding_row(rows.slice(0, 0), key, by[0], "")
 
 
-def _told(row: pa.Table, key: Sequence[Column], one: Partition, finding: str) -> pa.Table:
-    found = row.select([c.name for c in key])
+def _finding_row(
+    row: pa.Table, key: Sequence[Column], one: PartitionColumn, finding: str
+) -> pa.Table:
+    faults = row.select([c.name for c in key])
     for column, text in ((_WRONG, one.column.name), (_FINDING, finding)):
-        found = found.append_column(column.name, pa.array([text] * len(row), pa.string()))
-    return found
+        faults = faults.append_column(column.name, pa.array([text] * len(row), pa.string()))
+    return faults
 
 
 def _mapped(
     rows: DataFrame,
     columns: Sequence[Column],
     run: Callable[[pa.Table], pa.Table],
-    made: Sequence[Column],
+    output: Sequence[Column],
 ) -> DataFrame:
     """Apply a function to batches of rows in Spark."""
     names = [column.name for column in columns]
@@ -124,9 +126,9 @@ def _mapped(
     def on_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             part = pa.Table.from_batches([batch]).rename_columns(names)
-            found = run(in_arrow_types(part, columns))
-            found = found.select([c.name for c in made])
-            yield from pa.concat_tables([empty(made), found]).to_batches()
+            result = run(in_arrow_types(part, columns))
+            result = result.select([c.name for c in output])
+            yield from pa.concat_tables([empty(output), result]).to_batches()
 
     numbered = rows.select(*cols(columns)).toDF(*map(str, range(len(names))))
-    return numbered.mapInArrow(in_worker(on_batches), struct_of(made))
+    return numbered.mapInArrow(in_worker(on_batches), struct_of(output))

@@ -49,7 +49,7 @@ _KINDS: Final = (BooleanType, DateType, DecimalType, IntegralType, StringType)
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionColumn:
     """One partition column of a data set.
 
     Attributes:
@@ -75,7 +75,7 @@ class Partition:
         return frozenset(names)
 
 
-def partitions(text: str, columns: Columns) -> tuple[Partition, ...]:
+def partitions(text: str, columns: Columns) -> tuple[PartitionColumn, ...]:
     """Read a list of columns and of named expressions.
 
     Raises:
@@ -87,32 +87,32 @@ def partitions(text: str, columns: Columns) -> tuple[Partition, ...]:
     from deltaproduce.stages.sql.expressions.expression import Expression
 
     items = Expression.listed(text, columns.names)
-    found = tuple(_partition(name, expression, columns) for name, expression in items)
-    own = [one.column for one in found if one.expression is not None]
+    partition_columns = tuple(_partition(name, expression, columns) for name, expression in items)
+    own = [one.column for one in partition_columns if one.expression is not None]
     _check_names(columns, own)
-    if len({one.column.name for one in found}) < len(found):
+    if len({one.column.name for one in partition_columns}) < len(partition_columns):
         raise DefinitionError(f"the partition {text!r} has a column twice; name it once")
-    return found
+    return partition_columns
 
 
-def _partition(name: str, expression: Expression, columns: Columns) -> Partition:
+def _partition(name: str, expression: Expression, columns: Columns) -> PartitionColumn:
     for column in columns:
         if column.name == name == expression.column:
-            return Partition(_checked(column))
+            return PartitionColumn(_checked(column))
     term = _term(expression, columns)
-    return Partition(_checked(Column(name, term.data_type)), expression, term)
+    return PartitionColumn(_checked(Column(name, term.data_type)), expression, term)
 
 
 def _term(expression: Expression, columns: Columns) -> Term:
     from deltaproduce.stages.sql.expressions.analysis import analysed
 
-    found = analysed(expression, {c.name: c.data_type for c in columns}, CLOCK)
-    if found is None:
+    term = analysed(expression, {c.name: c.data_type for c in columns}, CLOCK)
+    if term is None:
         raise DefinitionError(
             f"partition {expression.text!r} is computed by Spark only, and rows are written "
             "without it, too; add a column that has the value, and partition by that"
         )
-    return found
+    return term
 
 
 def _checked(column: Column) -> Column:
@@ -130,7 +130,7 @@ def _check_names(columns: Columns, own: Sequence[Column]) -> None:
     plain_columns(StructType([StructField(c.name, c.data_type) for c in (*columns, *own)]))
 
 
-def values_of(rows: pa.Table, by: Sequence[Partition]) -> pa.Table:
+def values_of(rows: pa.Table, by: Sequence[PartitionColumn]) -> pa.Table:
     """Return the values of rows in their partition columns.
 
     Raises:
@@ -165,7 +165,7 @@ def unstorable(values: pa.ChunkedArray) -> tuple[int, str] | None:
     return None
 
 
-def values_of_keys(keys: pa.Table, by: Sequence[Partition]) -> pa.Table | None:
+def values_of_keys(keys: pa.Table, by: Sequence[PartitionColumn]) -> pa.Table | None:
     """Return the values of the partition columns that depend on keys alone, for some keys.
 
     None if no column does, or a value cannot be computed: any partition may have the keys.
@@ -177,7 +177,7 @@ def values_of_keys(keys: pa.Table, by: Sequence[Partition]) -> pa.Table | None:
         return None
 
 
-def read_values(values: Values, by: Sequence[Partition]) -> dict[str, pa.Scalar]:
+def read_values(values: Values, by: Sequence[PartitionColumn]) -> dict[str, pa.Scalar]:
     """Return the values of a partition by column, read from the log's text.
 
     Raises:
@@ -191,7 +191,7 @@ def read_values(values: Values, by: Sequence[Partition]) -> dict[str, pa.Scalar]
     }
 
 
-def folder(values: Values, by: Sequence[Partition]) -> str:
+def folder(values: Values, by: Sequence[PartitionColumn]) -> str:
     """Return a partition's directory in the data set, in Hive's style; empty if unpartitioned.
 
     Readers take the values from the log; the name is for people, and long names are cut.

@@ -14,7 +14,7 @@ from deltaproduce.engines.choice import Engines, is_local, needs_spark
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.failures import BatchFunction, in_worker
 from deltaproduce.engines.local.arrays import empty, key_ends, whole_keys
-from deltaproduce.engines.local.calls import Call, pickled
+from deltaproduce.engines.local.calls import BatchCall, pickled
 from deltaproduce.engines.local.large import parting
 from deltaproduce.engines.local.workers import process_workers
 from deltaproduce.engines.spark.python_workers import (
@@ -82,15 +82,15 @@ def called_beside(
     parts = whole_keys(parts, names) if key and not engines.holds(rows) else iter([rows])
     spill = engines.spill()
     for part in parts:
-        made = _called(engines, part, names, function, columns, stage)
-        if made is None:
+        results = _called(engines, part, names, function, columns, stage)
+        if results is None:
             if engines.session is None:
                 raise needs_spark()
             return None
-        spill.add(made)
-    found = spill.table()
-    stays = engines.session is None or engines.limits.is_local(len(found), found.nbytes)
-    return found if stays else engines.frame(found, columns), len(found)
+        spill.add(results)
+    table = spill.table()
+    stays = engines.session is None or engines.limits.is_local(len(table), table.nbytes)
+    return table if stays else engines.frame(table, columns), len(table)
 
 
 def _called(
@@ -102,7 +102,7 @@ def _called(
     stage: str,
 ) -> pa.Table | None:
     """Return the rows that a function returns for its input; None if Spark has to call it."""
-    call = Call(
+    call = BatchCall(
         stage,
         function,
         as_in_spark(rows, engines.time_zone),
@@ -111,10 +111,10 @@ def _called(
         engines.limits.held_bytes if engines.session is not None else None,
         _cores_elsewhere(engines) if key else 0,
     )
-    made = call.made(process_workers())
-    if made is None:
+    results = call.run(process_workers())
+    if results is None:
         return None
-    return pa.concat_tables(in_arrow_types(part, columns) for part in made or [empty(columns)])
+    return pa.concat_tables(in_arrow_types(part, columns) for part in results or [empty(columns)])
 
 
 def _cores_elsewhere(engines: Engines) -> int:

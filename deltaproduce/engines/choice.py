@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _LOCAL: Final = LocalEngine()
 _Given = ParamSpec("_Given")
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,13 @@ class Engines:
         jobs_begin()
         return self.session
 
-    def in_thread(self, called: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
+    def in_thread(self, called: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
         """Return a function for another thread to call, with this thread's session settings."""
         if self.session is None:
             return called
         from pyspark import inheritable_thread_target
 
-        threaded: Callable[_Given, _Made] = inheritable_thread_target(self.session)(called)
+        threaded: Callable[_Given, _Result] = inheritable_thread_target(self.session)(called)
         return threaded
 
     @property
@@ -187,8 +187,8 @@ class Engines:
         if self._is_one(tables, threads):
             return function(*tables)
         ranges = parting.by_ranges(tables, key, self.limits, names, threads)
-        made = parting.side_by_side(lambda parts: function(*parts), ranges, threads)
-        return parting.gathered(made, self.limits)
+        results = parting.side_by_side(lambda parts: function(*parts), ranges, threads)
+        return parting.gathered(results, self.limits)
 
     def _is_one(self, tables: Sequence[pa.Table], threads: int) -> bool:
         """Return whether tables are processed as they are, and not part by part."""
@@ -224,10 +224,10 @@ class Engines:
         """Return the given columns of the rows as a table on the driver, wherever the rows are."""
         return fetched(rows, columns) if is_frame(rows) else _LOCAL.here(rows, columns)
 
-    def united(self, one: Rows, other: Rows, columns: Sequence[Column]) -> Rows:
+    def concat(self, one: Rows, other: Rows, columns: Sequence[Column]) -> Rows:
         """Return these columns of both."""
-        found: Rows = self.of(one, other).united([one, other], columns)
-        return found
+        both: Rows = self.of(one, other).concat([one, other], columns)
+        return both
 
     def computed(
         self,
@@ -247,12 +247,12 @@ class Engines:
         if self._comes_in_files(rows):
             return checkpoint_in_files(rows, counts, columns, self._comes)
         if self.limits.is_local(1, 1) and not is_remote(self.spark):
-            computed, found, few = checkpoint_of_few(rows, counts, columns)
+            computed, figures, few = checkpoint_of_few(rows, counts, columns)
         else:
-            computed, found = checkpoint(rows, counts)
-        if few is not None and self.limits.is_fetched(found["rows"], found["bytes"]):
-            return few, found
-        return self.settled(computed, columns, found["rows"], found["bytes"]), found
+            computed, figures = checkpoint(rows, counts)
+        if few is not None and self.limits.is_fetched(figures["rows"], figures["bytes"]):
+            return few, figures
+        return self.settled(computed, columns, figures["rows"], figures["bytes"]), figures
 
     def settled(
         self, computed: DataFrame, columns: Sequence[Column], rows: int, total_bytes: int
@@ -268,9 +268,9 @@ class Engines:
             return mapped(computed, columns)
         return computed
 
-    def _comes(self, found: Mapping[str, int]) -> bool:
+    def _comes(self, counts: Mapping[str, int]) -> bool:
         """Return whether rows with these counts come to the driver, if they are in files here."""
-        return self.limits.is_local(found["rows"], found["bytes"])
+        return self.limits.is_local(counts["rows"], counts["bytes"])
 
     def _comes_in_files(self, rows: DataFrame) -> bool:
         """Return whether rows that Spark has yet to compute are likely to come in files."""

@@ -82,16 +82,16 @@ class Comparison:
             count: the number of rows.
             clustering: the partitions that the rows will be stored by, if windows are over them.
         """
-        found = engines.of(new).first(new, count, layout, clustering)
+        few = engines.of(new).first(new, count, layout, clustering)
         return Comparison(
             engines,
             layout,
-            found.rows,
-            found.counts,
+            few.rows,
+            few.counts,
             complete=True,
-            sought=is_local(found.rows),
-            ranged=found.ranged,
-            clustering=found.clustering,
+            sought=is_local(few.rows),
+            ranged=few.ranged,
+            clustering=few.clustering,
         )
 
     @staticmethod
@@ -111,12 +111,16 @@ class Comparison:
             complete: these are all rows of the table.
             all_differ: no row before can be equal to one after.
         """
-        found = engines.of(before, new).compare(before, None, new, layout, all_differ=all_differ)
-        return Comparison(engines, layout, found.rows, found.counts, complete, is_local(found.rows))
+        comparison = engines.of(before, new).compare(
+            before, None, new, layout, all_differ=all_differ
+        )
+        return Comparison(
+            engines, layout, comparison.rows, comparison.counts, complete, is_local(comparison.rows)
+        )
 
     @staticmethod
     @in_phase("comparing")
-    def of_some(
+    def of_changed_keys(
         before: Rows,
         changed: Selection,
         new: Rows,
@@ -133,9 +137,9 @@ class Comparison:
         """
         engines = changed.engines
         engine = engines.of(before, changed.keys, new)
-        found = engine.compare(before, changed.keys, new, layout)
-        is_sought = sought or is_local(found.rows)
-        return Comparison(engines, layout, found.rows, found.counts, complete, is_sought)
+        comparison = engine.compare(before, changed.keys, new, layout)
+        is_sought = sought or is_local(comparison.rows)
+        return Comparison(engines, layout, comparison.rows, comparison.counts, complete, is_sought)
 
     def silenced(self, column: Column, values: Ranges) -> Comparison:
         """Return the comparison with keys in some ranges of a column, all removed, as unchanged.
@@ -148,29 +152,29 @@ class Comparison:
         """
         rows = without_mark(self.rows, KEY_DIFFERS, column, values)
         engine = self.engines.of(rows)
-        told = engine.pick(rows, self.layout.key, CHANGED_KEYS)
-        counts = replace(self.counts, keys_changed=engine.computed(told)[1])
+        changed = engine.select(rows, self.layout.key, CHANGED_KEYS)
+        counts = replace(self.counts, keys_changed=engine.computed(changed)[1])
         return replace(self, rows=rows, counts=counts)
 
     def upserts(self) -> Rows:
         """Return the live rows of the changed keys: key and value columns, in order."""
-        return self.pick((*self.layout.key, *self.layout.value), ROWS_OF_CHANGED_KEYS)
+        return self.select((*self.layout.key, *self.layout.value), ROWS_OF_CHANGED_KEYS)
 
     @cached_property
     def changed_keys(self) -> Selection:
         """The keys of this version's updates."""
-        changed = self.pick(self.layout.key, CHANGED_KEYS)
+        changed = self.select(self.layout.key, CHANGED_KEYS)
         return Selection.of(changed, self.layout.key, self.engines, self.counts.keys_changed)
 
-    def pick(self, columns: Sequence[Column], which: Which) -> Rows:
+    def select(self, columns: Sequence[Column], which: Which) -> Rows:
         """Return the given columns of the rows that match ``which``, in order."""
-        found: Rows = self._engine.pick(self.rows, columns, which)
-        return found
+        rows: Rows = self._engine.select(self.rows, columns, which)
+        return rows
 
     def updates(self) -> Rows:
         """Return the step's updates (S7), without ``_version``, in key order."""
-        found: Rows = self._engine.updates(self.rows, self.layout)
-        return found
+        rows: Rows = self._engine.updates(self.rows, self.layout)
+        return rows
 
     def content_after(self, before: Callable[[], Rows] | None) -> Rows:
         """Return all rows of the content after the step, unsorted.
@@ -180,18 +184,18 @@ class Comparison:
         """
         content = self.layout.content
         if self.complete or before is None:
-            return self.pick(content, ALIVE)
-        new = self.pick(content, ROWS_OF_CHANGED_PAIRS)
-        stays = self._without(before(), content, CHANGED_PAIRS)
-        return self.engines.united(stays, new, content)
+            return self.select(content, ALIVE)
+        new = self.select(content, ROWS_OF_CHANGED_PAIRS)
+        stays = self._anti_join(before(), content, CHANGED_PAIRS)
+        return self.engines.concat(stays, new, content)
 
     def mappings_after(self, before: Callable[[], Rows] | None) -> Rows:
         """Return all key mappings after the step, unsorted; ``before`` as in `content_after`."""
         pair = self.layout.pair
         if self.complete or before is None:
-            return self.pick(pair, {IS_PAIR: True, SIDE: AFTER})
-        new = self.pick(pair, NEW_PAIRS)
-        return self.engines.united(self._without(before(), pair, GONE_PAIRS), new, pair)
+            return self.select(pair, {IS_PAIR: True, SIDE: AFTER})
+        new = self.select(pair, NEW_PAIRS)
+        return self.engines.concat(self._anti_join(before(), pair, GONE_PAIRS), new, pair)
 
     def predicate(self, lookup: Sequence[Column], which: Which) -> str:
         """Return a predicate that holds for the few pairs of ``which``, and perhaps for others.
@@ -203,21 +207,21 @@ class Comparison:
         hash_of_pair = hash_sql([c.name for c in pair])
         hashed = self._frame(pair, which).withColumn(HASH, f.expr(hash_of_pair))
         numbered = fetched(hashed, (*pair, Column(HASH, LongType())))
-        found = Selection.of(numbered.select([c.name for c in lookup]), lookup, self.engines)
+        selection = Selection.of(numbered.select([c.name for c in lookup]), lookup, self.engines)
         if not self.layout.sources:
-            return found.predicate()
+            return selection.predicate()
         numbers = ", ".join(f"{n}L" for n in numbered.column(HASH).to_pylist())
-        return f"{found.predicate()} AND {hash_of_pair} IN ({numbers})"
+        return f"{selection.predicate()} AND {hash_of_pair} IN ({numbers})"
 
     @property
     def _engine(self) -> Engine[Any]:
         return self.engines.of(self.rows)
 
     def _frame(self, columns: Sequence[Column], which: Which) -> DataFrame:
-        return self.engines.frame(self.pick(columns, which), columns)
+        return self.engines.frame(self.select(columns, which), columns)
 
-    def _without(self, before: Rows, columns: Sequence[Column], gone: Which) -> Rows:
+    def _anti_join(self, before: Rows, columns: Sequence[Column], gone: Which) -> Rows:
         pair = self.layout.pair
-        pairs = self.pick(pair, gone)
-        found: Rows = self.engines.of(before, pairs).without(before, columns, pairs, pair)
-        return found
+        pairs = self.select(pair, gone)
+        rest: Rows = self.engines.of(before, pairs).anti_join(before, columns, pairs, pair)
+        return rest

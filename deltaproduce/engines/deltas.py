@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from typing_extensions import override
 
 from deltaproduce.engines.choice import Engines, needs_spark
 from deltaproduce.engines.delta.log import (
@@ -31,7 +32,7 @@ from deltaproduce.engines.delta.tables import (
     LoggedCommit,
     Place,
     TableSize,
-    Write,
+    TableWrite,
     Written,
 )
 from deltaproduce.engines.engine import Rows
@@ -79,14 +80,14 @@ class Deltas(DeltaTables):
 
     def within(self, place: Place) -> Place:
         """Return a place with its directory, if Python sees the directory as the session does."""
-        found, session = directory(place.address), self._engines.session
-        if found is None or not found.is_taken:
+        here, session = directory(place.address), self._engines.session
+        if here is None or not here.is_taken:
             return place
         if session is not None:
             in_session = is_local(session, place.address)
-            if not found.file_system.serves_sessions(is_local=in_session):
+            if not here.file_system.serves_sessions(is_local=in_session):
                 return place
-        return replace(place, directory=found)
+        return replace(place, directory=here)
 
     def unproven(self, root: Place) -> Directory | None:
         """Return the directory if delta-rs commits there and may not keep writers apart.
@@ -100,8 +101,8 @@ class Deltas(DeltaTables):
         """Return a context for many commits, in which the user's settings are read only once."""
         return nullcontext() if self._engines.session is None else self._spark.many_effects()
 
+    @override
     def exists(self, place: Place) -> bool:
-        """See `DeltaTables.exists`."""
         here = self._here(place)
         known = None if here is None else newest_commits(here)
         if known is not None:
@@ -127,6 +128,7 @@ class Deltas(DeltaTables):
         here = self._here(place)
         return here is None or here.exists(commit_file(delta_version + 1))
 
+    @override
     def history(
         self, place: Place, limit: int = LEAST_COMMITS, since: int | None = None
     ) -> tuple[LoggedCommit, ...]:
@@ -142,13 +144,14 @@ class Deltas(DeltaTables):
         alone = self._alone(place)
         if alone is not None:
             return reads.history(alone, limit if since is None else None)
-        found = self.spark.history(place, limit)
-        if since is not None and found and found[-1].delta_version > since:
-            return self.spark.history(place, found[0].delta_version - since + 1)
-        return found
+        commits = self.spark.history(place, limit)
+        if since is not None and commits and commits[-1].delta_version > since:
+            return self.spark.history(place, commits[0].delta_version - since + 1)
+        return commits
 
+    @override
     def read(self, place: Place, delta_version: int | None = None) -> DataFrame:
-        """See `DeltaTables.read`: in Spark."""
+        """In Spark."""
         return self.spark.read(place, delta_version)
 
     def schema(self, place: Place, delta_version: int) -> StructType:
@@ -162,8 +165,8 @@ class Deltas(DeltaTables):
         """Return Delta's id of a table; None without one. One Spark job if only Spark sees it."""
         if place.directory is not None:
             return reads.table_id(place.directory) if self.exists(place) else None
-        found = self.spark.describe(place)
-        return None if found is None else found.id
+        detail = self.spark.describe(place)
+        return None if detail is None else detail.id
 
     def files(self, place: Place, delta_version: int, *, ranges: bool = False) -> pa.Table | None:
         """Return the files of a delta version that are read without Spark; None if only Spark can.
@@ -181,14 +184,14 @@ class Deltas(DeltaTables):
             return None
         list_files = reads.ranges if ranges else reads.files
         try:
-            found = list_files(place.directory, delta_version, self._handles, self._states)
+            listed = list_files(place.directory, delta_version, self._handles, self._states)
         except BrokenLogError:
             if self._alone(place) is not None:
                 raise
             return None  # Spark is asked, and says what is wrong
-        if found is None and self._alone(place) is not None:
+        if listed is None and self._alone(place) is not None:
             raise needs_spark()
-        return found
+        return listed
 
     def size(self, place: Place, delta_version: int) -> TableSize | None:
         """Return the size of a delta version, from its log; None if only Spark can tell.
@@ -200,47 +203,49 @@ class Deltas(DeltaTables):
             return None
         return reads.size(place.directory, delta_version, self._handles)
 
+    @override
     def create(
         self, place: Place, columns: Sequence[Column], properties: Mapping[str, str]
     ) -> None:
-        """See `DeltaTables.create`."""
         here = self._here(place)
         if here is None:
             return self.spark.create(place, columns, properties)
         return changes.create(here, arrow_schema(columns), properties)
 
-    def write(self, place: Place, write: Write) -> Written:
-        """See `DeltaTables.write`."""
+    @override
+    def write(self, place: Place, write: TableWrite) -> Written:
         alone, here = self._alone(place) is not None, self._here(place)
         large = isinstance(write.rows, pa.Table) and not self._engines.holds(write.rows)
         if here is not None:
-            made = writes.written(
+            result = writes.written(
                 here, write, self._handles, self._states, alone=alone, streamed=large
             )
-            if made is not None:
-                return made
+            if result is not None:
+                return result
         return self.spark.write(place, write)
 
+    @override
     def delete(self, place: Place, predicate: str, metadata: str) -> None:
-        """See `DeltaTables.delete`: in Spark, if there is a session."""
+        """In Spark, if there is a session."""
         alone = self._alone(place)
         if alone is None or not changes.deleted(alone, predicate, metadata):
             self.spark.delete(place, predicate, metadata)
 
+    @override
     def restore(self, place: Place, delta_version: int, metadata: str) -> None:
-        """See `DeltaTables.restore`."""
         here = self._here(place)
         if here is None or not changes.restored(here, delta_version, metadata, self._states):
             self.spark.restore(place, delta_version, metadata)
 
+    @override
     def set_property(self, place: Place, name: str, value: str, metadata: str) -> None:
-        """See `DeltaTables.set_property`."""
         here = self._here(place)
         if here is not None:
             changes.set_property(here, name, value, metadata)
         else:
             self.spark.set_property(place, name, value, metadata)
 
+    @override
     def optimize(self, place: Place, *, in_order: bool = True) -> None:
         """See `DeltaTables.optimize`.
 
@@ -358,8 +363,8 @@ class Deltas(DeltaTables):
         """
         here = self._here(root)
         if here is None:
-            found = self.spark.tables_below(root.address, "*/*")
-            return tuple("/".join(path.split("/")[-2:]) for path in found)
+            tables = self.spark.tables_below(root.address, "*/*")
+            return tuple("/".join(path.split("/")[-2:]) for path in tables)
         return files.tables_below(here)
 
     def has_others(self, place: Place) -> bool:
@@ -371,9 +376,9 @@ class Deltas(DeltaTables):
 
     def _here(self, place: Place) -> Directory | None:
         """Return the directory of a place where delta-rs may commit and Python may remove files."""
-        found = place.directory
-        if found is None or self._engines.session is None or found.file_system.has_safe_spark:
-            return found
+        here = place.directory
+        if here is None or self._engines.session is None or here.file_system.has_safe_spark:
+            return here
         return None
 
     def _alone(self, place: Place) -> Directory | None:

@@ -33,7 +33,7 @@ RowsT = TypeVar("RowsT", "DataFrame", pa.Table)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FeederPart:
     """The rows of one of several feeders that are read as one.
 
     Attributes:
@@ -70,16 +70,16 @@ class RelationalEngine(Protocol[RowsT]):
     def here(self, rows: Rows, columns: Sequence[Column]) -> RowsT:
         """Return the given columns of the rows, in this engine."""
 
-    def pick(self, rows: RowsT, columns: Sequence[Column], which: Which) -> RowsT:
+    def select(self, rows: RowsT, columns: Sequence[Column], which: Which) -> RowsT:
         """Return the given columns of the rows that match ``which``, in their order."""
 
-    def united(self, parts: Sequence[Rows], columns: Sequence[Column]) -> RowsT:
+    def concat(self, parts: Sequence[Rows], columns: Sequence[Column]) -> RowsT:
         """Return these columns of all parts, one after the other."""
 
-    def only(self, rows: RowsT, keys: RowsT, columns: Sequence[Column]) -> RowsT:
+    def semi_join(self, rows: RowsT, keys: RowsT, columns: Sequence[Column]) -> RowsT:
         """Return the rows that have one of the keys, compared by these columns of both."""
 
-    def without(
+    def anti_join(
         self, rows: Rows, columns: Sequence[Column], keys: Rows, by: Sequence[Column]
     ) -> RowsT:
         """Return the given columns of the rows with none of the keys, by the columns ``by``."""
@@ -96,7 +96,7 @@ class RelationalEngine(Protocol[RowsT]):
     def computed(self, rows: RowsT) -> tuple[RowsT, int]:
         """Return the rows, materialized, and their number."""
 
-    def some(self, parts: Sequence[Rows], columns: Sequence[Column], most: int) -> RowsT:
+    def sample(self, parts: Sequence[Rows], columns: Sequence[Column], most: int) -> RowsT:
         """Return ``most`` distinct rows of all parts at random, with columns matched by position.
 
         Args:
@@ -108,7 +108,7 @@ class Engine(RelationalEngine[RowsT], Protocol[RowsT]):
     """What stores do with the rows of their tables, beside the operations on any rows."""
 
     def by_key(
-        self, parts: Sequence[Part], columns: Sequence[Column], key: Sequence[Column]
+        self, parts: Sequence[FeederPart], columns: Sequence[Column], key: Sequence[Column]
     ) -> RowsT:
         """Return several parts as one: a key's rows together, those of the first part first.
 
@@ -116,10 +116,10 @@ class Engine(RelationalEngine[RowsT], Protocol[RowsT]):
             columns: the columns of the whole; each part says how to fill them.
         """
 
-    def placed(self, rows: RowsT, layout: Layout) -> RowsT:
+    def with_positions(self, rows: RowsT, layout: Layout) -> RowsT:
         """Return the content's rows with ``_position``: their positions in their keys, from 0."""
 
-    def filed(
+    def write_layout(
         self, rows: RowsT, count: int, by: Sequence[Column], order: Sequence[Column]
     ) -> RowsT:
         """Return the rows sorted as they will be written: in Spark a partition is a file.
@@ -129,15 +129,15 @@ class Engine(RelationalEngine[RowsT], Protocol[RowsT]):
             by: the first columns of ``order``: partitions have disjoint ranges of them.
         """
 
-    def filed_beside(
+    def background_layout(
         self, rows: RowsT, count: int, by: Sequence[Column], order: Sequence[Column]
     ) -> RowsT:
-        """Like `filed`, for writes that run while versions go on: by at most half of the tasks."""
+        """Like `write_layout`, for writes beside new versions: by at most half of the tasks."""
 
-    def clustered(
+    def clustered_layout(
         self, rows: RowsT, clustering: Clustering, order: Sequence[Column], least: int
     ) -> tuple[RowsT, tuple[int, ...]]:
-        """Like `filed`, by partitions: a file has one large partition, or several small ones.
+        """Like `write_layout`, by partitions: a file has one large partition or several small.
 
         Args:
             order: the columns to sort by; the partitions' column is the first.

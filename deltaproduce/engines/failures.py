@@ -2,7 +2,7 @@
 
 A worker hands the driver a text, not an exception: Spark does so, and so do the workers on the
 driver. The text carries the failure as JSON after a mark: message, stage, key, column, cause and
-traceback. `found_failure` finds it within any wrapping text. Damage to a store that a worker finds
+traceback. `failure_in` finds it within any wrapping text. Damage to a store that a worker finds
 in its rows, and a file that it refuses, travel in the same way.
 
 Invariants: a failure always arrives, with its stage and a key; what cannot travel (an exception of
@@ -54,7 +54,7 @@ def in_worker(run: BatchFunction) -> BatchFunction:
     return run_in_worker
 
 
-def found_failure(text: str) -> Failure | None:
+def failure_in(text: str) -> Failure | None:
     """Return the first failure in a text; None if no mark is followed by one.
 
     It has its ``__cause__``, and the worker's traceback as a note.
@@ -138,8 +138,8 @@ def _refused(error: InvalidChangesError) -> dict[str, Json]:
 def _plain(value: object, stand_in: Json) -> Json:
     """Return a value as JSON, or its stand-in if it has no JSON or its JSON is too long."""
     try:
-        found = written(value)
-        return found if len(json.dumps(found)) <= _LONGEST_VALUE else stand_in
+        json_value = written(value)
+        return json_value if len(json.dumps(json_value)) <= _LONGEST_VALUE else stand_in
     except Exception:  # noqa: BLE001 a value of another type may do anything
         return stand_in
 
@@ -160,12 +160,12 @@ def _trace(error: Failure) -> str:
 
     It is empty for an error of the library itself, whose message is complete.
     """
-    found = traceback.TracebackException.from_exception(error.__cause__ or error)
-    theirs = list(dropwhile(_is_of_library, found.stack))
+    trace = traceback.TracebackException.from_exception(error.__cause__ or error)
+    theirs = list(dropwhile(_is_of_library, trace.stack))
     if not theirs and error.__cause__ is None:
         return ""
-    found.stack = traceback.StackSummary.from_list(theirs or found.stack)
-    return escaped("".join(found.format()), limit=_LONGEST_TRACE, lines=True)
+    trace.stack = traceback.StackSummary.from_list(theirs or trace.stack)
+    return escaped("".join(trace.format()), limit=_LONGEST_TRACE, lines=True)
 
 
 def _is_of_library(frame: traceback.FrameSummary) -> bool:

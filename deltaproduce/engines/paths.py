@@ -16,8 +16,8 @@ _LOCAL: Final = re.compile(r"(?:file:(?://)?)?(/|/[^/].*)", re.DOTALL)
 
 def local_path(address: str) -> str | None:
     """Return a path of this machine without its scheme, as Spark names it; None for other paths."""
-    found = _LOCAL.fullmatch(address)
-    return None if found is None else found[1]
+    match = _LOCAL.fullmatch(address)
+    return None if match is None else match[1]
 
 
 def is_linked(root: str, address: str) -> bool:
@@ -38,10 +38,10 @@ def links_below(address: str) -> tuple[str, ...]:
 def _links(directory: str) -> Iterator[str]:
     try:
         with os.scandir(directory) as entries:
-            found = list(entries)
+            links = list(entries)
     except (FileNotFoundError, NotADirectoryError):
         return
-    for entry in found:
+    for entry in links:
         if entry.is_symlink():
             yield entry.path
         elif entry.is_dir():

@@ -62,14 +62,14 @@ class Selection:
         """
         most = _REPEATED * engines.limits.seek_keys
         if is_frame(keys) and (rows is None or rows <= most):
-            found = fetched(keys.limit(most + 1) if rows is None else keys, columns)
-            if len(found) <= most:
-                keys = found
+            fetched_keys = fetched(keys.limit(most + 1) if rows is None else keys, columns)
+            if len(fetched_keys) <= most:
+                keys = fetched_keys
         if isinstance(keys, pa.Table):
             once, limits = engines.of(keys).distinct(keys, columns), engines.limits
             stays = engines.session is None or limits.keeps_keys(len(once), once.nbytes)
-            found = once if stays else _joined(once, columns, engines)
-            return Selection(tuple(columns), found, engines)
+            fetched_keys = once if stays else _joined(once, columns, engines)
+            return Selection(tuple(columns), fetched_keys, engines)
         return Selection(tuple(columns), keys.select(*cols(columns)).distinct(), engines)
 
     @staticmethod
@@ -87,7 +87,8 @@ class Selection:
             arrays = rows_writer(columns, zone)([key])
         except Misfit as misfit:
             raise InvalidArgumentError(
-                f"{shown(key)} is not a key of the columns {columns.told}: {misfit}", argument="key"
+                f"{shown(key)} is not a key of the columns {columns.label}: {misfit}",
+                argument="key",
             ) from misfit
         return Selection(columns.columns, pa.table(arrays, list(columns.names)), engines)
 
@@ -129,15 +130,15 @@ class Selection:
 
     def union(self, other: Selection) -> Selection:
         """Return the keys of both, which are in the same columns."""
-        together = self.engines.united(self.keys, other.keys, self.columns)
+        together = self.engines.concat(self.keys, other.keys, self.columns)
         return Selection.of(together, self.columns, self.engines)
 
-    def without(self, other: Selection) -> Selection:
+    def anti_join(self, other: Selection) -> Selection:
         """Return the keys that are not in ``other``, whose columns may have other names."""
         gone = other.renamed(self.columns)
         if isinstance(self.keys, pa.Table) and gone.is_here:
             engine = self.engines.of(self.keys, gone.keys)
-            kept = engine.without(self.keys, self.columns, gone.keys, self.columns)
+            kept = engine.anti_join(self.keys, self.columns, gone.keys, self.columns)
             return Selection(self.columns, kept, self.engines)
         keys, others = self.frame, gone.frame
         kept = keys.join(others, same(keys, others, self.columns), "left_anti")
@@ -160,27 +161,29 @@ class Selection:
         keys = self.frame
         return rows.join(keys, same(rows, keys, self.columns), "left_semi")
 
-    def only(self, rows: Rows, columns: Sequence[Column]) -> Rows:
+    def semi_join(self, rows: Rows, columns: Sequence[Column]) -> Rows:
         """Return the rows that have one of the keys, from any rows in these columns."""
         if isinstance(rows, pa.Table) and self.is_here:
             return self._of_table(rows)
-        found, keys = self.engines.frame(rows, columns), self.frame
-        return found.join(keys, same(found, keys, self.columns), "left_semi")
+        frame, keys = self.engines.frame(rows, columns), self.frame
+        return frame.join(keys, same(frame, keys, self.columns), "left_semi")
 
-    def exactly(self, found: Rows) -> Rows:
+    def exactly(self, rows: Rows) -> Rows:
         """Return only the rows of these keys, from the rows found for them."""
         if not self.is_here:
-            return found
-        if isinstance(found, pa.Table):
-            return self._of_table(found)
+            return rows
+        if isinstance(rows, pa.Table):
+            return self._of_table(rows)
         if not needs_hash(self.columns, self.keys):
-            return found
+            return rows
         keys = self.frame
-        return found.join(keys, same(found, keys, self.columns), "left_semi")
+        return rows.join(keys, same(rows, keys, self.columns), "left_semi")
 
     def _of_table(self, rows: pa.Table) -> pa.Table:
-        found: pa.Table = self.engines.of(rows, self.keys).only(rows, self.keys, self.columns)
-        return found
+        matches: pa.Table = self.engines.of(rows, self.keys).semi_join(
+            rows, self.keys, self.columns
+        )
+        return matches
 
     def holds(self, rows: pa.Table) -> Marks:
         """Mark the rows that have one of the keys, which are on the driver."""

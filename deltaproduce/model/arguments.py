@@ -75,10 +75,10 @@ def integer(value: object, argument: str, *, least: int | None = None) -> int:
     wanted = "an int" if least is None else f"an int from {least} on"
     if isinstance(value, bool) or not isinstance(value, Integral):
         _refuse(value, argument, wanted)
-    found = int(value)
-    if least is not None and found < least:
+    number = int(value)
+    if least is not None and number < least:
         _refuse(value, argument, wanted)
-    return found
+    return number
 
 
 def number(value: object, argument: str, *, least: float = 0) -> float:
@@ -87,24 +87,24 @@ def number(value: object, argument: str, *, least: float = 0) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         _refuse(value, argument, wanted)
     try:
-        found = float(value)
+        number = float(value)
     except OverflowError:
         _refuse(value, argument, wanted)
-    if not math.isfinite(found) or found < least:
+    if not math.isfinite(number) or number < least:
         _refuse(value, argument, wanted)
-    return found
+    return number
 
 
 def day(value: object, argument: str) -> date | None:
     """Return the value as a date, also from ISO 8601 text; None stays None."""
-    found = value
+    day = value
     if isinstance(value, str):
         try:
-            found = date.fromisoformat(value)
+            day = date.fromisoformat(value)
         except ValueError:
-            found = value
-    if found is None or (isinstance(found, date) and not isinstance(found, datetime)):
-        return found
+            day = value
+    if day is None or (isinstance(day, date) and not isinstance(day, datetime)):
+        return day
     _refuse(value, argument, "a date, also as text in ISO 8601, or None")
 
 
@@ -139,15 +139,15 @@ def function(value: _Function, argument: str) -> _Function:
 
 def clock(value: Callable[[], datetime]) -> Callable[[], datetime]:
     """Return a function that calls a clock, and checks that a version may have each time."""
-    return partial(_told, function(value, "clock"))
+    return partial(_moment, function(value, "clock"))
 
 
 def place(value: object, argument: str) -> str:
     """Return the value as a str if it is a path or name: a str, or a path object of one."""
-    found = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if not isinstance(found, str):
+    path = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(path, str):
         _refuse(value, argument, "a str or a pathlib.Path")
-    return text(found, argument)
+    return text(path, argument)
 
 
 def mapping(value: object, argument: str, wanted: str) -> Mapping[str, object]:
@@ -164,15 +164,15 @@ def mapping(value: object, argument: str, wanted: str) -> Mapping[str, object]:
     return value
 
 
-def _told(value: Callable[[], datetime]) -> datetime:
-    found = value()
-    if not isinstance(found, datetime) or found.utcoffset() is None or found < FIRST_MOMENT:
+def _moment(value: Callable[[], datetime]) -> datetime:
+    time = value()
+    if not isinstance(time, datetime) or time.utcoffset() is None or time < FIRST_MOMENT:
         raise InvalidArgumentError(
-            f"clock gave {shown(found)}; a clock gives a datetime with time zone, from 1970 on, as "
+            f"clock gave {shown(time)}; a clock gives a datetime with time zone, from 1970 on, as "
             "datetime.now(timezone.utc) does",
             argument="clock",
         )
-    return found
+    return time
 
 
 def _refuse(value: object, argument: str, wanted: str) -> NoReturn:

@@ -61,7 +61,7 @@ def clusterings(graph: Graph, zone: str) -> Mapping[str, Clustering]:
     Args:
         zone: the time zone whose days divide timestamps.
     """
-    found: dict[str, list[Clustering]] = {}
+    by_stage: dict[str, list[Clustering]] = {}
     for stage in graph.producers:
         window = stage.kind.window
         if window is None:
@@ -69,8 +69,8 @@ def clusterings(graph: Graph, zone: str) -> Mapping[str, Clustering]:
         over = planned(window, stage.feeders[0].schema.key, zone, stage=stage.name)
         for feeder in stage.merged:
             column = feeder.schema.key.columns[over.position]
-            found.setdefault(feeder.name, []).append(Clustering(column, over.partitions))
-    return {name: _chosen(wanted) for name, wanted in found.items()}
+            by_stage.setdefault(feeder.name, []).append(Clustering(column, over.partitions))
+    return {name: _chosen(wanted) for name, wanted in by_stage.items()}
 
 
 def file_ends(counts: NDArray[np.int64], least: int) -> NDArray[np.int64]:

@@ -79,15 +79,17 @@ def check_preserved(
         DefinitionError: with `stage` and `column`.
     """
     if surrogate is not None:
-        found = next((c for c in schema.value if c.name == surrogate), None)
-        if found is None:
+        column = next((c for c in schema.value if c.name == surrogate), None)
+        if column is None:
             message = (
                 f"stage {stage!r}: its surrogate {surrogate!r} is not a value column; the value is "
-                f"{schema.value.told!r}"
+                f"{schema.value.label!r}"
             )
             raise DefinitionError(message, stage=stage, column=surrogate)
-        if found.data_type.simpleString() not in {"bigint", "int"}:
-            message = f"stage {stage!r}: its surrogate is declared {found.ddl!r}; use bigint or int"
+        if column.data_type.simpleString() not in {"bigint", "int"}:
+            message = (
+                f"stage {stage!r}: its surrogate is declared {column.ddl!r}; use bigint or int"
+            )
             raise DefinitionError(message, stage=stage, column=surrogate)
         if preserve is not None:
             message = f"stage {stage!r} has both surrogate= and preserve=; use one of them"
@@ -169,7 +171,7 @@ def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str, by_key: b
         if by_key and _differ(feeder.schema.key, first.schema.key):
             message = (
                 f"stage {stage!r}: its feeders differ in their keys, {first.name!r} has "
-                f"{first.schema.key.told!r} and {feeder.name!r} {feeder.schema.key.told!r}; use "
+                f"{first.schema.key.label!r} and {feeder.name!r} {feeder.schema.key.label!r}; use "
                 "the same types and directions in the same order"
             )
             raise DefinitionError(message, stage=stage)
@@ -181,19 +183,19 @@ def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str, by_key: b
             if not unknown and _differ(feeder.schema.value, merged[0].schema.value):
                 message = (
                     f"stage {stage!r}: feeders that it merges differ in their values, "
-                    f"{merged[0].name!r} has {merged[0].schema.value.told!r} and {feeder.name!r} "
-                    f"{feeder.schema.value.told!r}; use the same types in the same order, or read "
+                    f"{merged[0].name!r} has {merged[0].schema.value.label!r} and {feeder.name!r} "
+                    f"{feeder.schema.value.label!r}; use the same types in the same order, or read "
                     "them apart, as a join"
                 )
                 raise DefinitionError(message, stage=stage)
 
 
-def _differ(some: Columns, others: Columns) -> bool:
+def _differ(columns: Columns, others: Columns) -> bool:
     """Return whether columns differ in type or direction, by position."""
-    if len(some) != len(others):
+    if len(columns) != len(others):
         return True
     return any(
         (one.is_known and other.is_known and one.data_type != other.data_type)
         or one.descending != other.descending
-        for one, other in zip(some, others, strict=True)
+        for one, other in zip(columns, others, strict=True)
     )

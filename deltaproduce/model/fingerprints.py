@@ -35,7 +35,7 @@ class Fingerprint:
     """The sha256 hex digests of a stage's two halves; a source's `function` is that of no text.
 
     Attributes:
-        function: `NOT_MADE` in a version that has the stage's tables, but nothing that it made.
+        function: `NOT_COMPUTED` in a version that has the stage's tables, but nothing that it made.
         text: what its user has written, at most `LONGEST_TEXT` characters of it; None if unknown.
             Fingerprints that differ only in it are equal.
     """
@@ -112,7 +112,7 @@ MAKERS: Final = ("function", "query", "definition")
 LONGEST_TEXT: Final = 20_000
 """The most characters of a definition's text that are kept: about 500 lines."""
 
-NOT_MADE: Final = ""
+NOT_COMPUTED: Final = ""
 """The function of a stage that was rolled back to before its first version."""
 
 
@@ -143,8 +143,8 @@ def _making(stage: Stage) -> str:
     """Return the text that defines a stage's rows; empty for a source."""
     if isinstance(stage, Source):
         return ""
-    made_by = described(stage.kind.made_by) if stage.revision is None else stage.revision
-    return f"{stage.kind.word}: {made_by}"
+    computed_by = described(stage.kind.row_definition) if stage.revision is None else stage.revision
+    return f"{stage.kind.word}: {computed_by}"
 
 
 def _text(stage: Stage) -> str | None:
@@ -211,7 +211,7 @@ def _parts(value: object) -> Iterable[object]:
         case functools.partial():
             return value.func, value.args, value.keywords
         case Producer():
-            return (value.kind.made_by,)
+            return (value.kind.row_definition,)
         case MethodType():
             return (value.__func__,)
         case FunctionType():

@@ -36,7 +36,7 @@ class Source:
     hidden: Hidden | None = None
 
     def __repr__(self) -> str:
-        return one_line(self, self.name, key=self.schema.key.told, table=self.table)
+        return one_line(self, self.name, key=self.schema.key.label, table=self.table)
 
     @property
     def owner(self) -> str:
@@ -68,9 +68,9 @@ class Source:
         """Nothing feeds a source: always empty."""
         return ()
 
-    def fed_by(self, made: Mapping[str, "Stage"]) -> "Source":
+    def fed_by(self, stages: Mapping[str, "Stage"]) -> "Source":
         """Return the source itself: nothing feeds it."""
-        del made
+        del stages
         return self
 
     @property
@@ -130,7 +130,7 @@ class Producer:
     def __repr__(self) -> str:
         feeders = Word(", ".join(feeder.name for feeder in self.merged))
         return one_line(
-            self, self.name, Word(self.kind.word), key=self.schema.key.told, reads=feeders
+            self, self.name, Word(self.kind.word), key=self.schema.key.label, reads=feeders
         )
 
     @property
@@ -164,16 +164,16 @@ class Producer:
         """The stages of its inputs, in order."""
         return tuple(chain.from_iterable(self.inputs))
 
-    def fed_by(self, made: Mapping[str, "Stage"]) -> "Producer":
+    def fed_by(self, stages: Mapping[str, "Stage"]) -> "Producer":
         """Return the stage with the stages of the same names as feeders; itself if it has them.
 
         Args:
-            made: name -> stage, for all its feeders.
+            stages: name -> stage, for all its feeders.
         """
-        if all(made[one.name] is one for one in self.feeders):
+        if all(stages[one.name] is one for one in self.feeders):
             return self
-        inputs = tuple(tuple(made[one.name] for one in merged) for merged in self.inputs)
-        hidden = tuple(HiddenInput(one.role, made[one.stage.name]) for one in self.hidden_inputs)
+        inputs = tuple(tuple(stages[one.name] for one in merged) for merged in self.inputs)
+        hidden = tuple(HiddenInput(one.role, stages[one.stage.name]) for one in self.hidden_inputs)
         return replace(self, inputs=inputs, hidden_inputs=hidden)
 
     def with_columns(self, schema: RowSchema, source_key: Columns) -> "Producer":
@@ -269,20 +269,20 @@ class Graph:
         Raises:
             DefinitionError: a hidden stage comes again with another definition; with `stage`.
         """
-        stages, made = tuple(stages), dict[str, Stage]()
+        stages, by_name = tuple(stages), dict[str, Stage]()
         owned = _owned(stages)
         for stage in stages:
-            one = stage.fed_by(made)
+            one = stage.fed_by(by_name)
             if one.hidden != owned.get(one.name):
                 one = replace(one, hidden=owned[one.name])
-            if made.setdefault(one.name, one) != one:
+            if by_name.setdefault(one.name, one) != one:
                 message = (
                     f"stages {', '.join(map(repr, owned[one.name].owners))} read a hidden stage "
                     f"{one.name!r}, and not all define it in the same way: let some of them define "
                     "one of another name"
                 )
                 raise DefinitionError(message, stage=stage.owner)
-        return Graph(tuple(made.values()))
+        return Graph(tuple(by_name.values()))
 
     @property
     def shown(self) -> tuple[Stage, ...]:
@@ -340,8 +340,8 @@ class Graph:
 
 def _owned(stages: Iterable[Stage]) -> dict[str, Hidden]:
     """Return hidden stages by name, with all their owners."""
-    found = dict[str, Hidden]()
+    by_name = dict[str, Hidden]()
     for stage in stages:
         if stage.hidden is not None:
-            found[stage.name] = found.get(stage.name, stage.hidden).shared_with(stage.hidden)
-    return found
+            by_name[stage.name] = by_name.get(stage.name, stage.hidden).shared_with(stage.hidden)
+    return by_name

@@ -51,8 +51,8 @@ def hidden_name(word: str, number: int, stage: str) -> str:
 
 def hidden_name_fault(name: str) -> str | None:
     """Return what is wrong with the name of a hidden stage, which becomes a directory."""
-    found = _NAME.fullmatch(name)
-    return "that is not a name of a hidden stage" if found is None else name_fault(found[1])
+    match = _NAME.fullmatch(name)
+    return "that is not a name of a hidden stage" if match is None else name_fault(match[1])
 
 
 def role_of_name(name: str) -> str:

@@ -63,15 +63,17 @@ def _source_text(function: Callable[..., Any]) -> str | None:
 
 def _taken(functions: Sequence[object]) -> list[FunctionType]:
     """Return the functions in the closures of others, once each, the nearest first."""
-    found: list[FunctionType] = []
+    plain_functions: list[FunctionType] = []
     border: Sequence[object] = functions
     while border:
         cells = chain.from_iterable(getattr(one, "__closure__", None) or () for one in border)
         held = [cell.cell_contents for cell in cells if cell != CellType()]
-        nearest = [one for one in held if isinstance(one, FunctionType) and one not in found]
-        found += nearest
+        nearest = [
+            one for one in held if isinstance(one, FunctionType) and one not in plain_functions
+        ]
+        plain_functions += nearest
         border = nearest
-    return found
+    return plain_functions
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,7 @@ class Kind(ABC):
         """The tables that a store has of such a stage, from `layouts.KINDS`."""
 
     @property
-    def made_by(self) -> object:
+    def row_definition(self) -> object:
         """The definition of its rows: functions, texts, plain values; None if its rows are given.
 
         A change to it causes the stage to be produced again.

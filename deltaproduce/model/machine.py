@@ -18,7 +18,7 @@ _GROUPS: Final = Path("/sys/fs/cgroup")
 _OF_PROCESS: Final = Path("/proc/self/cgroup")
 """A line for each hierarchy: its number, its controllers, and the process's group in it."""
 
-_NOT_TOLD: Final = 8 << 30
+_UNKNOWN_BYTES: Final = 8 << 30
 """The assumed memory where Python cannot tell, as on Windows."""
 
 
@@ -36,7 +36,7 @@ def cores() -> int:
 
 def _memory_bounds() -> Iterator[int]:
     if os.name != "posix":
-        yield _NOT_TOLD
+        yield _UNKNOWN_BYTES
         return
     import resource  # other systems do not have it
 

@@ -60,13 +60,13 @@ class Ranges:
     @staticmethod
     def of(pairs: Iterable[tuple[int, int]]) -> Ranges:
         """Return the numbers of some ranges, which may overlap."""
-        found: list[tuple[int, int]] = []
+        merged: list[tuple[int, int]] = []
         for first, last in sorted(pairs):
-            if found and first <= found[-1][1] + 1:
-                found[-1] = found[-1][0], max(found[-1][1], last)
+            if merged and first <= merged[-1][1] + 1:
+                merged[-1] = merged[-1][0], max(merged[-1][1], last)
             else:
-                found.append((first, last))
-        return Ranges(tuple(found))
+                merged.append((first, last))
+        return Ranges(tuple(merged))
 
     @staticmethod
     def of_numbers(numbers: NDArray[np.int64]) -> Ranges:
@@ -104,27 +104,27 @@ class Ranges:
 
     def within(self, other: Ranges) -> Ranges:
         """Return the numbers that are in both."""
-        return self.without(other.complement())
+        return self.difference(other.complement())
 
-    def without(self, other: Ranges) -> Ranges:
+    def difference(self, other: Ranges) -> Ranges:
         """Return the numbers that are not in the other."""
-        found: list[tuple[int, int]] = []
+        pairs: list[tuple[int, int]] = []
         gone = other.pairs
         ends = [last for _, last in gone]
         for first, last in self.pairs:
             at = bisect_left(ends, first)
             while at < len(gone) and gone[at][0] <= last:
                 if first < gone[at][0]:
-                    found.append((first, gone[at][0] - 1))
+                    pairs.append((first, gone[at][0] - 1))
                 first = gone[at][1] + 1
                 at += 1
             if first <= last:
-                found.append((first, last))
-        return Ranges(tuple(found))
+                pairs.append((first, last))
+        return Ranges(tuple(pairs))
 
     def complement(self) -> Ranges:
         """Return the 64-bit numbers that are not in it."""
-        return Ranges(((LEAST, GREATEST),)).without(self)
+        return Ranges(((LEAST, GREATEST),)).difference(self)
 
     def mapped(self, ascending: Callable[[int], int]) -> Ranges:
         """Return the images of the numbers under a function that never skips a number."""
@@ -184,17 +184,17 @@ class Partitioning:
         """Return the values of some partitions, as numbers: days, microseconds, or themselves."""
         if self.zone != OF_UTC:
             days = ((self.first_unit(a), self.first_unit(b + 1)) for a, b in partitions.pairs)
-            every = (_from(a, self.zone).without(_from(b, self.zone)).pairs for a, b in days)
+            every = (_from(a, self.zone).difference(_from(b, self.zone)).pairs for a, b in days)
             return Ranges.of(pair for pairs in every for pair in pairs)
         size = self.unit_size
-        found = (
+        ranges = (
             (
                 max(self.first_unit(first) * size, LEAST),
                 min(self.first_unit(last + 1) * size - 1, GREATEST),
             )
             for first, last in partitions.pairs
         )
-        return Ranges(tuple((first, last) for first, last in found if first <= last))
+        return Ranges(tuple((first, last) for first, last in ranges if first <= last))
 
     def values_before(self, unit: int) -> Ranges:
         """Return the values of all units before one, as numbers."""

@@ -64,22 +64,22 @@ class Shift:
     @property
     def gains(self) -> Ranges:
         """The partitions that are new in its place, present or not."""
-        return self.after.without(self.before or NOWHERE)
+        return self.after.difference(self.before or NOWHERE)
 
     @property
     def loses(self) -> Ranges:
         """The partitions that are no longer in its place, present before or not."""
-        return (self.before or NOWHERE).without(self.after)
+        return (self.before or NOWHERE).difference(self.after)
 
     @property
     def entered(self) -> Ranges:
         """The present partitions that are new in it."""
-        return self.after.within(self.has).without((self.before or NOWHERE).within(self.had))
+        return self.after.within(self.has).difference((self.before or NOWHERE).within(self.had))
 
     @property
     def left(self) -> Ranges:
         """The partitions that were in it and present, and are no longer in its place."""
-        return (self.before or NOWHERE).within(self.had).without(self.after)
+        return (self.before or NOWHERE).within(self.had).difference(self.after)
 
     def move(self, *, reused: bool, why: str) -> WindowMove:
         """Return the move as a version records it."""

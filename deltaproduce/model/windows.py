@@ -120,7 +120,7 @@ class PlannedWindow:
             present: the numbers of the present partitions.
         """
         most = self.window.max_partitions
-        if most is None or goal.within(present).without(before).count <= most:
+        if most is None or goal.within(present).difference(before).count <= most:
             return goal
         (first, edge), last = goal.pairs[0], self.window.last
         if before and edge < before.greatest and last is not None:
@@ -151,9 +151,9 @@ class PlannedWindow:
         return self.partitions.named(units.mapped(self.partitions.number))
 
 
-def making(found: Window) -> tuple[object, ...]:
+def making(window: Window) -> tuple[object, ...]:
     """Return what decides which rows are in a window."""
-    return found.column, found.last, found.start, found.step, found.end, found.lag
+    return window.column, window.last, window.start, window.step, window.end, window.lag
 
 
 def planned(given: Window, key: Columns, zone: str = OF_UTC, *, stage: str) -> PlannedWindow:
@@ -168,8 +168,8 @@ def planned(given: Window, key: Columns, zone: str = OF_UTC, *, stage: str) -> P
     position = key.names.index(given.column)
     column = key.columns[position]
     data_type = column.data_type.simpleString()
-    found = partitioning(data_type, given.step, zone)
-    if found is None:
+    planned_window = partitioning(data_type, given.step, zone)
+    if planned_window is None:
         over = f"{column.name!r}, which is {data_type}"
         fault = (
             f"a window is over {over}; give a key column of type date, timestamp or integer"
@@ -180,24 +180,26 @@ def planned(given: Window, key: Columns, zone: str = OF_UTC, *, stage: str) -> P
         raise DefinitionError(message, stage=stage, column=column.name)
     numbers = {}
     for name, value in (("start", given.start), ("end", given.end)):
-        if value is not None and isinstance(value, date) != found.of_dates:
-            wanted = "a date" if found.of_dates else "an int"
+        if value is not None and isinstance(value, date) != planned_window.of_dates:
+            wanted = "a date" if planned_window.of_dates else "an int"
             message = f"stage {stage!r}: the window's {name} is {value!r}; give {wanted}"
             raise DefinitionError(message, stage=stage, column=column.name)
-        numbers[name] = None if value is None else found.number(found.unit_of(value))
-    return PlannedWindow(given, position, found, numbers["start"], numbers["end"])
+        numbers[name] = (
+            None if value is None else planned_window.number(planned_window.unit_of(value))
+        )
+    return PlannedWindow(given, position, planned_window, numbers["start"], numbers["end"])
 
 
-def over(found: object, feeder: RowSchema, *, stage: str) -> Window:
+def over(window: object, feeder: RowSchema, *, stage: str) -> Window:
     """Return a window over a key column of a feeder, whose name is matched case-insensitively.
 
     Raises:
         DefinitionError: it is none, or cannot be over that column; with `stage`.
     """
-    if not isinstance(found, Window):
-        message = f"stage {stage!r}: its window is {shown(found)}; give deltaproduce.window(…)"
+    if not isinstance(window, Window):
+        message = f"stage {stage!r}: its window is {shown(window)}; give deltaproduce.window(…)"
         raise DefinitionError(message, stage=stage)
-    name = name_from(found.column) or found.column
+    name = name_from(window.column) or window.column
     columns = [column for column in feeder.key if column.name.lower() == name.lower()]
     if len(columns) != 1:
         message = (
@@ -205,10 +207,10 @@ def over(found: object, feeder: RowSchema, *, stage: str) -> Window:
             f"{', '.join(feeder.key.names)}"
         )
         raise DefinitionError(message, stage=stage)
-    found = replace(found, column=columns[0].name)
+    window = replace(window, column=columns[0].name)
     if columns[0].is_known:
-        planned(found, feeder.key, stage=stage)
-    return found
+        planned(window, feeder.key, stage=stage)
+    return window
 
 
 def window(
@@ -303,24 +305,24 @@ def partition(value: object) -> Partition | None:
 
 
 def _partition(column: str, name: str, value: object) -> Partition:
-    found = partition(value)
-    if found is None:
+    window_partition = partition(value)
+    if window_partition is None:
         raise _wrong(column, name, value, "a date, its text, or an int of 64 bits")
-    return found
+    return window_partition
 
 
 def _check_order(column: str, start: Partition, end: Partition, step: Step | None) -> None:
     """Refuse a start in a partition after that of the end; columns of other types, later."""
-    found = partitioning("date" if isinstance(start, date) else "bigint", step)
-    if found is None or isinstance(start, date) != isinstance(end, date):
+    order = partitioning("date" if isinstance(start, date) else "bigint", step)
+    if order is None or isinstance(start, date) != isinstance(end, date):
         return
-    if found.number(found.unit_of(start)) > found.number(found.unit_of(end)):
-        told = ", ".join(
+    if order.number(order.unit_of(start)) > order.number(order.unit_of(end)):
+        texts = ", ".join(
             f"{name}={shown(value.isoformat() if isinstance(value, date) else value)}"
             for name, value in (("start", start), ("end", end))
         )
         raise DefinitionError(
-            f"the window over {column!r} has {told}: its start is after its end; swap the two"
+            f"the window over {column!r} has {texts}: its start is after its end; swap the two"
         )
 
 

@@ -49,24 +49,24 @@ def analysed(graph: Graph, tables: Tables, head: Callable[[], Version]) -> Analy
             table does not exist or has other columns, or content cannot be stored as a definition
             says; with `stage`.
     """
-    made, needed = dict[str, Stage](), dict[str, SessionError]()
+    stages, needed = dict[str, Stage](), dict[str, SessionError]()
     unknown, recorded = list[str](), None
     for stage in graph.stages:
-        fed = _fed(stage, made)
+        fed = _fed(stage, stages)
         try:
             with needing(fed):
-                found = _resolved(fed, tables)
-            made |= {one.name: one for one in with_hidden(found) if one.name not in made}
+                kind = _resolved(fed, tables)
+            stages |= {one.name: one for one in with_hidden(kind) if one.name not in stages}
         except SessionError as error:
             if tables.engines.session is not None:
                 raise
             recorded = head() if recorded is None else recorded
             same = _as_recorded(fed, recorded)
-            made[stage.name] = fed if same is None else same
+            stages[stage.name] = fed if same is None else same
             needed[stage.name] = error
             if same is None:
                 unknown.append(stage.name)
-    return Analysis(Graph(tuple(made.values())), needed, tuple(unknown))
+    return Analysis(Graph(tuple(stages.values())), needed, tuple(unknown))
 
 
 def _as_recorded(stage: Stage, version: Version) -> Stage | None:
@@ -87,24 +87,24 @@ def _as_recorded(stage: Stage, version: Version) -> Stage | None:
 
 def refused(graph: Graph, tables: Tables) -> list[DefinitionError]:
     """Return the error of each refused stage whose feeders are all accepted; read no row."""
-    made, errors = dict[str, Stage](), list[DefinitionError]()
+    stages, errors = dict[str, Stage](), list[DefinitionError]()
     for stage in graph.stages:
-        if all(one.name in made for one in stage.feeders):
+        if all(one.name in stages for one in stage.feeders):
             try:
-                made[stage.name] = _resolved(_fed(stage, made), tables)
+                stages[stage.name] = _resolved(_fed(stage, stages), tables)
             except DefinitionError as error:
                 errors.append(error)
     return errors
 
 
-def _fed(stage: Stage, made: Mapping[str, Stage]) -> Stage:
+def _fed(stage: Stage, stages: Mapping[str, Stage]) -> Stage:
     """Return a stage that reads the stages before it with their types."""
-    return stage.fed_by(made)
+    return stage.fed_by(stages)
 
 
 def _resolved(stage: Stage, tables: Tables) -> Stage:
     """Return a stage with the types of its columns."""
     check_stage(stage)
-    found = stage_kind(stage).resolved(stage, tables)
-    check_stored(found)
-    return found
+    kind = stage_kind(stage).resolved(stage, tables)
+    check_stored(kind)
+    return kind

@@ -29,7 +29,7 @@ from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, UPDATES, Layout
 from deltaproduce.operations.step.edits import compacted_edit, merged_edit
 from deltaproduce.operations.step.filing import Filing
 from deltaproduce.operations.step.plan import Compaction, compactions
-from deltaproduce.reading.readers import Reader
+from deltaproduce.reading.readers import StageReader
 from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.decisions.recovery import compacted, current
 from deltaproduce.storage.figures import StageFigures
@@ -54,7 +54,7 @@ class Compactor:
     """
 
     def __init__(
-        self, graph: Graph, tables: Tables, reader: Reader, filing: Callable[[str], Filing]
+        self, graph: Graph, tables: Tables, reader: StageReader, filing: Callable[[str], Filing]
     ) -> None:
         self._graph = graph
         self._filing = filing
@@ -148,11 +148,11 @@ class Compactor:
                 self.wait(name, what)
         figures = dict(head.stages)
         for stage in self._graph.stages:
-            found = figures.get(stage.name)
+            recorded = figures.get(stage.name)
             for what in _KINDS:
-                known = (stage.name, what) in self._ended or what in compactions(found, limits)
-                if found is not None and known and (stage.name, what) not in self._running:
-                    found = figures[stage.name] = self._figures(head, stage, what, found)
+                known = (stage.name, what) in self._ended or what in compactions(recorded, limits)
+                if recorded is not None and known and (stage.name, what) not in self._running:
+                    recorded = figures[stage.name] = self._figures(head, stage, what, recorded)
         return replace(head, stages=figures)
 
     def _figures(
@@ -165,31 +165,31 @@ class Compactor:
             pinned = figures.delta_versions.get(kind)
             if pinned is None:
                 continue
-            made = self._compacted(stage, kind, pinned)
-            if not made and what == "merge":
+            compacted = self._compacted(stage, kind, pinned)
+            if not compacted and what == "merge":
                 continue
-            if not made:
+            if not compacted:
                 self._ended.discard((stage.name, what))
                 return figures
-            newest[kind] = made[-1].delta_version
-            folded += [commit.attempt.version for commit in made if commit.attempt][-1:]
-        found = figures.at(newest)
+            newest[kind] = compacted[-1].delta_version
+            folded += [commit.attempt.version for commit in compacted if commit.attempt][-1:]
+        figures_now = figures.at(newest)
         if what == "merge" or len(folded) < len(newest):
-            return found
+            return figures_now
         added = {**figures.base.added, **dict.fromkeys(newest, 0)}
-        base = replace(found.base, added=added, folded=min(folded))
-        found = replace(found, base=base)
-        left = self._reader.overlay(replace(head, stages={stage.name: found}), stage)
+        base = replace(figures_now.base, added=added, folded=min(folded))
+        figures_now = replace(figures_now, base=base)
+        left = self._reader.overlay(replace(head, stages={stage.name: figures_now}), stage)
         if left is None:
-            return found
-        return replace(found, base=replace(base, runs=left.runs, run_rows=left.added))
+            return figures_now
+        return replace(figures_now, base=replace(base, runs=left.runs, run_rows=left.added))
 
     def _fold(self, version: Version, stage: Stage) -> None:
         """Rewrite content and key mappings with all runs applied, in order."""
         tables = self._tables
         if version.stages[stage.name].base.stored != self._filing(stage.name).text:
             return  # the next version rewrites it, in the new filing
-        reader, stage = Reader(tables, from_files=True), stage_at(version, stage)
+        reader, stage = StageReader(tables, from_files=True), stage_at(version, stage)
         stored = {CONTENT: reader.content(version, stage)}
         if stage.source_key:
             stored[KEY_MAPPINGS] = reader.key_mappings(version, stage)

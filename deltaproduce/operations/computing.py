@@ -16,10 +16,10 @@ from deltaproduce.engines.spark.sessions.zoned import ZonedSession
 from deltaproduce.errors import SessionError
 from deltaproduce.operations.executor import Executor
 from deltaproduce.reading.opened import Opened
-from deltaproduce.reading.readers import Reader
+from deltaproduce.reading.readers import StageReader
 
 
-class Computing:
+class StoreSessions:
     """The sessions in which one store computes, each with an executor.
 
     Args:
@@ -69,7 +69,7 @@ class Computing:
                 self._opened,
                 engines=replace(engines, session=session),
                 tables=tables,
-                reader=Reader(tables, from_files=False),
+                reader=StageReader(tables, from_files=False),
             )
             self._apart = opened, self._executor_of(opened)
         return self._apart
@@ -114,5 +114,5 @@ class Computing:
             executor.close()
 
     def _executors(self) -> list[Executor]:
-        found = [self._executor, None if self._apart is None else self._apart[1]]
-        return [executor for executor in found if executor is not None]
+        executors = [self._executor, None if self._apart is None else self._apart[1]]
+        return [executor for executor in executors if executor is not None]

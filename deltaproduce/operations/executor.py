@@ -2,7 +2,7 @@
 
 First it computes every stage in topological order, each feeding the next through its `Comparison`;
 nothing is written yet, so a failing produce function leaves no trace. Then the `Publisher` commits
-and publishes. A `Work` says how a version is made: by an update, a repair or a rollback. The
+and publishes. A `VersionJob` says how a version is made: by an update, a repair or a rollback. The
 invariant: an exception at any point leaves the head unchanged, and the next update starts from the
 rows that the head pins.
 """
@@ -26,19 +26,19 @@ from deltaproduce.operations.making.repairs import Repair
 from deltaproduce.operations.making.request import Request, reasons
 from deltaproduce.operations.making.rollbacks import Rollback
 from deltaproduce.operations.making.updates import Update
-from deltaproduce.operations.making.work import Means, Work
+from deltaproduce.operations.making.version_job import StoreContext, VersionJob
 from deltaproduce.operations.publisher import Publisher, Unpublished
-from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked
+from deltaproduce.operations.reports.plans import Counted, Foreseen, Plan, planned
+from deltaproduce.operations.reports.records import record
 from deltaproduce.operations.step.expiry import Retentions
 from deltaproduce.operations.step.plan import Causes
+from deltaproduce.operations.step.window_arguments import NO_ARGUMENTS, WindowArguments
 from deltaproduce.operations.step.windowing import Windows, differ
 from deltaproduce.operations.step.writes import StepResult
-from deltaproduce.operations.told.plans import Counted, Foreseen, Plan, planned
-from deltaproduce.operations.told.records import record
 from deltaproduce.operations.vacuum import Vacuum, Vacuumed
 from deltaproduce.operations.verifying.findings import Finding
 from deltaproduce.reading.opened import Opened
-from deltaproduce.reading.readers import Reader
+from deltaproduce.reading.readers import StageReader
 from deltaproduce.shown.phases import COMMIT, Progress, phase, reached
 from deltaproduce.stages.kind import Arrival, needing
 from deltaproduce.stages.scheduled.outcomes import Outcomes
@@ -51,7 +51,7 @@ _NOTHING_COMPARED: Final[Counted] = MappingProxyType({})
 class Executor:
     """Carries out the updates, repairs and rollbacks of one store, one at a time."""
 
-    def __init__(self, store: Opened, reader: Reader, options: StoreOptions) -> None:
+    def __init__(self, store: Opened, reader: StageReader, options: StoreOptions) -> None:
         """Prepare for an opened store.
 
         Args:
@@ -61,8 +61,8 @@ class Executor:
         definitions = {stage.name: fingerprint(stage) for stage in graph.stages}
         described = descriptions(graph)
 
-        def means(time_zone: str) -> Means:
-            return Means(
+        def context(time_zone: str) -> StoreContext:
+            return StoreContext(
                 graph,
                 definitions,
                 reader,
@@ -76,18 +76,20 @@ class Executor:
             )
 
         self._graph = graph
-        self._means_in = lru_cache(maxsize=2)(means)
+        self._context_in = lru_cache(maxsize=2)(context)
         self._zone = store.zone
         self._tables = tables
         self._log = log
         self._clock = options.clock
-        self._compactor = Compactor(graph, tables, reader, lambda stage: self._means.filing(stage))
+        self._compactor = Compactor(
+            graph, tables, reader, lambda stage: self._context.filing(stage)
+        )
         self._publisher = Publisher(graph, tables, reader, log, self._compactor, self._clock)
 
     @property
-    def _means(self) -> Means:
+    def _context(self) -> StoreContext:
         """The means of the next version, in the store's time zone as of the last read head."""
-        return self._means_in(self._zone())
+        return self._context_in(self._zone())
 
     def update(self, request: Request, head: Version) -> Version:
         """Publish the version after ``head``, unless nothing changes and there is no id to keep.
@@ -104,9 +106,9 @@ class Executor:
 
     def tasked(self, request: Request, head: Version) -> tuple[Version, Outcomes]:
         """Do the same as `update`, and return what became of tasks, too."""
-        means = self._means
-        work = Update.of(means, self._compactor.applied(head), self._clock(), request)
-        means.windows.check_present(work.windows, {step.stage.name for step in work.steps})
+        context = self._context
+        work = Update.of(context, self._compactor.applied(head), self._clock(), request)
+        context.windows.check_present(work.windows, {step.stage.name for step in work.steps})
         return self._run(work, head), Outcomes(work.tasked)
 
     def repair(
@@ -123,7 +125,7 @@ class Executor:
             CorruptStoreError: rows of a source are lost, and not given.
         """
         head = self._compactor.applied(versions[-1])
-        work = Repair.after(self._means, head, self._clock(), versions, findings, request)
+        work = Repair.after(self._context, head, self._clock(), versions, findings, request)
         return self._run(work, versions[-1])
 
     def rollback(self, span: Sequence[Version], update_id: str | None = None) -> Version:
@@ -140,7 +142,9 @@ class Executor:
             ConflictError: another writer was faster; nothing of this is visible.
         """
         head = self._compactor.applied(span[-1])
-        return self._run(Rollback.over(self._means, head, self._clock(), span, update_id), span[-1])
+        return self._run(
+            Rollback.over(self._context, head, self._clock(), span, update_id), span[-1]
+        )
 
     def compared(self, request: Request, head: Version) -> Counted:
         """Return how snapshots differ from the rows of their sources; nothing is written.
@@ -151,7 +155,7 @@ class Executor:
         Returns:
             Source -> the counts of what a version would change; None if nothing.
         """
-        work = Update.of(self._means, self._compactor.applied(head), self._clock(), request)
+        work = Update.of(self._context, self._compactor.applied(head), self._clock(), request)
         with self._tables.access.many_effects():
             results = {
                 step.stage.name: work.result(step, {})
@@ -171,7 +175,7 @@ class Executor:
         snapshots: Collection[str] = (),
         compared: Counted = _NOTHING_COMPARED,
         arrivals: Mapping[str, Arrival] | None = None,
-        asked: Asked = NOTHING_ASKED,
+        named: WindowArguments = NO_ARGUMENTS,
     ) -> Plan:
         """Return what an update would do, and why; see `plan.plan`.
 
@@ -182,34 +186,34 @@ class Executor:
         Raises:
             MissingPartitionsError: a window would lack partitions, whatever rows are given.
         """
-        means, windows, arrived = self._means, asked.state(head.windows), arrivals or {}
+        context, windows, arrived = self._context, named.state(head.windows), arrivals or {}
         same = {name for name, counts in compared.items() if counts is None}
         given = {name: keys for name, keys in given.items() if name not in same}
         snapshots = [name for name in snapshots if name not in same]
         causes = Causes(given=given, snapshots=snapshots, arrived=reasons(arrived))
-        steps = means.plan(head, causes, windows, advances=True)
+        steps = context.plan(head, causes, windows, advances=True)
         if windows != head.windows:
-            made = [step.stage.name for step in steps if step.stage.feeders]
-            reached = {*given, *snapshots, *arrived, *made}
-            means.windows.check_present(windows, means.windows.unknown(head, reached))
-        sources = means.retentions.sources
-        expiring = means.retentions.due(head, windows)
+            computed = [step.stage.name for step in steps if step.stage.feeders]
+            reached = {*given, *snapshots, *arrived, *computed}
+            context.windows.check_present(windows, context.windows.unknown(head, reached))
+        sources = context.retentions.sources
+        expiring = context.retentions.due(head, windows)
         forgetting = [name for name in expiring if sources[name].retention.forgets]
-        rezoned = means.rezoned(head).zones(means.graph)
+        rezoned = context.rezoned(head).zones(context.graph)
         foreseen = Foreseen(
             given=given,
             compared=compared,
             forgetting=forgetting,
-            zones={name: (was, means.time_zone) for name, was in rezoned.items()},
+            zones={name: (was, context.time_zone) for name, was in rezoned.items()},
         )
-        plan = planned(steps, means.graph, head, means.definitions, foreseen)
+        plan = planned(steps, context.graph, head, context.definitions, foreseen)
         plan.moves = differ(self.windows.moved(head, windows, (), advances=True), head)
         return plan
 
     @property
     def windows(self) -> Windows:
         """The windows of the graph."""
-        return self._means.windows
+        return self._context.windows
 
     def vacuum(
         self,
@@ -248,27 +252,27 @@ class Executor:
         """
         self._compactor.check_open()
 
-    def _run(self, work: Work, published: Version) -> Version:
+    def _run(self, work: VersionJob, published: Version) -> Version:
         """Compute, commit and publish a version; return ``published`` if it would be equal."""
         started = time.perf_counter()
-        version = self._made(work, started)
+        version = self._published(work, started)
         seconds = time.perf_counter() - started
         record(version or published, work.operation, seconds, published=version is not None)
         return version or published
 
-    def _made(self, work: Work, started: float) -> Version | None:
+    def _published(self, work: VersionJob, started: float) -> Version | None:
         """Publish and return the version; None if it would be equal to the head."""
         with self._tables.access.many_effects():
             stages = [step.stage for step in work.steps]
             with phase("checking"):
                 kept = self._publisher.left(work.head, stages, work.attempt.given)
             work = work.carrying_on(kept)
-            results = work.worth(self._computed(work))
+            results = work.results_to_publish(self._computed(work))
             if results is None:
                 return None
-            total = _told_of(stages)
+            total = _count_of_shown(stages)
             reached(Progress(work.operation, COMMIT, total, total))
-            head = self._without_compactions(work.head, results)
+            head = self._after_compactions(work.head, results)
             new = Unpublished(
                 operation=work.operation,
                 head=work.before(head, results),
@@ -281,10 +285,10 @@ class Executor:
             writes = {name: work.write(result, head) for name, result in results.items()}
             return self._publisher.publish(new, writes)
 
-    def _computed(self, work: Work) -> dict[str, StepResult]:
+    def _computed(self, work: VersionJob) -> dict[str, StepResult]:
         """Return the results of the stages that the version touches, in topological order."""
         results: dict[str, StepResult] = {}
-        done, total = 0, _told_of(step.stage for step in work.steps)
+        done, total = 0, _count_of_shown(step.stage for step in work.steps)
         for step in work.steps:
             is_hidden = step.stage.hidden is not None
             begun = Progress(work.operation, step.stage.owner, done, total)
@@ -295,15 +299,15 @@ class Executor:
             seconds = time.perf_counter() - started
             ended = replace(begun, event="ends", seconds=seconds)
             if result is not None:
-                work.means.check_partitions(result, work.head)
+                work.context.check_partitions(result, work.head)
                 read = self._tables.readings.total.after(before)
-                ended = _told(ended, result, results, work.head)
+                ended = _ended_progress(ended, result, results, work.head)
                 results[step.stage.name] = replace(result, seconds=seconds, read=read)
             reached(ended, is_hidden=is_hidden)
             done += not is_hidden
         return results
 
-    def _without_compactions(self, head: Version, stages: Iterable[str]) -> Version:
+    def _after_compactions(self, head: Version, stages: Iterable[str]) -> Version:
         """Return the head after waiting for the compactions of some stages' updates."""
         with phase("waiting"):
             for stage in stages:
@@ -311,12 +315,12 @@ class Executor:
         return self._compactor.applied(head)
 
 
-def _told_of(stages: Iterable[Stage]) -> int:
+def _count_of_shown(stages: Iterable[Stage]) -> int:
     """Return how many stages progress counts: those that users have defined."""
     return sum(stage.hidden is None for stage in stages)
 
 
-def _told(
+def _ended_progress(
     ended: Progress, result: StepResult, results: Mapping[str, StepResult], head: Version
 ) -> Progress:
     """Return the progress of a stage whose result is known."""
@@ -325,7 +329,7 @@ def _told(
     return replace(
         ended,
         mode=result.mode,
-        keys_in=sum(found.keys_changed for found in fed) if feeders else counts.keys,
+        keys_in=sum(one.keys_changed for one in fed) if feeders else counts.keys,
         keys_affected=counts.keys,
         keys_changed=counts.keys_changed,
         rows=result.size(head.stages.get(result.stage.name, NO_TABLES))[0],

@@ -29,15 +29,15 @@ from deltaproduce.operations.step.writes import (
     WriteKept,
     content_at_hand,
 )
-from deltaproduce.reading.readers import Reader
+from deltaproduce.reading.readers import StageReader
 from deltaproduce.shown.phases import phase
-from deltaproduce.storage.attempts import Attempt, Commit, Part
+from deltaproduce.storage.attempts import Attempt, AttemptPart, Commit
 from deltaproduce.storage.decisions.recovery import action, conflict, current, is_ahead
 from deltaproduce.storage.decisions.resumption import NOTHING_KEPT, Resumption, resumption
 from deltaproduce.storage.decisions.retention import Cut, cuts, repointed
 from deltaproduce.storage.edits import Deletion, Edit, Restore
 from deltaproduce.storage.figures import NO_TABLES, StageFigures
-from deltaproduce.storage.locations import Table
+from deltaproduce.storage.locations import StoreTable
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
@@ -45,7 +45,7 @@ from deltaproduce.storage.versions import Version
 
 _WRITERS: Final = 4
 """How many tables are committed to in parallel: a commit mostly waits for the driver."""
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class Publisher:
         self,
         graph: Graph,
         tables: Tables,
-        reader: Reader,
+        reader: StageReader,
         log: VersionLog,
         compactor: Compactor,
         clock: Callable[[], datetime],
@@ -91,7 +91,7 @@ class Publisher:
         self._log = log
         self._compactor = compactor
         self._clock = clock
-        self._checked: dict[Table, int] = {}
+        self._checked: dict[StoreTable, int] = {}
 
     def left(self, head: Version, stages: Sequence[Stage], given: str | None) -> Resumption:
         """Return what earlier attempts at the next version, given the same rows, have completed.
@@ -132,8 +132,8 @@ class Publisher:
             with phase("checking"):
                 self._look(head, writes)
         with phase("writing"):
-            made = self._commit(head, writes, edits, planned, attempt, repairs=new.repairs)
-        written = {name: one.at(made[name]) for name, one in planned.items()}
+            results = self._commit(head, writes, edits, planned, attempt, repairs=new.repairs)
+        written = {name: one.at(results[name]) for name, one in planned.items()}
         figures = {
             stage.name: replace(
                 written.get(stage.name, head.stages.get(stage.name, NO_TABLES).carried()),
@@ -178,20 +178,22 @@ class Publisher:
         Raises:
             ConflictError: another writer was faster; no version was dropped.
         """
-        head, made, checked = versions[-1], dict[Cut, int](), self._checked
+        head, cut_versions, checked = versions[-1], dict[Cut, int](), self._checked
         beside = replace(attempt, version=head.number + 1)  # so it restores tables that ran ahead
         self._checked = {}
         for cut in cuts(versions, kept):
             table = self._tables.location.table(cut.stage, cut.kind)
             base = self._base(table, head.pinned(cut.stage, cut.kind), checked, beside)
-            made[cut] = self._tables.committer.commit(table, Deletion(cut.predicate), attempt, base)
-            checked[table] = made[cut]
+            cut_versions[cut] = self._tables.committer.commit(
+                table, Deletion(cut.predicate), attempt, base
+            )
+            checked[table] = cut_versions[cut]
         self._checked = checked
         if len(kept) == len(versions):
             return tuple(kept)
-        found = repointed(kept, made)
-        self._log.rewrite(found, attempt)
-        return found
+        kept_versions = repointed(kept, cut_versions)
+        self._log.rewrite(kept_versions, attempt)
+        return kept_versions
 
     def _look(self, head: Version, writes: Mapping[str, StageWrite]) -> None:
         """Refuse, before the first commit, to build on tables that someone else has written to.
@@ -230,12 +232,12 @@ class Publisher:
             return _is_as_pinned(self._checked, table, head.pinned(name, kind))
 
         unknown = [table for table in tables if not is_known(*table)]
-        found = dict(zip(unknown, self._side_by_side(history, unknown), strict=True))
-        return {table: found.get(table) for table in tables}
+        histories = dict(zip(unknown, self._side_by_side(history, unknown), strict=True))
+        return {table: histories.get(table) for table in tables}
 
     def _side_by_side(
-        self, function: Callable[..., _Made], jobs: Sequence[tuple[Any, ...]]
-    ) -> list[_Made]:
+        self, function: Callable[..., _Result], jobs: Sequence[tuple[Any, ...]]
+    ) -> list[_Result]:
         """Return the results of a function for some jobs, in their order; several run in parallel.
 
         A thread gets this thread's session settings, in several calls to Java, so a single job has
@@ -264,11 +266,11 @@ class Publisher:
                 with phase("waiting"):
                     self._compactor.wait_for_rows(name)
         kept = {n: w.kept.delta_versions for n, w in writes.items() if isinstance(w, WriteKept)}
-        made: dict[str, Mapping[str, int]] = dict(kept)
+        committed: dict[str, Mapping[str, int]] = dict(kept)
         stages = tuple(name for name in writes if edits[name] or name in kept)
         checked, self._checked = self._checked, {}
 
-        def commit(name: str, kind: str, edit: Edit | Restore, told: Attempt) -> int:
+        def commit(name: str, kind: str, edit: Edit | Restore, attempt_of_commit: Attempt) -> int:
             table = self._tables.location.table(name, kind)
             pinned = head.pinned(name, kind)
             if repairs and pinned is not None:
@@ -277,11 +279,13 @@ class Publisher:
                 # A restore depends on the actual state of the table.
                 known = {} if isinstance(edit, Restore) else checked
                 base = self._base(table, pinned, known, attempt)
-            return self._tables.committer.commit(table, edit, told, base)
+            return self._tables.committer.commit(table, edit, attempt_of_commit, base)
 
         def telling(name: str) -> Attempt:
-            before = {stage: made[stage] for stage in stages if stage in made}
-            return replace(attempt, part=Part(stages, before, tuple(edits[name]), planned[name]))
+            before = {stage: committed[stage] for stage in stages if stage in committed}
+            return replace(
+                attempt, part=AttemptPart(stages, before, tuple(edits[name]), planned[name])
+            )
 
         rest = [name for name in writes if name not in kept]
         waves = [[name] for name in rest] if attempt.given is not None else [rest]
@@ -293,19 +297,23 @@ class Publisher:
             ]
             delta_versions = self._side_by_side(commit, jobs)
             for name in wave:
-                made[name] = {
+                committed[name] = {
                     job[1]: delta_version
                     for job, delta_version in zip(jobs, delta_versions, strict=True)
                     if job[0] == name
                 }
-        for name, delta_versions_of in made.items():
+        for name, delta_versions_of in committed.items():
             for kind, delta_version in delta_versions_of.items():
                 checked[self._tables.location.table(name, kind)] = delta_version
         self._checked = checked
-        return made
+        return committed
 
     def _base(
-        self, table: Table, pinned: int | None, checked: Mapping[Table, int], attempt: Attempt
+        self,
+        table: StoreTable,
+        pinned: int | None,
+        checked: Mapping[StoreTable, int],
+        attempt: Attempt,
     ) -> int | None:
         """Make a table's newest rows those that the head pins; return its delta version."""
         if _is_as_pinned(checked, table, pinned):
@@ -326,7 +334,7 @@ class Publisher:
                 return commits[0].delta_version
 
     def _base_of_repair(
-        self, table: Table, pinned: int, edit: Edit | Restore, attempt: Attempt
+        self, table: StoreTable, pinned: int, edit: Edit | Restore, attempt: Attempt
     ) -> int | None:
         """Return the delta version that a repair builds on; None if the table may be gone."""
         if isinstance(edit, Edit) and edit.is_whole:
@@ -350,11 +358,11 @@ class Publisher:
 def _stored(
     read: Callable[[Version, Stage], Stored | None], version: Version, stage: Stage
 ) -> Stored:
-    found = read(version, stage)
-    assert found is not None  # the figures say that there are rows
-    return found
+    recorded = read(version, stage)
+    assert recorded is not None  # the figures say that there are rows
+    return recorded
 
 
-def _is_as_pinned(known: Mapping[Table, int], table: Table, pinned: int | None) -> bool:
+def _is_as_pinned(known: Mapping[StoreTable, int], table: StoreTable, pinned: int | None) -> bool:
     """Return whether a table's newest Delta version is known to be the pinned one."""
     return pinned is not None and known.get(table) == pinned

@@ -74,8 +74,8 @@ class StreamWriter:
             self._store = self._opened(self._session)
         prefix = f"stream {self._stream}: "
         ids = self._store.update_ids()
-        told = [found.removeprefix(prefix) for found in ids if found.startswith(prefix)]
-        numbers = [int(number) for number in told if _NUMBER.fullmatch(number)]
+        ids_of_query = [id_.removeprefix(prefix) for id_ in ids if id_.startswith(prefix)]
+        numbers = [int(number) for number in ids_of_query if _NUMBER.fullmatch(number)]
         if batch_id < max(numbers, default=0):
             raise InvalidArgumentError(
                 f"micro-batch {batch_id} of stream {self._stream!r} comes after {max(numbers)}: it "

@@ -25,7 +25,7 @@ from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.retention import pins
 from deltaproduce.storage.decisions.trimming import Trim
 from deltaproduce.storage.files import Unneeded, outdated, unneeded
-from deltaproduce.storage.locations import Table
+from deltaproduce.storage.locations import StoreTable
 from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.storage.versions import Version
@@ -117,11 +117,13 @@ class Vacuum:
         read = self._log.delta_version
         attempt = Attempt.dropping(versions[-1], started_at)
         after = self._publisher.retain(versions, kept, attempt)
-        logs = frozenset(found for found in (read, self._log.delta_version) if found is not None)
+        logs = frozenset(
+            removable for removable in (read, self._log.delta_version) if removable is not None
+        )
         files = size = 0
-        for table, found in self._unneeded((*kept, *after), logs):
-            self._tables.maintenance.remove_files(table, found.inventory)
-            files, size = files + found.files, size + found.bytes
+        for table, removable in self._unneeded((*kept, *after), logs):
+            self._tables.maintenance.remove_files(table, removable.inventory)
+            files, size = files + removable.files, size + removable.bytes
         removed = []
         for table in self._tables_left(after):
             self._tables.maintenance.drop(table)
@@ -141,9 +143,9 @@ class Vacuum:
         read = self._log.delta_version
         files, size, paths = 0, 0, list[str]()
         logs = frozenset() if read is None else frozenset({read})
-        for _, found in self._unneeded(kept, logs):
-            files, size = files + found.files, size + found.bytes
-            named = self._tables.engines.table(found.inventory, (_PATH,))
+        for _, removable in self._unneeded(kept, logs):
+            files, size = files + removable.files, size + removable.bytes
+            named = self._tables.engines.table(removable.inventory, (_PATH,))
             paths += named.column(_PATH.name).to_pylist()
         for table, trim in self._outdated(kept, logs):
             files, size = files + len(trim.files), size + trim.bytes
@@ -153,20 +155,20 @@ class Vacuum:
 
     def _unneeded(
         self, versions: Sequence[Version], logs: frozenset[int]
-    ) -> Iterator[tuple[Table, Unneeded]]:
+    ) -> Iterator[tuple[StoreTable, Unneeded]]:
         """Yield the files that no version needs, for each table that has such files.
 
         Args:
             logs: the delta versions of the version log that are read.
         """
         for table, needed in self._read_from(versions, logs):
-            found = unneeded(self._tables, table, needed, self._since)
-            if found is not None:
-                yield table, found
+            removable = unneeded(self._tables, table, needed, self._since)
+            if removable is not None:
+                yield table, removable
 
     def _outdated(
         self, versions: Sequence[Version], logs: frozenset[int]
-    ) -> Iterator[tuple[Table, Trim]]:
+    ) -> Iterator[tuple[StoreTable, Trim]]:
         """Yield the files that tables' logs can do without, for each table that has such files.
 
         What was committed since the oldest kept version stays in each log, so that a stream goes on
@@ -178,22 +180,22 @@ class Vacuum:
         """
         since = min(self._since, versions[0].committed_at or self._since)
         for table, needed in self._read_from(versions, logs):
-            found = outdated(self._tables, table, needed, since)
-            if found is not None:
-                yield table, found
+            log_files = outdated(self._tables, table, needed, since)
+            if log_files is not None:
+                yield table, log_files
 
     def _read_from(
         self, versions: Sequence[Version], logs: frozenset[int]
-    ) -> list[tuple[Table, frozenset[int]]]:
+    ) -> list[tuple[StoreTable, frozenset[int]]]:
         """Return the store's tables with the delta versions that versions are read from."""
         location = self._tables.location
-        found = [
+        pinned = [
             (location.table(stage, kind), pins(versions, stage, kind))
             for stage, kind in _tables_of(versions)
         ]
-        return [*found, (location.log(), logs)]
+        return [*pinned, (location.log(), logs)]
 
-    def _tables_left(self, kept: Sequence[Version]) -> Iterator[Table]:
+    def _tables_left(self, kept: Sequence[Version]) -> Iterator[StoreTable]:
         """Yield the store's tables that are in no version, and that no later version will write.
 
         A table is the store's if a commit says that an attempt made it under this name. A folder
@@ -227,11 +229,11 @@ def _numbers(versions: Sequence[Version], kept: Sequence[Version]) -> tuple[int,
 
 def _tables_of(versions: Iterable[Version]) -> list[tuple[str, str]]:
     """Return the store's own tables that the versions need, by stage and kind."""
-    found = {
+    tables = {
         (stage, kind)
         for version in versions
         for stage, figures in version.stages.items()
         for kind in figures.delta_versions
         if not (figures.origin.table and kind == CONTENT)
     }
-    return sorted(found)
+    return sorted(tables)

@@ -49,7 +49,7 @@ _AT: Final = re.compile(".*__at_[0-9]+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SqlView:
     """The identity of a view, as its properties record it.
 
     Attributes:
@@ -66,19 +66,22 @@ class View:
         """The name of the view."""
         return self.stage if self.version is None else f"{self.stage}__at_{self.version}"
 
-    def told(self, store: str) -> dict[str, str]:
+    def properties(self, store: str) -> dict[str, str]:
         """Return the properties of the view."""
         version = _HEAD if self.version is None else str(self.version)
         return {_STORE: store, _STAGE: self.stage, _VERSION: version, _DIGEST: self.digest}
 
     @staticmethod
-    def parse(told: Mapping[str, str], store: str) -> View | None:
-        """Parse the output of `told`; return None if the view does not belong to the store."""
-        version = told.get(_VERSION, "")
-        if told.get(_STORE) != store or not re.fullmatch(f"{_HEAD}|[0-9]+", version):
+    def parse(properties: Mapping[str, str], store: str) -> SqlView | None:
+        """Parse the output of `properties`.
+
+        Return None if the view does not belong to the store.
+        """
+        version = properties.get(_VERSION, "")
+        if properties.get(_STORE) != store or not re.fullmatch(f"{_HEAD}|[0-9]+", version):
             return None
         number = None if version == _HEAD else int(version)
-        return View(told.get(_STAGE, ""), number, told.get(_DIGEST, ""))
+        return SqlView(properties.get(_STAGE, ""), number, properties.get(_DIGEST, ""))
 
 
 def digest(text: str) -> str:
@@ -88,23 +91,25 @@ def digest(text: str) -> str:
 
 def faults(stages: Iterable[str]) -> dict[str, str]:
     """Return the stages that cannot have a view, and why. Stage names never differ only in case."""
-    found: dict[str, str] = {}
+    errors: dict[str, str] = {}
     for stage in stages:
         if not _NAME.fullmatch(stage):
-            found[stage] = "catalogs take letters from A to Z, digits and _"
+            errors[stage] = "catalogs take letters from A to Z, digits and _"
         elif _AT.fullmatch(stage):
-            found[stage] = "names that end like this are those of views of earlier versions"
-    return found
+            errors[stage] = "names that end like this are those of views of earlier versions"
+    return errors
 
 
-def superseded(found: Collection[View], wanted: Collection[View], head: Version) -> list[View]:
+def superseded(
+    views: Collection[SqlView], wanted: Collection[SqlView], head: Version
+) -> list[SqlView]:
     """Return the views to drop: those of stages and versions that no longer exist.
 
     The view of a stage stays if the head has the stage but the pipeline that opened the store does
     not define it: this writer cannot know its text.
     """
     names = {view.name for view in wanted}
-    gone = [view for view in found if view.name not in names]
+    gone = [view for view in views if view.name not in names]
     return [view for view in gone if view.version is not None or view.stage not in head.stages]
 
 
@@ -120,7 +125,7 @@ class Views:
         self._schema = schema
         self._store = opened.tables.location.address
         self._lock = Lock()
-        self._found: dict[str, View] = {}
+        self._existing: dict[str, SqlView] = {}
         self._foreign: set[str] = set()
 
     @staticmethod
@@ -145,11 +150,11 @@ class Views:
                 f"views in the schema {schema!r} need a session: open the store with one, "
                 "Store(deltaproduce.local_session(), …)"
             )
-        found = Views(store, place.within(store.engines.spark.catalog.currentCatalog()))
-        found._check_names()
-        found._look()
-        found.follow()
-        return found
+        views = Views(store, place.within(store.engines.spark.catalog.currentCatalog()))
+        views._check_names()
+        views._look()
+        views.follow()
+        return views
 
     def follow(self) -> None:
         """Bring the views to the head; repeat if another writer has published meanwhile.
@@ -163,10 +168,10 @@ class Views:
 
     def create(self, stage: str | Stage, version: int) -> str:
         """See `Store.create_view`."""
-        found = self._opened.stage(stage)
+        target = self._opened.stage(stage)
         at = self._opened.version(arguments.integer(version, "version"))
-        self._opened.check_there(at, [found.name], CONTENT, RUNS)
-        view, text = self._made(found, at, at.number)
+        self._opened.check_there(at, [target.name], CONTENT, RUNS)
+        view, text = self._view_with_text(target, at, at.number)
         with self._lock:
             self._check_free([view.name])
             self._replace([(view, text)], at)
@@ -178,26 +183,28 @@ class Views:
         if not head.number:
             return False
         wanted = self._wanted(head, versions)
-        late = [(view, text) for view, text in wanted if self._found.get(_key(view.name)) != view]
-        gone = superseded(self._found.values(), [view for view, _ in wanted], head)
+        late = [
+            (view, text) for view, text in wanted if self._existing.get(_key(view.name)) != view
+        ]
+        gone = superseded(self._existing.values(), [view for view, _ in wanted], head)
         self._replace(late, head)
         self._drop(gone, head)
         return bool(late or gone)
 
-    def _wanted(self, head: Version, versions: Sequence[Version]) -> list[tuple[View, str]]:
+    def _wanted(self, head: Version, versions: Sequence[Version]) -> list[tuple[SqlView, str]]:
         """Return the views that should exist, and their texts."""
         stages = {stage.name: stage for stage in self._stages()}
         numbered = {version.number: version for version in (EMPTY, *versions)}
         wanted = [
-            self._made(stage, head, None)
+            self._view_with_text(stage, head, None)
             for name, stage in stages.items()
             if name in head.stages and not head.stages[name].origin.table
         ]
-        for view in self._found.values():
+        for view in self._existing.values():
             at = None if view.version is None else numbered.get(view.version)
             stage = stages.get(view.stage)
             if at is not None and stage is not None and self._is_there(at, stage):
-                wanted.append(self._made(stage, at, at.number))
+                wanted.append(self._view_with_text(stage, at, at.number))
         return wanted
 
     def _is_there(self, version: Version, stage: Stage) -> bool:
@@ -207,26 +214,28 @@ class Views:
             return False
         return True
 
-    def _made(self, stage: Stage, version: Version, number: int | None) -> tuple[View, str]:
+    def _view_with_text(
+        self, stage: Stage, version: Version, number: int | None
+    ) -> tuple[SqlView, str]:
         text = select(self._opened.tables, version, stage, CONTENT)
-        return View(stage.name, number, digest(text)), text
+        return SqlView(stage.name, number, digest(text)), text
 
-    def _replace(self, made: Sequence[tuple[View, str]], version: Version) -> None:
-        if made:
-            with _told(version, self._schema.address):
+    def _replace(self, replaced: Sequence[tuple[SqlView, str]], version: Version) -> None:
+        if replaced:
+            with _naming_view(version, self._schema.address):
                 self._opened.tables.committer.ensure_schema(self._schema)
-        for view, text in made:
+        for view, text in replaced:
             address = self._schema.named(view.name).address
-            with _told(version, address), effect("replace view", address):
-                views.replace(self._spark, address, text, view.told(self._store))
-            self._found[_key(view.name)] = view
+            with _naming_view(version, address), effect("replace view", address):
+                views.replace(self._spark, address, text, view.properties(self._store))
+            self._existing[_key(view.name)] = view
 
-    def _drop(self, gone: Sequence[View], version: Version) -> None:
+    def _drop(self, gone: Sequence[SqlView], version: Version) -> None:
         for view in gone:
             address = self._schema.named(view.name).address
-            with _told(version, address), effect("drop view", address):
+            with _naming_view(version, address), effect("drop view", address):
                 views.drop(self._spark, address)
-            del self._found[_key(view.name)]
+            del self._existing[_key(view.name)]
 
     @property
     def _spark(self) -> SparkSession:
@@ -255,12 +264,12 @@ class Views:
             return
         for name, is_view in views.names_in(self._spark, self._schema.address).items():
             address = self._schema.named(name).address
-            told = views.properties(self._spark, address) if is_view else {}
-            view = View.parse(told, self._store)
+            properties = views.properties(self._spark, address) if is_view else {}
+            view = SqlView.parse(properties, self._store)
             if view is None:
                 self._foreign.add(_key(name))
             else:
-                self._found[_key(name)] = view
+                self._existing[_key(name)] = view
         self._check_free(stage.name for stage in self._stages())
 
     def _check_free(self, names: Iterable[str]) -> None:
@@ -274,7 +283,7 @@ class Views:
 
 
 @contextmanager
-def _told(version: Version, address: str) -> Iterator[None]:
+def _naming_view(version: Version, address: str) -> Iterator[None]:
     """Turn a failure to create or replace a view into an error that names the view and version.
 
     Raises:

@@ -25,14 +25,14 @@ from deltaproduce.errors import (
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
 from deltaproduce.operations.analysis import analysed
-from deltaproduce.operations.computing import Computing
+from deltaproduce.operations.computing import StoreSessions
 from deltaproduce.operations.executor import Executor
 from deltaproduce.operations.making.options import OnConflict, StoreOptions
 from deltaproduce.operations.step.plan import check_policy
 from deltaproduce.operations.views import Views
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.reading.opened import Opened
-from deltaproduce.reading.readers import Reader
+from deltaproduce.reading.readers import StageReader
 from deltaproduce.reading.store_zone import StoreZone
 from deltaproduce.shown.live import live
 from deltaproduce.shown.phases import Listener, Watch, watching
@@ -65,7 +65,7 @@ class Writer:
     """
 
     opened: Opened
-    computing: Computing
+    computing: StoreSessions
     options: StoreOptions
     listeners: tuple[Listener, ...] = ()
     views: Views | None = None
@@ -92,10 +92,10 @@ class Writer:
         described = None if session is None else partial(describing, session)
         watch = Watch(operation, self.listeners, described)
         with watching(watch), self.opened.noticing(), self.computing.keeping_active():
-            found = attempt() if wanted == "raise" else _RETRYING.copy()(attempt)
+            version = attempt() if wanted == "raise" else _RETRYING.copy()(attempt)
         if self.views is not None:
             self.views.follow()
-        return found
+        return version
 
     @property
     def executor(self) -> Executor:
@@ -161,10 +161,10 @@ def opened(
     engines = replace(engines, zone=zone)
 
     def executor_of(opened: Opened) -> Executor:
-        return Executor(opened, Reader(opened.tables, from_files=True), options)
+        return Executor(opened, StageReader(opened.tables, from_files=True), options)
 
-    reader = Reader(tables, from_files=spark is None)
-    found = Opened(
+    reader = StageReader(tables, from_files=spark is None)
+    opened_store = Opened(
         engines,
         analysis.graph,
         tuple(pipeline.stages),
@@ -176,7 +176,7 @@ def opened(
     )
     listener = options.progress or live()
     listeners = () if listener is None else (listener,)
-    shows = None if options.views is None else Views.opened(found, options.views)
+    shows = None if options.views is None else Views.opened(opened_store, options.views)
     needing = analysis.needing[analysis.unknown[0]] if analysis.unknown else None
-    computing = Computing(found, executor_of, needing)
-    return Writer(found, computing, options, listeners, shows)
+    computing = StoreSessions(opened_store, executor_of, needing)
+    return Writer(opened_store, computing, options, listeners, shows)

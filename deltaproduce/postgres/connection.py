@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import psycopg
 from psycopg import errors
+from typing_extensions import override
 
 from deltaproduce.errors import CommitUnknownError, ConflictError, SyncError
-from deltaproduce.postgres.copies import Database, TooLargeError
+from deltaproduce.postgres.copies import Database, RowTooLargeError
 from deltaproduce.types.excerpts import escaped
 
 _LOCK: Final = "deltaproduce sync "
@@ -29,19 +30,19 @@ class Connection(Database):
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         self._connection = connection
 
+    @override
     def execute(self, statement: str) -> int:
-        """See `Database.execute`."""
         with _noticing_size(), self._connection.cursor() as cursor:
             cursor.execute(statement)
             return cursor.rowcount
 
+    @override
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """See `Database.rows`."""
         with self._connection.cursor() as cursor:
             return cursor.execute(statement, values or None).fetchall()
 
+    @override
     def copy(self, statement: str, texts: Iterable[bytes]) -> int:
-        """See `Database.copy`."""
         with _noticing_size(), self._connection.cursor() as cursor:
             with cursor.copy(statement) as copy:
                 for text in texts:
@@ -49,8 +50,8 @@ class Connection(Database):
             return cursor.rowcount
 
     @property
+    @override
     def is_15(self) -> bool:
-        """See `Database.is_15`."""
         return self._connection.info.server_version >= 150_000
 
 
@@ -59,7 +60,7 @@ def _noticing_size() -> Iterator[None]:
     try:
         yield
     except errors.ProgramLimitExceeded as error:
-        raise TooLargeError(_said(error)) from error
+        raise RowTooLargeError(_said(error)) from error
 
 
 @contextmanager
@@ -105,10 +106,10 @@ def connected(to: str, schema: str, wait_seconds: float) -> Iterator[Database]:
 
 
 def _check_encoding(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-    found = connection.info.parameter_status("server_encoding")
-    if found not in _ENCODINGS:
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding not in _ENCODINGS:
         raise SyncError(
-            f"database {connection.info.dbname!r} has the encoding {found!r}, which lacks "
+            f"database {connection.info.dbname!r} has the encoding {encoding!r}, which lacks "
             "characters that a store has; sync into a database with ENCODING 'UTF8'"
         )
 

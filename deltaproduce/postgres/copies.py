@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from deltaproduce.engines.local.arrays import distinct
 from deltaproduce.postgres import statements as sql
@@ -24,7 +25,7 @@ from deltaproduce.types.data_types import BooleanType
 from deltaproduce.types.python_values import python_tuples
 
 
-class TooLargeError(Exception):
+class RowTooLargeError(Exception):
     """A row does not fit on a page of PostgreSQL, or a key does not fit in an index."""
 
 
@@ -137,14 +138,14 @@ class Copy(ABC):
 class RowsCopy(Copy):
     """A copy with all rows of a stage."""
 
+    @override
     def create(self, database: Database, names: sql.Names) -> None:
-        """See `Copy.create`."""
         database.execute(sql.create_rows(names, self.columns))
 
+    @override
     def load(
         self, database: Database, names: sql.Names, batches: Iterator[pa.Table], *, is_new: bool
     ) -> tuple[int, int]:
-        """See `Copy.load`."""
         deleted = 0 if is_new else database.execute(f"DELETE FROM {names.copy}")
         texts = self._texts(batches, self.columns)
         inserted = database.copy(sql.copy_rows(names, self.columns), texts)
@@ -153,10 +154,10 @@ class RowsCopy(Copy):
         database.execute(f"ANALYZE {names.copy}")
         return deleted, inserted
 
+    @override
     def apply(
         self, database: Database, names: sql.Names, batches: Iterator[pa.Table]
     ) -> tuple[int, int]:
-        """See `Copy.apply`."""
         self._arrive(database, names, batches)
         self._find_had(database, names, self.columns)
         for statement in sql.find_differing(names, self.columns):
@@ -173,16 +174,17 @@ class KeysCopy(Copy):
         """The column of the id."""
         return self.columns[0]
 
+    @override
     def create(self, database: Database, names: sql.Names) -> None:
-        """See `Copy.create`."""
         database.execute(
             sql.create_keys(names, self.key, self.identity, nulls_are_equal=database.is_15)
         )
 
+    @override
     def load(
         self, database: Database, names: sql.Names, batches: Iterator[pa.Table], *, is_new: bool
     ) -> tuple[int, int]:
-        """See `Copy.load`; keys that stay are not changed."""
+        """Keys that stay are not changed."""
         self._arrive(database, names, batches)
         database.execute(f"ANALYZE {names.arrived}")
         deleted = database.execute(sql.delete_other_keys(names, self.key, self.identity))
@@ -190,22 +192,24 @@ class KeysCopy(Copy):
         database.execute(f"ANALYZE {names.copy}")
         return deleted, inserted
 
+    @override
     def apply(
         self, database: Database, names: sql.Names, batches: Iterator[pa.Table]
     ) -> tuple[int, int]:
-        """See `Copy.apply`; deleted keys stay until `finish`."""
+        """Deleted keys stay until `finish`."""
         self._arrive(database, names, batches)
         self._find_had(database, names, (self.identity,))
         deleted = database.execute(sql.delete_renumbered(names, self.identity))
         statement = sql.insert_new_keys(names, self.columns, self.identity)
         return deleted, database.execute(statement)
 
+    @override
     def expected_rows(self, rows: int) -> int | None:
-        """See `Copy.expected_rows`: a key may have several rows."""
+        """A key may have several rows."""
         return None
 
+    @override
     def finish(self, database: Database, names: sql.Names) -> int:
-        """See `Copy.finish`."""
         return database.execute(sql.delete_gone_keys(names, self.identity))
 
     def _marked(self, rows: pa.Table) -> pa.Table:

@@ -33,10 +33,10 @@ _NOWHERE: Final = -1
 def fault(array: pa.Array, data_type: DataType) -> tuple[str, pa.Array] | None:
     """Return what is wrong with values, and with which of them; None if PostgreSQL can hold all."""
     for leaf, rows in _leaves(array, data_type, np.arange(len(array))):
-        what, found = _leaf_fault(leaf)
-        if found is None or not pc.any(found).as_py():
+        what, fault_text = _leaf_fault(leaf)
+        if fault_text is None or not pc.any(fault_text).as_py():
             continue
-        places = rows[pc.fill_null(found, False).to_numpy(zero_copy_only=False)]
+        places = rows[pc.fill_null(fault_text, False).to_numpy(zero_copy_only=False)]
         wrong = np.zeros(len(array), np.bool_)
         wrong[places[places != _NOWHERE]] = True
         if wrong.any():
@@ -48,8 +48,8 @@ def held(rows: pa.Table, columns: Sequence[Column]) -> pa.Array:
     """Return of which rows PostgreSQL can hold these columns."""
     fits = pa.repeat(True, len(rows))
     for column in columns:
-        found = fault(whole(rows, column), column.data_type)
-        fits = fits if found is None else pc.and_not(fits, found[1])
+        fault_text = fault(whole(rows, column), column.data_type)
+        fits = fits if fault_text is None else pc.and_not(fits, fault_text[1])
     return fits
 
 

@@ -103,9 +103,9 @@ def _floats(array: pa.Array) -> pa.Array:
     texts = float_text(array)
     if pc.all(pc.is_finite(array)).as_py() is not False:
         return texts
-    named = (pc.equal(texts, found) for found in _BEYOND)
+    named = (pc.equal(texts, text) for text in _BEYOND)
     pairs = zip(named, _BEYOND.values(), strict=True)
-    return reduce(lambda found, pair: pc.if_else(pair[0], pair[1], found), pairs, texts)
+    return reduce(lambda text, pair: pc.if_else(pair[0], pair[1], text), pairs, texts)
 
 
 def _texts(values: pa.Array, data_type: DataType) -> pa.Array:
@@ -134,8 +134,8 @@ def _quoted(texts: pa.Array) -> pa.Array:
 
 
 def _escaped(texts: pa.Array) -> pa.Array:
-    for found, written in (("\\", "\\\\"), ('"', '\\"')):
-        texts = pc.replace_substring(texts, found, written)
+    for special, written in (("\\", "\\\\"), ('"', '\\"')):
+        texts = pc.replace_substring(texts, special, written)
     if not pc.any(pc.match_substring_regex(texts, _CONTROL)).as_py():
         return texts
     for number in range(1, 32):

@@ -15,7 +15,7 @@ from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.postgres.copies import Copy, Database
 from deltaproduce.postgres.statements import quoted
 from deltaproduce.postgres.types import postgres_type
-from deltaproduce.sync import Position
+from deltaproduce.sync import CopyPosition
 from deltaproduce.types.columns import Column
 
 TABLE: Final = "_deltaproduce_sync"
@@ -24,7 +24,7 @@ COUNTED_ROWS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CopyState:
     """The state in which the last sync left a copy.
 
     Attributes:
@@ -32,13 +32,13 @@ class Kept:
         rows: the number of rows that it had.
     """
 
-    position: Position
+    position: CopyPosition
     oid: int
     rows: int
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ExistingTable:
     """A table that exists.
 
     Attributes:
@@ -53,7 +53,7 @@ def create(database: Database, schema: str) -> None:
     """Create the schema and its table of positions, where they do not exist."""
     if not database.rows("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)):
         database.execute(f"CREATE SCHEMA {quoted(schema)}")
-    if found(database, schema, TABLE) is not None:
+    if existing_table(database, schema, TABLE) is not None:
         return
     database.execute(
         f"CREATE TABLE {quoted(schema)}.{quoted(TABLE)} ("
@@ -64,7 +64,7 @@ def create(database: Database, schema: str) -> None:
     )
 
 
-def found(database: Database, schema: str, table: str) -> Found | None:
+def existing_table(database: Database, schema: str, table: str) -> ExistingTable | None:
     """Return the table, view or other relation with this name; None if there is none."""
     oids = database.rows(
         "SELECT c.oid::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -78,26 +78,28 @@ def found(database: Database, schema: str, table: str) -> Found | None:
         "WHERE attrelid = %s::bigint::oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
         oids[0],
     )
-    return Found(oids[0][0], tuple((str(name), str(kind)) for name, kind in columns))
+    return ExistingTable(oids[0][0], tuple((str(name), str(kind)) for name, kind in columns))
 
 
-def kept(database: Database, schema: str) -> dict[str, Kept]:
+def kept(database: Database, schema: str) -> dict[str, CopyState]:
     """Return the record of all copies in a schema, by table."""
     rows = database.rows(
         "SELECT table_name, stage, store_id, version, attempt, layout, function, table_oid, "
         f"row_count FROM {quoted(schema)}.{quoted(TABLE)}"
     )
     return {
-        table: Kept(
-            Position(store, version, attempt, {stage: Fingerprint(layout, function)}), oid, count
+        table: CopyState(
+            CopyPosition(store, version, attempt, {stage: Fingerprint(layout, function)}),
+            oid,
+            count,
         )
         for table, stage, store, version, attempt, layout, function, oid, count in rows
     }
 
 
-def keep(database: Database, schema: str, copy: Copy, what: Kept) -> None:
+def keep(database: Database, schema: str, copy: Copy, what: CopyState) -> None:
     """Record the state of a copy."""
-    made, place = what.position.definitions[copy.stage], quoted(schema).replace("%", "%%")
+    definition, place = what.position.definitions[copy.stage], quoted(schema).replace("%", "%%")
     database.rows(
         f"INSERT INTO {place}.{quoted(TABLE)} VALUES "
         "(%s, %s, %s, %s, %s, %s, %s, %s, %s, now()) "
@@ -111,8 +113,8 @@ def keep(database: Database, schema: str, copy: Copy, what: Kept) -> None:
             what.position.store_id,
             what.position.version,
             what.position.attempt,
-            made.layout,
-            made.function,
+            definition.layout,
+            definition.function,
             what.oid,
             what.rows,
         ),
@@ -120,12 +122,12 @@ def keep(database: Database, schema: str, copy: Copy, what: Kept) -> None:
 
 
 def expected(columns: Sequence[Column]) -> tuple[tuple[str, str], ...]:
-    """Return the names and types of a copy's columns, in the form of `Found`."""
+    """Return the names and types of a copy's columns, in the form of `ExistingTable`."""
     return tuple((column.name, postgres_type(column.data_type)) for column in columns)
 
 
 def fault(
-    table: Found | None, left: Kept, columns: Sequence[Column], counted: int | None
+    table: ExistingTable | None, left: CopyState, columns: Sequence[Column], counted: int | None
 ) -> str | None:
     """Return what someone did to a copy since the last sync; None if no change is found.
 

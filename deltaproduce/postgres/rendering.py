@@ -73,22 +73,22 @@ def text_of(array: pa.Array, data_type: DataType) -> pa.Array:
 def _escaped(texts: pa.Array) -> pa.Array:
     if not pc.any(pc.match_substring_regex(texts, _SPECIAL)).as_py():
         return texts
-    for found, written in _ESCAPES.items():
-        texts = pc.replace_substring(texts, found, written)
+    for special, written in _ESCAPES.items():
+        texts = pc.replace_substring(texts, special, written)
     return texts
 
 
 def _check(array: pa.Array, column: Column, keys: pa.Table, stage: str) -> None:
     """Refuse values that PostgreSQL cannot hold."""
-    found = fault(array, column.data_type)
-    if found is None:
+    fault_text = fault(array, column.data_type)
+    if fault_text is None:
         return
-    what, wrong = found
-    some = tuple(python_tuples(keys.filter(wrong).slice(0, 3)))
+    what, wrong = fault_text
+    keys_shown = tuple(python_tuples(keys.filter(wrong).slice(0, 3)))
     raise SyncError(
         f"column {column.name!r} of stage {stage!r} has {what}, in rows of the keys "
-        f"{', '.join(map(shown, some)) or '(it has no key)'}; nothing was written",
+        f"{', '.join(map(shown, keys_shown)) or '(it has no key)'}; nothing was written",
         stage=stage,
         column=column.name,
-        keys=some,
+        keys=keys_shown,
     )

@@ -66,8 +66,8 @@ _TRIED: Final = 100
 
 def least_size(columns: Sequence[Column]) -> int:
     """Return the least bytes of a row: nothing in columns that may be null, little in others."""
-    none, some = np.zeros(1, np.int64), np.ones(1, np.int64)
-    sizes = [none if c.nullable else some * _FIXED.get(type(c.data_type), 1) for c in columns]
+    none, one = np.zeros(1, np.int64), np.ones(1, np.int64)
+    sizes = [none if c.nullable else one * _FIXED.get(type(c.data_type), 1) for c in columns]
     return int(_row_sizes(columns, sizes)[0])
 
 
@@ -89,8 +89,8 @@ def too_large(
         for size, place in _compressed(rows, key):
             if longest is None or size > longest[0]:
                 longest = (size, rows.select(names).slice(place, 1))
-    found = pa.concat_tables(pages).slice(0, 3)
-    return found if len(found) or longest is None else longest[1]
+    too_large_rows = pa.concat_tables(pages).slice(0, 3)
+    return too_large_rows if len(too_large_rows) or longest is None else longest[1]
 
 
 def _row_sizes(columns: Sequence[Column], sizes: Sequence[_Sizes]) -> _Sizes:

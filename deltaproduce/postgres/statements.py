@@ -145,9 +145,9 @@ def _matches(key: Sequence[Column], pattern: Sequence[bool]) -> str:
 
 def find_differing(names: Names, columns: Sequence[Column]) -> list[str]:
     """Find the keys whose rows differ from the copy's, as multisets."""
-    some = f"{KEY}, {listed(columns)}"
-    now = f"SELECT {some} FROM {names.changed} WHERE {IS_ALIVE}"
-    had = f"SELECT {some} FROM {names.had}"
+    compared = f"{KEY}, {listed(columns)}"
+    now = f"SELECT {compared} FROM {names.changed} WHERE {IS_ALIVE}"
+    had = f"SELECT {compared} FROM {names.had}"
     either = f"({now} EXCEPT ALL {had}) UNION ALL ({had} EXCEPT ALL {now})"
     return [
         f"CREATE TEMPORARY TABLE {names.differing} ON COMMIT DROP AS SELECT DISTINCT {KEY} FROM "

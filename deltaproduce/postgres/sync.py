@@ -15,7 +15,7 @@ from deltaproduce.errors import DefinitionError, InvalidArgumentError, SyncError
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
 from deltaproduce.postgres import kept
-from deltaproduce.postgres.copies import Copy, Database, KeysCopy, RowsCopy, TooLargeError
+from deltaproduce.postgres.copies import Copy, Database, KeysCopy, RowsCopy, RowTooLargeError
 from deltaproduce.postgres.sizes import PAGE, least_size
 from deltaproduce.postgres.statements import Names, quoted
 from deltaproduce.postgres.types import check_columns, name_fault
@@ -23,7 +23,7 @@ from deltaproduce.reading.copying import copied_columns, copied_stage
 from deltaproduce.reading.opened import Opened, opened_by
 from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.store import Store
-from deltaproduce.sync import OnBreak, Position, StageChanges, changes_since
+from deltaproduce.sync import CopyPosition, OnBreak, StageChanges, changes_since
 from deltaproduce.types.excerpts import shown
 
 _KEYS = "__keys"
@@ -166,9 +166,9 @@ class Sync:
         opened = opened_by(self._store)
         keys = (_keys_copy(_stage(opened, name, version)) for name in self._key_tables)
         rows = (_rows_copy(_stage(opened, name, version)) for name in self._stages)
-        found = [*keys, *rows]
-        names = [copy.table for copy in found]
-        for copy in found:
+        copies = [*keys, *rows]
+        names = [copy.table for copy in copies]
+        for copy in copies:
             check_columns(copy.columns, stage=copy.stage)
             _check_size(copy)
             wrong = name_fault(copy.table)
@@ -176,19 +176,19 @@ class Sync:
                 wrong = "two of the chosen tables have that name"
             if wrong is not None:
                 raise DefinitionError(f"table {copy.table!r}: {wrong}", stage=copy.stage)
-        return found
+        return copies
 
     def _work(
         self,
         database: Database,
         number: int,
         copy: Copy,
-        left: kept.Kept | None,
+        left: kept.CopyState | None,
         version: Version,
     ) -> _Work:
         """Return the work for a copy, after creating the table if needed and locking it."""
         names = Names(f"{quoted(self._schema)}.{quoted(copy.table)}", number)
-        table = kept.found(database, self._schema, copy.table)
+        table = kept.existing_table(database, self._schema, copy.table)
         if table is not None and left is None:
             raise SyncError(
                 f"there is a table {names.copy} that no sync has made; drop it, or choose another "
@@ -217,19 +217,19 @@ class Sync:
         return _Work(copy, names, changes, had, is_new=not fits)
 
     def _changes(
-        self, copy: Copy, position: Position | None, version: Version, on_break: OnBreak
+        self, copy: Copy, position: CopyPosition | None, version: Version, on_break: OnBreak
     ) -> StageChanges:
-        found = changes_since(
+        changes = changes_since(
             self._store, position, [copy.stage], until=version.number, on_break=on_break
         )
-        return found.stages[0]
+        return changes.stages[0]
 
     def _fault(
         self,
         database: Database,
         names: Names,
-        table: kept.Found | None,
-        left: kept.Kept,
+        table: kept.ExistingTable | None,
+        left: kept.CopyState,
         copy: Copy,
     ) -> str | None:
         """Return what someone did to a copy since the last sync; None if no change is found."""
@@ -248,10 +248,12 @@ class Sync:
                 deleted += work.copy.finish(database, work.names)
             rows = work.had - deleted + inserted
             _check_rows(work, rows, version)
-            table = kept.found(database, self._schema, work.copy.table)
+            table = kept.existing_table(database, self._schema, work.copy.table)
             assert table is not None
-            position = Position.of(opened_by(self._store).log.store_id, version, [work.copy.stage])
-            kept.keep(database, self._schema, work.copy, kept.Kept(position, table.oid, rows))
+            position = CopyPosition.of(
+                opened_by(self._store).log.store_id, version, [work.copy.stage]
+            )
+            kept.keep(database, self._schema, work.copy, kept.CopyState(position, table.oid, rows))
             yield SyncedTable(
                 work.copy.table,
                 work.copy.stage,
@@ -312,12 +314,12 @@ def _carried_out(database: Database, work: _Work) -> tuple[int, int, float]:
             done = work.copy.load(database, work.names, batches, is_new=work.is_new)
         elif not work.changes.is_empty:
             done = work.copy.apply(database, work.names, work.changes.batches())
-    except TooLargeError as error:
+    except RowTooLargeError as error:
         raise _too_large(work, error) from error
     return *done, time.perf_counter() - started
 
 
-def _too_large(work: _Work, error: TooLargeError) -> SyncError:
+def _too_large(work: _Work, error: RowTooLargeError) -> SyncError:
     keys = work.copy.too_large(work.changes.batches())
     return SyncError(
         f"a row or key of stage {work.copy.stage!r} is too large for PostgreSQL: {error}; the "
@@ -344,12 +346,12 @@ def _rows_copy(stage: Stage) -> Copy:
 
 def _keys_copy(stage: Stage) -> Copy:
     numbered = stage.kind.numbered
-    found = next((c for c in stage.schema.value if c.name == numbered), None)
-    if found is None:
+    column = next((c for c in stage.schema.value if c.name == numbered), None)
+    if column is None:
         raise DefinitionError(
             f"stage {stage.name!r} has no surrogate, so its keys have no id that a key table could "
             "have; give it one, with surrogate=",
             stage=stage.name,
         )
     key = stage.schema.key.columns
-    return KeysCopy(stage.name, stage.name + _KEYS, key, (found, *key))
+    return KeysCopy(stage.name, stage.name + _KEYS, key, (column, *key))

@@ -80,17 +80,17 @@ def check_columns(columns: Iterable[Column], *, stage: str) -> None:
             stage=stage,
         )
     for column in columns:
-        found = name_fault(column.name)
-        if found is None and column.name in _SYSTEM_COLUMNS:
-            found = "PostgreSQL has a column of that name in every table"
-        if found is None and "\0" in column.data_type.simpleString():
-            found = "a field of its type has a name with a NUL character"
-        if found is None and not _is_mapped(column.data_type):
+        fault_text = name_fault(column.name)
+        if fault_text is None and column.name in _SYSTEM_COLUMNS:
+            fault_text = "PostgreSQL has a column of that name in every table"
+        if fault_text is None and "\0" in column.data_type.simpleString():
+            fault_text = "a field of its type has a name with a NUL character"
+        if fault_text is None and not _is_mapped(column.data_type):
             kind = column.data_type.simpleString()
-            found = f"the key of a map has parts ({kind}), which a key of JSON cannot have"
-        if found is not None:
+            fault_text = f"the key of a map has parts ({kind}), which a key of JSON cannot have"
+        if fault_text is not None:
             raise DefinitionError(
-                f"column {column.name!r} of stage {stage!r} cannot be in PostgreSQL: {found}",
+                f"column {column.name!r} of stage {stage!r} cannot be in PostgreSQL: {fault_text}",
                 stage=stage,
                 column=column.name,
             )

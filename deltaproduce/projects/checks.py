@@ -86,7 +86,7 @@ def broken(
     """
     by_stage = {file.statement.name: file for file in files}
     users = _Users.of(before, stages, by_stage, errors)
-    found = list[Problem]()
+    problems = list[Problem]()
     for name, schema in before.items():
         file = by_stage.get(name)
         if name not in now and (file is not None or users.refused([name])):
@@ -96,18 +96,18 @@ def broken(
             severity = "error" if users.refused(those) else problem.severity
             if not those and severity == "error":
                 continue
-            told = f"{problem.message}; used by {', '.join(those)}" if those else problem.message
-            found.append(
+            message = f"{problem.message}; used by {', '.join(those)}" if those else problem.message
+            problems.append(
                 replace(
                     problem,
                     users=those,
                     file=None if file is None else file.name,
                     line=None if file is None else file.statement.line,
-                    message=told,
+                    message=message,
                     severity=severity,
                 )
             )
-    return found
+    return problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,21 +132,21 @@ class _Users:
         """Find the users in a project."""
         feeders = dict(_feeders([*before.items(), *((s.name, s.schema) for s in stages)]))
         named = {file.name: name for name, file in files.items()}
-        found = ((named.get(one.file or "", one.stage), one.column) for one in errors)
+        places = ((named.get(one.file or "", one.stage), one.column) for one in errors)
         return _Users(
             {user: dict(_used(*query, feeders)) for user, query in _queries(stages, files)},
-            [(stage, (column or "").lower()) for stage, column in found if stage],
+            [(stage, (column or "").lower()) for stage, column in places if stage],
         )
 
     def using(self, stage: str, column: str | None) -> tuple[str, ...]:
         """Return the stages that use a stage, or its column; modules count if they fail for it."""
-        found = [
+        users = [
             user
             for user, used in self.uses.items()
             if stage in used and (column is None or column.lower() in used[stage])
         ]
         failing = (user for user, of in self.errors if column and of == column.lower())
-        return tuple(dict.fromkeys([*found, *(user for user in failing if user not in self.uses)]))
+        return tuple(dict.fromkeys([*users, *(user for user in failing if user not in self.uses)]))
 
     def refused(self, users: Iterable[str]) -> bool:
         """Return whether any of the users could not be defined."""
@@ -217,5 +217,5 @@ def _used(
 ) -> Iterator[tuple[str, frozenset[str]]]:
     """Yield the columns of stages, old or new, that a query uses; ``*`` uses all."""
     with suppress(DefinitionError):  # a problem that is reported separately
-        found = for_spark(query, feeders, sample)
-        yield from columns_used(found.relations).items()
+        resolved_query = for_spark(query, feeders, sample)
+        yield from columns_used(resolved_query.relations).items()

@@ -160,10 +160,10 @@ def parsed(text: str, folder: Path, given: Mapping[str, object] = _NONE) -> Proj
         ProjectFileError: something in it is wrong.
     """
     try:
-        found = tomllib.loads(text)
+        values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ProjectFileError(f"{FILE_NAME} is not TOML: {error}") from None
-    root = Section("", found)
+    root = Section("", values)
     project = root.section("project")
     sources, spark = root.section("sources", required=False), root.section("spark", required=False)
     named = root.section("vars", required=False)
@@ -192,10 +192,10 @@ def _time_zone(project: Section) -> str | None:
     if "timezone" not in project.values:
         return None
     named = project.text("timezone")
-    found = known(named)
-    if found is None:
+    zone = known(named)
+    if zone is None:
         project.refuse("timezone", '"Europe/Paris", or an offset such as "+02:00"')
-    return found
+    return zone
 
 
 def _place(project: Section) -> str:
@@ -209,7 +209,7 @@ def _place(project: Section) -> str:
 
 def _input(source: str, section: Section) -> Input:
     options = section.section("options", required=False).settings()
-    found = Input(
+    input_ = Input(
         source=source,
         format=section.text("format"),
         path=section.text("path"),
@@ -226,12 +226,14 @@ def _input(source: str, section: Section) -> Input:
         allow_empty=section.flag("allow_empty"),
     )
     section.close()
-    if len(found.delimiter) != 1 or not found.delimiter.isascii() or found.delimiter in '"\r\n':
+    if len(input_.delimiter) != 1 or not input_.delimiter.isascii() or input_.delimiter in '"\r\n':
         section.refuse("delimiter", "an ASCII character that is neither a quote nor a line end")
     for key, formats in _SETTINGS.items():
-        if key in section.values and found.format not in formats:
-            section.refuse(key, f"it for {' or '.join(formats)} only; the format is {found.format}")
-    return found
+        if key in section.values and input_.format not in formats:
+            section.refuse(
+                key, f"it for {' or '.join(formats)} only; the format is {input_.format}"
+            )
+    return input_
 
 
 _SETTINGS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
@@ -269,38 +271,38 @@ def _checked(file: ProjectFile, project: Section) -> ProjectFile:
         )
     if not file.spark.get("cores", "1").isdecimal():
         Section("spark", file.spark).refuse("cores", "a whole number")
-    for found in file.inputs.values():
-        _check_input(found, local=local)
+    for input_ in file.inputs.values():
+        _check_input(input_, local=local)
     return file
 
 
-def _check_input(found: Input, *, local: bool) -> None:
-    section = Section(f"sources.{found.source}", _said(found))
-    if found.mode == "changes" and found.format not in FILE_FORMATS:
+def _check_input(input_: Input, *, local: bool) -> None:
+    section = Section(f"sources.{input_.source}", _said(input_))
+    if input_.mode == "changes" and input_.format not in FILE_FORMATS:
         advice = "those of a Delta table are taken by a Pipeline.delta_source, without an input"
         section.refuse("format", f'"csv", "json" or "parquet" for changes; {advice}')
-    if found.mode == "changes" and has_scheme(found.path):
+    if input_.mode == "changes" and has_scheme(input_.path):
         section.refuse("path", 'a path of this machine for mode "changes"')
-    if found.allow_empty and found.mode == "changes":
+    if input_.allow_empty and input_.mode == "changes":
         section.refuse("allow_empty", 'it for mode "snapshot" only: changes may be none')
-    if local and found.format not in (*FILE_FORMATS, "delta"):
+    if local and input_.format not in (*FILE_FORMATS, "delta"):
         section.refuse("format", '"csv", "json", "parquet" or "delta"; others need engine "spark"')
-    if local and has_scheme(found.path):
+    if local and has_scheme(input_.path):
         section.refuse("path", 'a path of this machine; others need engine = "spark"')
-    if found.options and found.format in FILE_FORMATS:
+    if input_.options and input_.format in FILE_FORMATS:
         section.refuse(
             "options",
-            f"no options, which are for Spark's reader: {found.format} files "
+            f"no options, which are for Spark's reader: {input_.format} files "
             "are read by this library",
         )
-    if local and found.options:
+    if local and input_.options:
         section.refuse("options", "no table of options, which are for Spark's reader")
 
 
-def _said(found: Input) -> dict[str, Any]:
+def _said(input_: Input) -> dict[str, Any]:
     return {
-        "format": found.format,
-        "path": found.path,
-        "options": dict(found.options),
-        "allow_empty": found.allow_empty,
+        "format": input_.format,
+        "path": input_.path,
+        "options": dict(input_.options),
+        "allow_empty": input_.allow_empty,
     }

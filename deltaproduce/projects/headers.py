@@ -70,8 +70,8 @@ class Statement:
 
     def text(self, clause: str) -> str | None:
         """Return the text of a clause; None if the header has no such clause."""
-        found = self.clauses.get(clause)
-        return None if found is None else found.text
+        of_clause = self.clauses.get(clause)
+        return None if of_clause is None else of_clause.text
 
     def columns(self) -> dict[str, str]:
         """Return the columns of an EXTERNAL, by name, as DDL.
@@ -79,15 +79,15 @@ class Statement:
         Raises:
             DefinitionError: there are no columns, or one is there twice; with `line`.
         """
-        found = dict[str, str]()
+        columns = dict[str, str]()
         for part in self._listed("columns"):
             name = part.tokens[0].text
-            if name.lower() in map(str.lower, found):
+            if name.lower() in map(str.lower, columns):
                 _refuse(
                     f"column {name!r} is there twice; name it once", self.clauses["columns"].line
                 )
-            found[name] = part.text
-        return found
+            columns[name] = part.text
+        return columns
 
     def key(self) -> list[tuple[str, str]]:
         """Return the names in the key of an EXTERNAL, each with what follows it, such as ``desc``.
@@ -102,14 +102,16 @@ class Statement:
 
     def _listed(self, clause: str) -> list[_Part]:
         """Return the parts of a clause between its commas."""
-        found = self.clauses.get(clause)
-        if found is None:
+        of_clause = self.clauses.get(clause)
+        if of_clause is None:
             _refuse(f"EXTERNAL {self.name} has no {clause} (…); add it", self.line)
         try:
-            text = f"SELECT {found.text}"  # at the beginning, SHOW and such would be a statement
+            text = (
+                f"SELECT {of_clause.text}"  # at the beginning, SHOW and such would be a statement
+            )
             return [*_parts(_tokens(text)[1:], text, _OF_TYPES)]
         except DefinitionError as error:
-            _refuse(str(error), found.line + (error.line or 1) - 1)
+            _refuse(str(error), of_clause.line + (error.line or 1) - 1)
 
 
 def words(text: str) -> frozenset[str]:
@@ -144,9 +146,9 @@ def parsed(text: str, name: str) -> Statement:
         query = text[tokens[0].start :].rstrip().rstrip(";")
         return Statement("STAGE", name, {}, query, tokens[0].line, tokens[0].line)
     if word not in _CLAUSES:
-        found = f"begins with {shortened(tokens[0].text)!r}" if tokens else "is empty"
+        beginning = f"begins with {shortened(tokens[0].text)!r}" if tokens else "is empty"
         _refuse(
-            f"it {found}; begin with SELECT, or STAGE name (…); or EXTERNAL name (…);",
+            f"it {beginning}; begin with SELECT, or STAGE name (…); or EXTERNAL name (…);",
             tokens[0].line if tokens else 1,
         )
     sort: Sort = "STAGE" if word == "STAGE" else "EXTERNAL"
@@ -182,25 +184,25 @@ class _Part:
 
 
 def _clauses(sort: Sort, tokens: Sequence[Token], text: str) -> dict[str, Clause]:
-    found = dict[str, Clause]()
+    clauses = dict[str, Clause]()
     last, begins = "", 0
     for part in _parts(tokens, text):
         word, line = part.tokens[0].text.lower(), part.tokens[0].line
         if word in {"for", "let"} and last == "scopes":
             whole = text[begins : part.tokens[-1].end + 1]
-            found["scopes"] = Clause(whole, found["scopes"].line)
+            clauses["scopes"] = Clause(whole, clauses["scopes"].line)
             continue
         if word not in _CLAUSES[sort]:
             known = ", ".join(sorted(_CLAUSES[sort]))
             _refuse(f"{part.tokens[0].text!r} is not a clause of {sort}; known: {known}", line)
-        if word in found:
+        if word in clauses:
             _refuse(f"clause {word} is there twice; write it once", line)
         if word == "key" and sort == "EXTERNAL" and _is_unique(part):
             part = _Part(part.tokens[:-1], part.text)
-            found["unique"] = Clause("", line)
-        found[word] = _clause(word, part, text)
+            clauses["unique"] = Clause("", line)
+        clauses[word] = _clause(word, part, text)
         last, begins = word, part.tokens[min(1, len(part.tokens) - 1)].start
-    return found
+    return clauses
 
 
 def _is_unique(part: _Part) -> bool:

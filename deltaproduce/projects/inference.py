@@ -23,18 +23,18 @@ def inferred(stages: Iterable[Stage]) -> tuple[dict[str, RowSchema], list[Defini
     Args:
         stages: feeders first.
     """
-    found, errors = dict[str, RowSchema](), list[DefinitionError]()
+    schemas, errors = dict[str, RowSchema](), list[DefinitionError]()
     for stage in stages:
         try:
-            types = _types(stage, found)
+            types = _types(stage, schemas)
         except DefinitionError as error:
             said = f"stage {stage.name!r}: {error}"
             errors.append(
                 DefinitionError(said, stage=stage.name, column=error.column, line=error.line)
             )
             types = {}
-        found[stage.name] = _with_types(stage.schema, types)
-    return found, errors
+        schemas[stage.name] = _with_types(stage.schema, types)
+    return schemas, errors
 
 
 def _types(stage: Stage, known: Mapping[str, RowSchema]) -> dict[str, DataType]:
@@ -47,14 +47,14 @@ def _types(stage: Stage, known: Mapping[str, RowSchema]) -> dict[str, DataType]:
         DefinitionError: the query names no column, or does not fit the types of columns.
     """
     feeders = {one.name: known[one.name] for one in stage.merged}
-    found = stage_kind(stage).over(feeders)
-    if found is None:
+    types = stage_kind(stage).over(feeders)
+    if types is None:
         query = stage_kind(stage).select
         if query is None or not all(one.kind.lists_columns for one in stage.merged):
             return {}
         text, sample = query
-        found = for_spark(text, feeders, sample)
-    return {name.lower(): kind for name, kind in found.types.items()}
+        types = for_spark(text, feeders, sample)
+    return {name.lower(): kind for name, kind in types.types.items()}
 
 
 def _with_types(schema: RowSchema, types: Mapping[str, DataType]) -> RowSchema:

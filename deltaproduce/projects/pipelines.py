@@ -69,7 +69,7 @@ def examined(file: ProjectFile) -> Examined:
 
 
 @contextmanager
-def placed(file: ProjectFile) -> Iterator[None]:
+def locating_errors(file: ProjectFile) -> Iterator[None]:
     """Add the SQL file and its line to errors about a stage, and what to do in the project.
 
     Raises:
@@ -153,15 +153,15 @@ def _object(file: ProjectFile) -> Pipeline:
     name, _, attribute = file.pipeline.partition(":")
     _forget_another_s(file, name)
     module = _module(file, name)
-    found = getattr(module, attribute, None)
-    if not isinstance(found, Pipeline):
+    attribute_value = getattr(module, attribute, None)
+    if not isinstance(attribute_value, Pipeline):
         there = [key for key, value in vars(module).items() if isinstance(value, Pipeline)]
         advice = f"; pipelines there: {', '.join(there)}" if there else ""
         raise ProjectFileError(
             f"{FILE_NAME}: [project] pipeline is {file.pipeline!r}, and {attribute!r} of module "
             f"{getattr(module, '__file__', name)!r} is not a Pipeline{advice}"
         )
-    return found
+    return attribute_value
 
 
 def _of_folder(
@@ -186,9 +186,9 @@ def _of_folder(
         )
     _forget(_package(file))
     pipeline = Pipeline(file.name)
-    found = list(sql_files(file)) if files is None else files
+    sql_paths = list(sql_files(file)) if files is None else files
     definers = {path.relative_to(file.folder).as_posix(): _definer(file, path) for path in modules}
-    return pipeline, define_all(found, definers, pipeline, errors)
+    return pipeline, define_all(sql_paths, definers, pipeline, errors)
 
 
 def _definer(file: ProjectFile, path: Path) -> Callable[[Pipeline], None]:

@@ -13,7 +13,7 @@ from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.checks import Checked, Problem, broken
 from deltaproduce.projects.file import read
 from deltaproduce.projects.inference import inferred
-from deltaproduce.projects.pipelines import Examined, examined, loaded, placed
+from deltaproduce.projects.pipelines import Examined, examined, loaded, locating_errors
 from deltaproduce.projects.stores import opened_with
 from deltaproduce.shown.tabular import one_line
 from deltaproduce.store import Store, refused
@@ -75,7 +75,7 @@ class Project:
         Raises:
             DeltaProduceError: as for `Store` and `pipeline`.
         """
-        with placed(self._file):
+        with locating_errors(self._file):
             return opened_with(self._file, self.pipeline, spark)
 
     def check(self, store: Store | None = None) -> list[Problem]:
@@ -91,22 +91,25 @@ class Project:
         return checked(examined(self._file), store).problems
 
 
-def checked(found: Examined, store: Store | None) -> Checked:
+def checked(examination: Examined, store: Store | None) -> Checked:
     """Return what is wrong in a project; see `Project.check`.
 
     Args:
-        found: its pipeline, as far as it can be defined.
+        examination: its pipeline, as far as it can be defined.
     """
-    pipeline = found.pipeline
+    pipeline = examination.pipeline
     now, unfit = inferred(pipeline.stages)
     by_spark = [] if store is None else refused(store, pipeline)
-    told, errors = {error.stage for error in by_spark}, [*found.errors]  # Spark's errors say more
-    for error in [*by_spark, *(error for error in unfit if error.stage not in told)]:
-        places = (one for one in found.files if one.statement.name == error.stage)
+    reported, errors = (
+        {error.stage for error in by_spark},
+        [*examination.errors],
+    )  # Spark's errors say more
+    for error in [*by_spark, *(error for error in unfit if error.stage not in reported)]:
+        places = (one for one in examination.files if one.statement.name == error.stage)
         errors += [one.at(error) for one in places] or [error]
-    downstream = pipeline.graph().downstream_of(name for name in told if name is not None)
+    downstream = pipeline.graph().downstream_of(name for name in reported if name is not None)
     problems = [Problem.of(error) for error in errors]
-    unchecked = (*found.unchecked, *downstream)
+    unchecked = (*examination.unchecked, *downstream)
     if store is None:
         return Checked(problems, unchecked)
     before = {
@@ -114,5 +117,5 @@ def checked(found: Examined, store: Store | None) -> Checked:
         for name, figures in store.head.stages.items()
         if figures.columns.key
     }
-    problems += broken(before, pipeline.stages, now, found.files, errors)
+    problems += broken(before, pipeline.stages, now, examination.files, errors)
     return Checked(problems, unchecked)

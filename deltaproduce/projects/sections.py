@@ -40,12 +40,12 @@ class Section:
         """
         name = f"{self._name}.{key}" if self._name else key
         self._read.append(key)
-        found = self.values.get(key, None if required else {})
-        if found is None:
+        value = self.values.get(key, None if required else {})
+        if value is None:
             raise ProjectFileError(f"{_FILE}: there is no [{name}]; add it")
-        if not isinstance(found, dict):
-            raise ProjectFileError(f"{_FILE}: {name} is {shown(found)}; make it a table, [{name}]")
-        return Section(name, found)
+        if not isinstance(value, dict):
+            raise ProjectFileError(f"{_FILE}: {name} is {shown(value)}; make it a table, [{name}]")
+        return Section(name, value)
 
     def text(
         self,
@@ -61,13 +61,13 @@ class Section:
             wanted: what the user should add if a required text is missing.
         """
         self._read.append(key)
-        found = self.values.get(key, default)
-        if found is None:
+        value = self.values.get(key, default)
+        if value is None:
             there = f"; {meant(key, self.values)}" if self.values else ""
             raise ProjectFileError(f"{_FILE}: [{self._name}] has no {key!r}: add {wanted}{there}")
-        if not isinstance(found, str) or not (found.strip() or may_be_empty):
+        if not isinstance(value, str) or not (value.strip() or may_be_empty):
             self.refuse(key, "a text" if may_be_empty else "a text that is not empty")
-        return found
+        return value
 
     def optional_text(self, key: str) -> str | None:
         """Return a text that is not empty; None if it is missing."""
@@ -79,53 +79,53 @@ class Section:
     def choice(self, key: str, choices: Sequence[str], default: str | None) -> Any:  # noqa: ANN401 a Literal
         """Return one of several texts; required if there is no default."""
         wanted = " or ".join(f'"{one}"' for one in choices)
-        found = self.text(key, default, wanted=wanted)
-        if found not in choices:
+        text = self.text(key, default, wanted=wanted)
+        if text not in choices:
             self.refuse(key, wanted)
-        return found
+        return text
 
     def number(self, key: str) -> float | None:
         """Return a number of 0 or more; None if there is none."""
         self._read.append(key)
-        found = self.values.get(key)
-        if found is None:
+        value = self.values.get(key)
+        if value is None:
             return None
-        is_number = isinstance(found, int | float) and not isinstance(found, bool)
-        if not is_number or not 0 <= found < float("inf"):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < float("inf"):
             self.refuse(key, "a number of days, 0 or more")
-        return float(found)
+        return float(value)
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return a list of texts, which is empty by default."""
         self._read.append(key)
-        found = self.values.get(key, [])
-        if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
+        value = self.values.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
             self.refuse(key, "a list of texts")
-        return tuple(found)
+        return tuple(value)
 
     def flag(self, key: str) -> bool:
         """Return true or false, which is the default."""
         self._read.append(key)
-        found = self.values.get(key, False)
-        if not isinstance(found, bool):
+        value = self.values.get(key, False)
+        if not isinstance(value, bool):
             self.refuse(key, "true or false")
-        return found
+        return value
 
     def settings(self) -> dict[str, str]:
         """Return the whole table as Spark settings: texts, with dotted keys for nested tables."""
-        found: dict[str, str] = {}
+        settings: dict[str, str] = {}
         for key, value in self.values.items():
             match value:
                 case bool():
-                    found[key] = str(value).lower()
+                    settings[key] = str(value).lower()
                 case str() | int() | float():
-                    found[key] = str(value)
+                    settings[key] = str(value)
                 case dict():
                     inner = Section(f"{self._name}.{key}", value).settings()
-                    found |= {f"{key}.{name}": text for name, text in inner.items()}
+                    settings |= {f"{key}.{name}": text for name, text in inner.items()}
                 case _:
                     self.refuse(key, "a text, a number or true or false")
-        return found
+        return settings
 
     def close(self) -> None:
         """Refuse keys that were never read."""
@@ -139,5 +139,5 @@ class Section:
 
     def refuse(self, key: str, wanted: str) -> NoReturn:
         """Raise an error that says what was found and what is expected."""
-        found = shown(self.values.get(key))
-        raise ProjectFileError(f"{_FILE}: [{self._name}] {key} is {found}; give {wanted}")
+        text = shown(self.values.get(key))
+        raise ProjectFileError(f"{_FILE}: [{self._name}] {key} is {text}; give {wanted}")

@@ -21,7 +21,7 @@ from deltaproduce.projects.sections import ProjectFileError
 from deltaproduce.projects.variables import let
 from deltaproduce.stages.sql.resolve import for_spark
 from deltaproduce.stages.sql.scopes.clauses import Scopes
-from deltaproduce.stages.sql.scopes.partitions import Partitions, are_kept
+from deltaproduce.stages.sql.scopes.partitions import ExpectedPartitions, are_kept
 from deltaproduce.stages.sql.text import QueryText
 from deltaproduce.storage.locations import is_relative
 
@@ -85,7 +85,7 @@ class SqlFile:
         """
         first = self.statement.select_line or self.statement.line
         error.line = first + (error.line or 1) - 1
-        return _placed(error, self.name, first)
+        return _located_error(error, self.name, first)
 
     def define(self, pipeline: Pipeline) -> None:
         """Define the file's stage or source.
@@ -157,7 +157,7 @@ class SqlFile:
             scopes = Scopes.read(self.scopes or "")
         if "partition" in said:
             with shifted(said["partition"].line):
-                Partitions.read(said["partition"].text, scopes)
+                ExpectedPartitions.read(said["partition"].text, scopes)
 
     def _external(self, pipeline: Pipeline) -> None:
         said, columns = self.statement, self.statement.columns()
@@ -199,11 +199,11 @@ class SqlFile:
         clause = self.statement.clauses.get("table")
         if clause is None or clause.is_text:
             return None if clause is None else clause.text
-        found = next((v for n, v in self.vars.items() if n.lower() == clause.text.lower()), None)
-        if not isinstance(found, str):
+        value = next((v for n, v in self.vars.items() if n.lower() == clause.text.lower()), None)
+        if not isinstance(value, str):
             fault = f"table {clause.text!r} is not a variable of [vars] that is a text"
             raise DefinitionError(f"{fault}; add it, or write the path in quotes", line=clause.line)
-        return found
+        return value
 
 
 def define_all(
@@ -295,10 +295,10 @@ def located(file: str, line: int = 1) -> Iterator[None]:
     try:
         yield
     except (DefinitionError, NotFoundError) as error:
-        raise _placed(error, file, line) from None
+        raise _located_error(error, file, line) from None
 
 
-def _placed(error: Exception, file: str, line: int) -> ProjectFileError:
+def _located_error(error: Exception, file: str, line: int) -> ProjectFileError:
     """Return an error with its file and line.
 
     Args:

@@ -35,12 +35,12 @@ def variables(said: Mapping[str, Any], given: Mapping[str, object]) -> dict[str,
             _refuse(f"{name!r} cannot be a name, or is one twice; use letters and digits")
         lower.append(name.lower())
         _check(name, value)
-    found = dict(said)
+    values = dict(said)
     for name, value in given.items():
         if name not in said:
             _refuse(f"there is no variable {shown(name)}; {meant(name, said)}")
-        found[name] = _alike(name, value, said[name])
-    return found
+        values[name] = _alike(name, value, said[name])
+    return values
 
 
 def sql_of(value: object) -> str:
@@ -64,20 +64,20 @@ def let(variables: Mapping[str, object], names: Iterable[str]) -> str:
 
 def _alike(name: str, value: object, said: object) -> object:
     """Convert an overriding value to the type of the value that it replaces."""
-    found = value
+    result = value
     if isinstance(value, str) and not isinstance(said, str):
         try:
-            found = tomllib.loads(f"value = {value}")["value"]
+            result = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             _refuse(f"{name} is {shown(value)}, and {shown(said)} in the file; give such a value")
-    found = list(found) if isinstance(found, tuple) else found
-    if isinstance(said, list) and isinstance(found, list):
-        found = [_as_float(item, said[0]) for item in found]
-    found = _as_float(found, said)
-    _check(name, found)
-    if _kinds(found) != _kinds(said):
-        _refuse(f"{name} is {shown(found)}, and {shown(said)} in the file; give such a value")
-    return found
+    result = list(result) if isinstance(result, tuple) else result
+    if isinstance(said, list) and isinstance(result, list):
+        result = [_as_float(item, said[0]) for item in result]
+    result = _as_float(result, said)
+    _check(name, result)
+    if _kinds(result) != _kinds(said):
+        _refuse(f"{name} is {shown(result)}, and {shown(said)} in the file; give such a value")
+    return result
 
 
 def _as_float(value: object, said: object) -> object:

@@ -21,18 +21,18 @@ def changes(
     store: Opened, stage: str | Stage, since: int, until: int | None, mode: FeedMode
 ) -> Rows:
     """See `Store.changes`."""
-    found = store.stage(stage)
+    target = store.stage(stage)
     arguments.choice(mode, "mode", get_args(FeedMode))
     first = arguments.integer(since, "since")
     last = None if until is None else arguments.integer(until, "until")
     versions = span(store.log.versions(), first, last)
-    if not unbroken(versions, found.name):
+    if not unbroken(versions, target.name):
         raise NotFoundError(
-            f"stage {found.name!r} was not in the pipeline of every version from {first!r} to "
+            f"stage {target.name!r} was not in the pipeline of every version from {first!r} to "
             f"{versions[-1].number}, with the same columns: what happened to it in between is "
             "not known; load it anew"
         )
-    store.check_there(versions[0], [found.name], CONTENT, RUNS)
+    store.check_there(versions[0], [target.name], CONTENT, RUNS)
     with store.noticing():
-        rows = store.reader.changes(versions, found, mode)
-    return store.frame(rows, feed_columns(Layout.of(found)))
+        rows = store.reader.changes(versions, target, mode)
+    return store.frame(rows, feed_columns(Layout.of(target)))

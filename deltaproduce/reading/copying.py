@@ -19,7 +19,7 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
 from deltaproduce.reading.opened import Opened
-from deltaproduce.reading.readers import Reader
+from deltaproduce.reading.readers import StageReader
 from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types.columns import CHANGE_TYPE, CHANGE_TYPE_COLUMN, Column
 
@@ -57,7 +57,7 @@ def all_rows(store: Opened, stage: Stage, version: Version) -> Iterator[pa.Table
     stage = stage_at(version, stage)
     store.check_there(version, [stage.name], CONTENT, RUNS)
     with store.noticing():
-        stored = Reader(store.tables, from_files=True).content(version, stage)
+        stored = StageReader(store.tables, from_files=True).content(version, stage)
         if stored is not None:
             rows = _batch_rows(stored.row_bytes)
             yield from stored.batches(copied_columns(stage), rows)
@@ -88,10 +88,10 @@ def changed_rows(store: Opened, stage: Stage, since: Version, until: Version) ->
 
 
 def _sliced(rows: pa.Table, columns: tuple[Column, ...]) -> Iterator[pa.Table]:
-    some = rows.select([c.name for c in columns])
-    size = _batch_rows(some.nbytes // max(len(some), 1))
-    for first in range(0, len(some), size):
-        yield some.slice(first, size)
+    chunk = rows.select([c.name for c in columns])
+    size = _batch_rows(chunk.nbytes // max(len(chunk), 1))
+    for first in range(0, len(chunk), size):
+        yield chunk.slice(first, size)
 
 
 def _batch_rows(row_bytes: int) -> int:

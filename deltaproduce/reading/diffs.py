@@ -148,12 +148,12 @@ class Diff(Tabular):
     stages: Mapping[str, StageDiff]
 
     def __repr__(self) -> str:
-        differing = [name for name, found in self.stages.items() if found.differs]
+        differing = [name for name, difference in self.stages.items() if difference.differs]
         return one_line(self, self.before, self.after, differing=differing)
 
     def as_dict(self) -> dict[str, Any]:
         """The difference as JSON values."""
-        stages = {name: found.as_dict() for name, found in self.stages.items()}
+        stages = {name: difference.as_dict() for name, difference in self.stages.items()}
         return {"before": self.before, "after": self.after, "stages": stages}
 
     def as_tables(self) -> tuple[Table, ...]:
@@ -163,13 +163,21 @@ class Diff(Tabular):
             (name, one.added, one.removed, one.changed, one.rows_before, one.rows_after)
             for name, one in self.stages.items()
         )
-        notes = [f"{n}: {x.sentence}" for n, found in self.stages.items() for x in found.columns]
+        notes = [
+            f"{n}: {x.sentence}"
+            for n, difference in self.stages.items()
+            for x in difference.columns
+        ]
         title = f"version {self.before} -> version {self.after}"
         first = Table(title, names, tuple(counts), tuple(notes))
         samples = (
-            Table(f"{name}: some keys", ("", "key", "before", "after"), _told(found.sample))
-            for name, found in self.stages.items()
-            if found.sample
+            Table(
+                f"{name}: some keys",
+                ("", "key", "before", "after"),
+                _sample_rows(difference.sample),
+            )
+            for name, difference in self.stages.items()
+            if difference.sample
         )
         return (first, *samples)
 
@@ -192,8 +200,10 @@ def diff(store: Opened, before: int, after: int | None, sample: int) -> Diff:
         store.check_there(side, names, CONTENT, RUNS)
     with store.noticing():
         stages = (store.graph.stage(name) for name in names)
-        found = {stage.name: _Sides(store, stage, *sides, between).diff(most) for stage in stages}
-    return Diff(sides[0].number, sides[1].number, found)
+        differences = {
+            stage.name: _Sides(store, stage, *sides, between).diff(most) for stage in stages
+        }
+    return Diff(sides[0].number, sides[1].number, differences)
 
 
 @dataclass(frozen=True)
@@ -213,29 +223,29 @@ class _Sides:
     def diff(self, sample: int) -> StageDiff:
         """Return how the stage differs, with at most ``sample`` keys of each kind."""
         one, other = (v.stages.get(self.stage.name, NO_TABLES) for v in (self.one, self.other))
-        found = StageDiff(rows_before=one.rows, rows_after=other.rows)
+        difference = StageDiff(rows_before=one.rows, rows_after=other.rows)
         both = bool(one.columns.key and other.columns.key)
         if both and one.columns.own != other.columns.own:
-            return self._by_keys(replace(found, columns=_altered(one.columns, other.columns)))
+            return self._by_keys(replace(difference, columns=_altered(one.columns, other.columns)))
         keys = self._keys
         if keys is not None and keys.empty:
-            return found
+            return difference
         comparison = self._comparison(keys)
         if not comparison.counts.keys_changed:
-            return found
+            return difference
         engine = self.store.engines.of(comparison.rows)
-        picked = {
-            sort: engine.computed(comparison.pick(comparison.layout.key, which))
+        counted_keys = {
+            sort: engine.computed(comparison.select(comparison.layout.key, which))
             for sort, which in _WHICH.items()
         }
         return replace(
-            found,
-            added=picked["added"][1],
-            removed=picked["removed"][1],
-            changed=picked["changed"][1],
+            difference,
+            added=counted_keys["added"][1],
+            removed=counted_keys["removed"][1],
+            changed=counted_keys["changed"][1],
             sample=tuple(
                 key
-                for sort, (rows, _) in picked.items()
+                for sort, (rows, _) in counted_keys.items()
                 for key in (self._sample(sort, comparison, rows, sample) if sample else ())
             ),
         )
@@ -284,19 +294,21 @@ class _Sides:
         rows = stored.rows() if keys is None else keys.exactly(stored.of(keys))
         engine = self.store.engines.of(rows)
         names = [POSITION if c.name == ORDINAL else c.name for c in layout.content]
-        found: Rows = engine.filled(engine.placed(rows, Layout.of(stage)), layout.content, names)
-        return found
+        conformed: Rows = engine.filled(
+            engine.with_positions(rows, Layout.of(stage)), layout.content, names
+        )
+        return conformed
 
-    def _by_keys(self, found: StageDiff) -> StageDiff:
+    def _by_keys(self, difference: StageDiff) -> StageDiff:
         """Compare only the keys, if rows cannot be compared; other key columns share no key."""
         keys = [stage.schema.key.columns for stage in self._stages]
         were, are = map(self._selected, keys, self._contents)
         removed, added = self._count(were), self._count(are)
         if [(c.name, c.data_type) for c in keys[0]] != [(c.name, c.data_type) for c in keys[1]]:
-            return replace(found, added=added, removed=removed)
-        new = self._count(are.without(were))
-        gone = self._count(were.without(are))
-        return replace(found, added=new, removed=gone, changed=added - new)
+            return replace(difference, added=added, removed=removed)
+        new = self._count(are.anti_join(were))
+        gone = self._count(were.anti_join(are))
+        return replace(difference, added=new, removed=gone, changed=added - new)
 
     def _selected(self, key: tuple[Column, ...], stored: Stored | None) -> Selection:
         """Return all keys of a side."""
@@ -305,8 +317,8 @@ class _Sides:
         return Selection(key, engines.of(rows).distinct(rows, key), engines)
 
     def _count(self, keys: Selection) -> int:
-        found: int = self.store.engines.of(keys.keys).computed(keys.keys)[1]
-        return found
+        count: int = self.store.engines.of(keys.keys).computed(keys.keys)[1]
+        return count
 
     def _sample(
         self, sort: Difference, comparison: Comparison, keys: Rows, most: int
@@ -318,8 +330,8 @@ class _Sides:
             return []
         value = tuple(column for column in layout.value if not column.is_hidden)
         columns = (*layout.key, _SIDE, POSITION_COLUMN, *value)
-        some = Selection(layout.key, first, engines)
-        rows = some.only(comparison.pick(columns, {KEY_DIFFERS: True}), columns)
+        selection = Selection(layout.key, first, engines)
+        rows = selection.semi_join(comparison.select(columns, {KEY_DIFFERS: True}), columns)
         table = in_order(engines.table(rows, columns), (*layout.key, _SIDE, POSITION_COLUMN))
         shown_key = [column.name for column in layout.key if not column.is_hidden]
 
@@ -328,8 +340,8 @@ class _Sides:
 
         sides: dict[tuple[str, int], list[Mapping[str, object]]] = defaultdict(list)
         for row in python_rows(table):
-            told = {column.name: row[column.name] for column in value}
-            sides[repr(key_of(row)), row[SIDE]].append(told)
+            values = {column.name: row[column.name] for column in value}
+            sides[repr(key_of(row)), row[SIDE]].append(values)
         return [
             KeyDiff(sort, key, *(tuple(sides[repr(key), side]) for side in (BEFORE, AFTER)))
             for key in map(key_of, python_rows(first))
@@ -352,7 +364,7 @@ def _altered(before: StageColumns, after: StageColumns) -> tuple[Altered, ...]:
     return tuple(part for part in parts if part.before != part.after)
 
 
-def _told(sample: Sequence[KeyDiff]) -> tuple[tuple[Cell, ...], ...]:
+def _sample_rows(sample: Sequence[KeyDiff]) -> tuple[tuple[Cell, ...], ...]:
     """Return a sample as rows of a table."""
     return tuple(
         (one.difference, _row(one.key), *map(_side, differing(one.before, one.after)))
@@ -378,12 +390,12 @@ def _taken(
     rows: Sequence[Mapping[str, object]], wanted: Counter[str]
 ) -> list[Mapping[str, object]]:
     """Return so many of each row as wanted: the last ones, in order."""
-    found = list[Mapping[str, object]]()
+    taken_rows = list[Mapping[str, object]]()
     for row in reversed(rows):
         if wanted[repr(row)]:
             wanted[repr(row)] -= 1
-            found.append(row)
-    return found[::-1]
+            taken_rows.append(row)
+    return taken_rows[::-1]
 
 
 def _side(rows: Sequence[Mapping[str, object]]) -> str:

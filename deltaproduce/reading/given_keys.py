@@ -45,24 +45,24 @@ def selected(given: object, key: Columns, engines: Engines) -> Selection:
     nullable = Columns(tuple(replace(column, nullable=True) for column in key))
     if is_frame(given):
         _ = engines.spark  # refuses a store without a session
-        found: Rows = _of_frame(given, nullable)
+        keys: Rows = _of_frame(given, nullable)
     elif hasattr(given, "__arrow_c_stream__"):
-        found = _of_arrow(given, nullable, engines)
+        keys = _of_arrow(given, nullable, engines)
     elif isinstance(given, Sequence) and not isinstance(given, str | bytes):
-        found = _of_list(given, nullable, engines)
+        keys = _of_list(given, nullable, engines)
     else:
         _refuse(f"are {shown(given)}; give a DataFrame, a pyarrow Table, or a list of keys")
-    return Selection.of(found, key.columns, engines)
+    return Selection.of(keys, key.columns, engines)
 
 
 def _of_frame(given: DataFrame, key: Columns) -> DataFrame:
     places = _places(given.columns, key)
     struct = frame_struct(given)
     types = [struct.fields[place].dataType for place in places]
-    for column, found in zip(key, types, strict=True):
-        if not widens(found, column.data_type):
+    for column, data_type in zip(key, types, strict=True):
+        if not widens(data_type, column.data_type):
             wanted = column.data_type.simpleString()
-            _refuse(f"have column {column.name!r} of type {found.simpleString()}, not {wanted}")
+            _refuse(f"have column {column.name!r} of type {data_type.simpleString()}, not {wanted}")
     numbered = given.toDF(*(f"_{place}" for place in range(len(given.columns))))
     named = zip(places, key, strict=True)
     return numbered.select(
@@ -78,14 +78,14 @@ def _of_arrow(given: Any, key: Columns, engines: Engines) -> pa.Table:  # noqa: 
             f"keys are a {type(given).__name__} that cannot be read: {described(error)}",
             argument="keys",
         ) from error
-    made, clock = dict[str, pa.Array](), zone_of(engines.time_zone)
+    arrays, clock = dict[str, pa.Array](), zone_of(engines.time_zone)
     for place, column in zip(_places(table.column_names, key), key, strict=True):
         try:
             array = table.column(place).combine_chunks()
-            made[column.name] = conformed(array, column.data_type, clock=clock)
+            arrays[column.name] = conformed(array, column.data_type, clock=clock)
         except Misfit as misfit:
             _refuse(f"have column {column.name!r}, which does not fit: {misfit}")
-    return pa.table(made)
+    return pa.table(arrays)
 
 
 def _of_list(given: Sequence[object], key: Columns, engines: Engines) -> pa.Table:
@@ -93,7 +93,7 @@ def _of_list(given: Sequence[object], key: Columns, engines: Engines) -> pa.Tabl
     try:
         arrays = rows_writer(key, zone_of(engines.time_zone))(rows)
     except Misfit as misfit:
-        _refuse(f"are not all of the columns {key.told}: {misfit}")
+        _refuse(f"are not all of the columns {key.label}: {misfit}")
     return pa.table(arrays, list(key.names))
 
 
@@ -108,14 +108,14 @@ def _bare(given: object, key: Columns) -> object:
 
 def _places(names: Sequence[str], key: Columns) -> list[int]:
     """Return the places of the key columns among some names, ignoring case."""
-    found = list[int]()
+    numbers = list[int]()
     for column in key:
         places = [n for n, name in enumerate(names) if name.lower() == column.name.lower()]
         if len(places) != 1:
             what = f"column {column.name!r} twice" if places else f"no column {column.name!r}"
-            _refuse(f"have {what}; the key is {key.told}")
-        found += places
-    return found
+            _refuse(f"have {what}; the key is {key.label}")
+        numbers += places
+    return numbers
 
 
 def _refuse(finding: str) -> NoReturn:

@@ -30,7 +30,7 @@ from deltaproduce.model.layouts import (
 from deltaproduce.model.window_moves import place_of
 from deltaproduce.model.windows import planned
 from deltaproduce.reading.opened import Opened
-from deltaproduce.reading.readers import Reader
+from deltaproduce.reading.readers import StageReader
 from deltaproduce.shown.table import UNKNOWN, Cell, Table
 from deltaproduce.shown.tabular import Tabular, one_line
 from deltaproduce.stages.productions import derived_kind
@@ -90,23 +90,23 @@ def lineage(store: Opened, stage: str | Stage, key: object, at: Version) -> Line
 
     With a session it reads only runs: Spark reads the keys when they are used. See `Store.lineage`.
     """
-    found = store.stage(stage)
+    target = store.stage(stage)
     store.check_there(at, [each.name for each in store.graph.stages], KEY_MAPPINGS, RUNS)
     with store.noticing():
         engines = store.engines.in_zone(store.zone.recorded(at))
-        start = Selection.one(key, found.schema.key, engines)
+        start = Selection.one(key, target.schema.key, engines)
         walk = _Walk(store.graph, store.reader, at)
-        ways = walk.up(found, start), walk.down(found, start)
+        ways = walk.up(target, start), walk.down(target, start)
     up, down = (
         {name: store.frame(keys.keys, keys.columns) for name, keys in way.items()} for way in ways
     )
-    return Lineage(found.name, key, at.number, up, down)
+    return Lineage(target.name, key, at.number, up, down)
 
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
     graph: Graph
-    reader: Reader
+    reader: StageReader
     version: Version
 
     def up(self, start: Stage, keys: Selection) -> dict[str, Selection]:
@@ -123,23 +123,23 @@ class _Walk:
             self._check_same(stage)
             if not stage.feeders:
                 continue
-            found = reached[stage.name]
+            stage_keys = reached[stage.name]
             if not stage.source_key:
                 for feeder in stage.merged:
-                    theirs = self._made_from(stage, feeder, found)
-                    reached[feeder.name] = _united(reached.get(feeder.name), theirs)
+                    theirs = self._feeder_keys(stage, feeder, stage_keys)
+                    reached[feeder.name] = _union(reached.get(feeder.name), theirs)
                 continue
             # Content has the pairs in the order of the stage's keys, key mappings in that of source
             # keys.
-            pairs = self.reader.content if found.is_here else self.reader.key_mappings
-            made_from = _keys(pairs(self.version, stage), found, Layout.of(stage).sources)
+            pairs = self.reader.content if stage_keys.is_here else self.reader.key_mappings
+            sources = _keys(pairs(self.version, stage), stage_keys, Layout.of(stage).sources)
             for feeder in stage.feeders:
-                theirs = made_from.renamed(feeder.schema.key.columns)
+                theirs = sources.renamed(feeder.schema.key.columns)
                 if len(stage.feeders) > 1:  # not every feeder has the key
                     content = self.reader.content(self.version, feeder)
                     theirs = _keys(content, theirs, feeder.schema.key.columns)
-                reached[feeder.name] = _united(reached.get(feeder.name), theirs)
-        return {name: found for name, found in reached.items() if name != start.name}
+                reached[feeder.name] = _union(reached.get(feeder.name), theirs)
+        return {name: stage_keys for name, stage_keys in reached.items() if name != start.name}
 
     def down(self, start: Stage, keys: Selection) -> dict[str, Selection]:
         """Return the keys of each stage downstream; feeders come before their readers."""
@@ -154,18 +154,18 @@ class _Walk:
             if not stage.source_key:
                 for feeder in stage.merged:
                     if feeder.name in reached:
-                        found = self._makes(stage, feeder, reached[feeder.name])
-                        reached[stage.name] = _united(reached.get(stage.name), found)
+                        stage_keys = self._makes(stage, feeder, reached[feeder.name])
+                        reached[stage.name] = _union(reached.get(stage.name), stage_keys)
                 continue
             for feeder in stage.feeders:
                 if feeder.name in reached:
                     theirs = reached[feeder.name].renamed(Layout.of(stage).sources)
-                    feeding = _united(feeding, theirs)
+                    feeding = _union(feeding, theirs)
             if feeding is not None:
                 pairs = self.reader.key_mappings(self.version, stage)
                 key = stage.schema.key.columns
                 reached[stage.name] = _keys(pairs, feeding, key)
-        return {name: found for name, found in reached.items() if name != start.name}
+        return {name: stage_keys for name, stage_keys in reached.items() if name != start.name}
 
     def _has_rows(self, stage: Stage) -> bool:
         figures = self.version.stages.get(stage.name)
@@ -179,22 +179,22 @@ class _Walk:
         Raises:
             NotFoundError: it was.
         """
-        version, made = self.version, self.version.definitions.get(stage.name)
+        version, definition = self.version, self.version.definitions.get(stage.name)
         if not self._has_rows(stage):
             return
         then, now = stage_at(version, stage), fingerprint(stage)
         is_same = (then.schema.key, then.source_key) == (stage.schema.key, stage.source_key)
         if stage.source_key and then is stage:
-            is_same = made is None or made.layout == now.layout
+            is_same = definition is None or definition.layout == now.layout
         elif stage.feeders and not stage.source_key:
-            is_same = made is None or made == now
+            is_same = definition is None or definition == now
         if not is_same:
             raise NotFoundError(
                 f"stage {stage.name!r} had another definition in version {version.number}, so it "
                 "is not known which keys made its keys; ask for a version since it was redefined"
             )
 
-    def _made_from(self, stage: Stage, feeder: Stage, keys: Selection) -> Selection:
+    def _feeder_keys(self, stage: Stage, feeder: Stage, keys: Selection) -> Selection:
         """Return the feeder's keys that make the keys of a stage without key mappings."""
         content = self.reader.content(self.version, feeder)
         if content is None or keys.empty:
@@ -202,8 +202,8 @@ class _Walk:
         layout = Layout(stage.schema, sources_of(feeder.schema.key))
         rows = self._in_window(stage, feeder, content.read(), keys.engines)
         pairs = derived_kind(stage).pairs(stage, feeder, rows, keys.engines)
-        found = _once(keys.only(pairs, layout.pair), layout.sources, keys.engines)
-        return found.renamed(feeder.schema.key.columns)
+        matching_keys = _once(keys.semi_join(pairs, layout.pair), layout.sources, keys.engines)
+        return matching_keys.renamed(feeder.schema.key.columns)
 
     def _makes(self, stage: Stage, feeder: Stage, keys: Selection) -> Selection:
         """Return the keys that a feeder's keys make in a stage without key mappings."""
@@ -220,10 +220,10 @@ class _Walk:
         if window is None:
             return rows
         zone = engines.time_zone
-        found = planned(window, stage.feeders[0].schema.key, zone, stage=stage.name)
-        place = place_of(found, None if figures is None else figures.window)
-        column = feeder.schema.key.columns[found.position]
-        return rows_within(rows, column, found.partitions.values(place))
+        planned_window = planned(window, stage.feeders[0].schema.key, zone, stage=stage.name)
+        place = place_of(planned_window, None if figures is None else figures.window)
+        column = feeder.schema.key.columns[planned_window.position]
+        return rows_within(rows, column, planned_window.partitions.values(place))
 
 
 def _names(stages: Iterable[Stage]) -> set[str]:
@@ -237,16 +237,16 @@ def _keys(rows: Stored | None, keys: Selection, columns: Sequence[Column]) -> Se
     return _once(keys.exactly(rows.read(keys)), columns, keys.engines)
 
 
-def _united(one: Selection | None, other: Selection) -> Selection:
+def _union(one: Selection | None, other: Selection) -> Selection:
     if one is None:
         return other
     engines = one.engines
-    return _once(engines.united(one.keys, other.keys, one.columns), one.columns, engines)
+    return _once(engines.concat(one.keys, other.keys, one.columns), one.columns, engines)
 
 
 def _once(rows: Rows, columns: Sequence[Column], engines: Engines) -> Selection:
-    found: Rows = engines.of(rows).distinct(rows, columns)
-    return Selection(tuple(columns), found, engines)
+    distinct_rows: Rows = engines.of(rows).distinct(rows, columns)
+    return Selection(tuple(columns), distinct_rows, engines)
 
 
 def _none(columns: Sequence[Column], engines: Engines) -> Selection:

@@ -56,9 +56,9 @@ class Lookup(Tabular):
         """How the keys were found, and how many rows they have, where these are at hand."""
         rows = len(self.rows) if isinstance(self.rows, pa.Table) else UNKNOWN
         cells = (self.keys, rows, self.strategy, self.row_groups_read, self.row_groups)
-        told = tuple(UNKNOWN if cell is None else cell for cell in cells)
+        texts = tuple(UNKNOWN if cell is None else cell for cell in cells)
         columns = ("keys", "rows", "strategy", "row groups read", "row groups")
-        return (Table("look-up", columns, (told,)),)
+        return (Table("look-up", columns, (texts,)),)
 
 
 def lookup(
@@ -77,26 +77,28 @@ def lookup(
     arguments.choice(strategy, "strategy", get_args(Strategy))
     arguments.flag(fetch, "fetch")
     arguments.flag(ordered, "ordered")
-    asked, wanted = store.stage(stage), store.version(version)
-    found = stage_at(wanted, asked)
-    feeder = _feeder(wanted, asked) if fetch else None
-    read = [one.name for one in (found, feeder) if one is not None]
+    indexed, wanted = store.stage(stage), store.version(version)
+    recorded = stage_at(wanted, indexed)
+    feeder = _feeder(wanted, indexed) if fetch else None
+    read = [one.name for one in (recorded, feeder) if one is not None]
     store.check_there(wanted, read, CONTENT, RUNS)
-    if any(column.is_hidden for column in found.schema.key):
-        message = f"stage {found.name!r} has one row over all, and no key to look up; read content"
+    if any(column.is_hidden for column in recorded.schema.key):
+        message = (
+            f"stage {recorded.name!r} has one row over all, and no key to look up; read content"
+        )
         raise InvalidArgumentError(message, argument="stage")
-    sought = selected(keys, found.schema.key, store.engines)
+    sought = selected(keys, recorded.schema.key, store.engines)
     with store.noticing():
-        rows, how = _looked_up(store, wanted, found, sought, strategy)
+        rows, how = _looked_up(store, wanted, recorded, sought, strategy)
         if feeder is not None:
-            index, found = found, feeder
+            index, recorded = recorded, feeder
             rows, also = _fetched(store, wanted, index, feeder, rows, sought, strategy)
             how = _together(how, also)
-    layout = Layout.of(found)
+    layout = Layout.of(recorded)
     order = layout.order(CONTENT) if ordered else ()
     shown = store.frame(rows, layout.shown, order)
     if not internal:
-        shown = store.without_internal(shown, found)
+        shown = store.without_internal(shown, recorded)
     count = len(sought.keys) if isinstance(sought.keys, pa.Table) else None
     return Lookup(shown, how.way, count, how.groups_read, how.groups)
 
@@ -117,10 +119,10 @@ def _feeder(version: Version, index: Stage) -> Stage:
         message = f"fetch is True, and {index.name!r} is not an index; look its own rows up"
         raise InvalidArgumentError(message, argument="fetch")
     (feeder,) = index.feeders
-    made = version.definitions.get(index.name)
+    definition = version.definitions.get(index.name)
     was = stage_at(version, feeder)
     if version.stages.get(index.name) is not None and (
-        made != fingerprint(index) or was is not feeder
+        definition != fingerprint(index) or was is not feeder
     ):
         raise NotFoundError(
             f"index {index.name!r} or {feeder.name!r} had another definition in version "
@@ -147,8 +149,10 @@ def _fetched(
     if rows is None:
         return None, LookedUp(None, "scan" if strategy == "scan" else "seek", 0, 0)
     sources = Selection.of(rows, Layout.of(index).sources, engines).renamed(own)
-    found, how = _looked_up(store, version, feeder, sources, strategy)
-    indexed = None if found is None else derived_kind(index).indexed(index, found, keys)
+    fetched_rows, how = _looked_up(store, version, feeder, sources, strategy)
+    indexed = (
+        None if fetched_rows is None else derived_kind(index).indexed(index, fetched_rows, keys)
+    )
     return indexed, how
 
 

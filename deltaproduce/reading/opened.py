@@ -24,7 +24,7 @@ from deltaproduce.errors import InvalidArgumentError, NotFoundError, SessionErro
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Graph, Source, Stage, is_stage
 from deltaproduce.model.layouts import KINDS, Layout
-from deltaproduce.reading.readers import Reader
+from deltaproduce.reading.readers import StageReader
 from deltaproduce.reading.store_zone import StoreZone
 from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
@@ -49,7 +49,7 @@ class Opened:
     defined: tuple[Stage, ...]
     tables: Tables
     log: VersionLog
-    reader: Reader
+    reader: StageReader
     zone: StoreZone
     needing: Mapping[str, SessionError] = field(default_factory=dict)
 
@@ -75,29 +75,29 @@ class Opened:
 
     def source(self, source: str | Source, argument: str) -> Source:
         """Return a stage that is a source."""
-        found = self.stage(source, argument)
+        target = self.stage(source, argument)
         for known in self.graph.sources:
-            if known is found:
+            if known is target:
                 return known
         names = ", ".join(known.name for known in self.graph.sources)
         raise NotFoundError(
-            f"{found.name!r} is not a source, and its rows follow from those of sources: {names}"
+            f"{target.name!r} is not a source, and its rows follow from those of sources: {names}"
         )
 
     def producer(self, stage: str | Stage) -> Stage:
         """Return a stage that is not a source."""
-        found = self.stage(stage)
-        if not found.feeders:
-            raise NotFoundError(f"{found.name!r} is a source: nothing produces it")
-        return found
+        target = self.stage(stage)
+        if not target.feeders:
+            raise NotFoundError(f"{target.name!r} is a source: nothing produces it")
+        return target
 
     def mapped(self, stage: str | Stage) -> Stage:
         """Return a stage that has key mappings."""
-        found = self.stage(stage)
-        if not found.source_key:
-            what = "a source" if not found.feeders else f"of kind {found.kind.word!r}"
-            raise NotFoundError(f"{found.name!r} is {what}: it has no key mappings")
-        return found
+        target = self.stage(stage)
+        if not target.source_key:
+            what = "a source" if not target.feeders else f"of kind {target.kind.word!r}"
+            raise NotFoundError(f"{target.name!r} is {what}: it has no key mappings")
+        return target
 
     def version(self, version: int | None) -> Version:
         """Return a version by its number; the head if None."""
@@ -124,8 +124,8 @@ class Opened:
             return arrays.in_order(table, in_order) if in_order and len(table) else table
         if rows is None:
             return self.engines.spark.createDataFrame([], struct_of(shown))
-        found = self.engines.frame(rows, shown)
-        return found.orderBy(*order(in_order)) if in_order else found
+        frame = self.engines.frame(rows, shown)
+        return frame.orderBy(*order(in_order)) if in_order else frame
 
     def without_internal(self, rows: Rows, stage: Stage) -> Rows:
         """Return content, as users get it, without the columns of the library."""
@@ -142,7 +142,7 @@ class Opened:
 
 
 class Opening(Protocol):
-    """What has a store open: a `Store`, or a `Reader`."""
+    """What has a store open: a `Store`, or a `StageReader`."""
 
     @property
     def _opened(self) -> Opened: ...

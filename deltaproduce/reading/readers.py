@@ -1,9 +1,9 @@
 """Readers: the rows of a stage at a version, wherever they are stored.
 
 A version says at which delta version each table is, and how many runs its tables do not have yet. A
-`Reader` combines them. It keeps runs that it has read, and small tables and runs that its store has
-just written, so that an update does not read them again. The invariant: its result depends on the
-version alone, and has the columns that the stage had in it.
+`StageReader` combines them. It keeps runs that it has read, and small tables and runs that its
+store has just written, so that an update does not read them again. The invariant: its result
+depends on the version alone, and has the columns that the stage had in it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _Place: TypeAlias = tuple[int, int]
 """A delta version of a content table, and the version that recreated the table, if any did."""
 
 
-class Reader:
+class StageReader:
     """Reads the stages of one store.
 
     Args:
@@ -73,9 +73,9 @@ class Reader:
         self._overlays: dict[str, tuple[_Runs, Overlay]] = {}
         self._contents: dict[str, tuple[_Place, pa.Table]] = {}
 
-    def anew(self) -> Reader:
+    def uncached(self) -> StageReader:
         """Return a reader that keeps nothing read or written before, for a verification."""
-        return Reader(self._tables, from_files=self._from_files, small_here=True)
+        return StageReader(self._tables, from_files=self._from_files, small_here=True)
 
     def content(self, version: Version, stage: Stage) -> Stored | None:
         """Return the content of a stage; None if it has no rows in that version."""
@@ -98,9 +98,10 @@ class Reader:
 
         See `TableReader.marks_rows`.
         """
-        found = (kind for kind in (CONTENT, KEY_MAPPINGS) if kind in figures.delta_versions)
+        marked_tables = (kind for kind in (CONTENT, KEY_MAPPINGS) if kind in figures.delta_versions)
         return all(
-            self._tables.reader.marks_rows(self._tables.location.table(stage, k)) for k in found
+            self._tables.reader.marks_rows(self._tables.location.table(stage, k))
+            for k in marked_tables
         )
 
     def updates(self, version: Version, stage: Stage, since: int | None = None) -> Rows | None:
@@ -125,8 +126,8 @@ class Reader:
         names = cols(columns)
         return stored if begun is None else stored.select(*names).union(begun.select(*names))
 
-    def some_updates(self, version: Version, stage: Stage, most: int) -> pa.Table:
-        """Return at most ``most`` rows of one version's updates; see `TableReader.some_rows`.
+    def sample_updates(self, version: Version, stage: Stage, most: int) -> pa.Table:
+        """Return at most ``most`` rows of one version's updates; see `TableReader.sample_rows`.
 
         Empty if they are not stored: the table that a source is read from has the rows.
         """
@@ -135,7 +136,7 @@ class Reader:
         if delta_version is None:
             return empty(columns)
         table = self._tables.location.table(stage.name, UPDATES)
-        return self._tables.reader.some_rows(table, delta_version, columns, version.number, most)
+        return self._tables.reader.sample_rows(table, delta_version, columns, version.number, most)
 
     def changed_keys(self, span: Sequence[Version], stage: Stage) -> Selection:
         """Return the keys with updates after the first version of a span, up to the last.
@@ -151,7 +152,7 @@ class Reader:
         key, engines = stage.schema.key.columns, self._tables.engines
         firsts: Rows = empty(key)
         if updates is not None:
-            firsts = engines.of(updates).pick(updates, key, {POSITION: 0})
+            firsts = engines.of(updates).select(updates, key, {POSITION: 0})
         return Selection.of(firsts, key, engines, changed)
 
     def changes(self, span: Sequence[Version], stage: Stage, mode: FeedMode) -> Rows | None:
@@ -185,12 +186,12 @@ class Reader:
         updates = self.updates(version, stage, since=0)
         if updates is None:
             return {}
-        told = (VERSION_COLUMN, CHANGE_TYPE_COLUMN)
+        columns = (VERSION_COLUMN, CHANGE_TYPE_COLUMN)
         if is_frame(updates):
-            found = key.engines.frame(key.exactly(key.rows_of(updates)), told).distinct()
+            changes = key.engines.frame(key.exactly(key.rows_of(updates)), columns).distinct()
         else:
-            found = distinct(key.exactly(updates).select([c.name for c in told]))
-        rows = key.engines.table(found, told).to_pylist()
+            changes = distinct(key.exactly(updates).select([c.name for c in columns]))
+        rows = key.engines.table(changes, columns).to_pylist()
         return {row[VERSION]: row[CHANGE_TYPE] != DELETE for row in rows}
 
     def overlay(self, version: Version, stage: Stage) -> Overlay | None:
@@ -204,8 +205,8 @@ class Reader:
         if kept is not None and kept[0] == runs:
             return kept[1]
         layout = Layout.of(stage)
-        found = self._later_runs(stage, layout, runs, version.number)
-        overlay = Overlay.of(found, layout.pair, layout.content)
+        runs_read = self._later_runs(stage, layout, runs, version.number)
+        overlay = Overlay.of(runs_read, layout.pair, layout.content)
         self._overlays[stage.name] = runs, overlay
         return overlay
 
@@ -290,11 +291,13 @@ class Reader:
             files,
             self._tables.readings,
             by_log=None if figures.origin.table else by_log,
-            placed=partial(_placed, figures.base.stored, stage) if kind == CONTENT else None,
+            partitions_of=partial(_partitions_of_keys, figures.base.stored, stage)
+            if kind == CONTENT
+            else None,
         )
 
 
-def _placed(text: str, stage: Stage, keys: pa.Table) -> pa.Table | None:
+def _partitions_of_keys(text: str, stage: Stage, keys: pa.Table) -> pa.Table | None:
     """Return the partitions in which keys of a stage can be; None if any may have them.
 
     Args:
@@ -319,7 +322,7 @@ def _times(versions: Sequence[Version]) -> pa.Table:
 def _changed(span: Sequence[Version], stage: Stage) -> int:
     """Return the sum of the keys changed by each version after the first."""
     figures = (version.stages.get(stage.name) for version in span[1:])
-    return sum(found.changed_keys for found in figures if found is not None)
+    return sum(figure.changed_keys for figure in figures if figure is not None)
 
 
 @dataclass(frozen=True, slots=True)

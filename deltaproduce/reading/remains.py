@@ -85,12 +85,12 @@ def remains(
         stages: the source of the key, and all stages downstream of it.
         alive: the numbers of the versions in which the source has rows of the key.
     """
-    found = (
+    every_table = (
         Remaining(stage, kind, tuple(_having(versions, stage, kind, alive)))
         for stage in stages
         for kind in (CONTENT, KEY_MAPPINGS, UPDATES, RUNS)
     )
-    return tuple(remaining for remaining in found if remaining.versions)
+    return tuple(remaining for remaining in every_table if remaining.versions)
 
 
 def alive_in(versions: Iterable[Version], changes: Mapping[int, bool]) -> frozenset[int]:
@@ -100,19 +100,19 @@ def alive_in(versions: Iterable[Version], changes: Mapping[int, bool]) -> frozen
         versions: consecutive versions, oldest first.
         changes: the numbers of the versions that changed the key -> whether it had rows then.
     """
-    found, is_alive = set(), False
+    numbers, is_alive = set(), False
     for version in versions:
         is_alive = changes.get(version.number, is_alive)
         if is_alive:
-            found.add(version.number)
-    return frozenset(found)
+            numbers.add(version.number)
+    return frozenset(numbers)
 
 
 def _having(
     versions: Sequence[Version], stage: str, kind: str, alive: Collection[int]
 ) -> list[int]:
     """Return the versions whose table of this kind may have rows of the key."""
-    found: list[int] = []
+    numbers: list[int] = []
     was_alive = False  # in this version or an earlier one that had the stage
     for version in versions:
         figures = version.stages.get(stage)
@@ -121,8 +121,8 @@ def _having(
         was_alive = was_alive or version.number in alive
         kept = kind in (UPDATES, RUNS) or _has(figures, version.number, alive)
         if was_alive and kept and kind in figures.delta_versions:
-            found.append(version.number)
-    return found
+            numbers.append(version.number)
+    return numbers
 
 
 def _has(figures: StageFigures, number: int, alive: Collection[int]) -> bool:

@@ -20,7 +20,7 @@ from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES, Layout
 from deltaproduce.reading.opened import Opened
 from deltaproduce.storage.figures import StageFigures
-from deltaproduce.storage.locations import Table
+from deltaproduce.storage.locations import StoreTable
 from deltaproduce.storage.parquet.file_ranges import FileRanges
 from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.versions import Version, stage_at
@@ -41,11 +41,11 @@ def sql(
     """See `Store.sql`."""
     arguments.choice(table, "table", _KINDS)
     arguments.choice(dialect, "dialect", get_args(Dialect))
-    found = store.mapped(stage) if table == KEY_MAPPINGS else store.stage(stage)
+    target = store.mapped(stage) if table == KEY_MAPPINGS else store.stage(stage)
     wanted = store.version(version)
-    store.check_there(wanted, [found.name], table, RUNS)
+    store.check_there(wanted, [target.name], table, RUNS)
     with store.noticing():
-        return select(store.tables, wanted, found, table, dialect)
+        return select(store.tables, wanted, target, table, dialect)
 
 
 def select(
@@ -90,7 +90,7 @@ class _Spelling:
 
     quoted: Callable[[str], str]
     type_name: Callable[[DataType], str]
-    table: Callable[[Tables, Table, int, Sequence[Column]], str | None]
+    table: Callable[[Tables, StoreTable, int, Sequence[Column]], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +108,14 @@ class _At:
         """Return a query of a table's rows; None if it has none."""
         table = self.tables.location.table(self.stage, kind)
         delta_version = self.figures.delta_versions[kind]
-        found = self.spelling.table(self.tables, table, delta_version, columns)
-        if found is None:
+        table_text = self.spelling.table(self.tables, table, delta_version, columns)
+        if table_text is None:
             return None
         names = _names(columns, self.spelling, alias)
         return "\n".join(
             [
                 f"SELECT {names}",
-                f"FROM {found}" + (f" AS {alias}" if alias else ""),
+                f"FROM {table_text}" + (f" AS {alias}" if alias else ""),
                 *([f"WHERE {where}"] if where else []),
             ]
         )
@@ -189,13 +189,15 @@ def _of_others(figures: StageFigures, stage: str) -> InvalidArgumentError:
     )
 
 
-def _in_spark(tables: Tables, table: Table, delta_version: int, columns: Sequence[Column]) -> str:
+def _in_spark(
+    tables: Tables, table: StoreTable, delta_version: int, columns: Sequence[Column]
+) -> str:
     del tables, columns
     return f"{table.sql} VERSION AS OF {delta_version}"
 
 
 def _in_duckdb(
-    tables: Tables, table: Table, delta_version: int, columns: Sequence[Column]
+    tables: Tables, table: StoreTable, delta_version: int, columns: Sequence[Column]
 ) -> str | None:
     """Return a table as its Parquet files at a delta version, or as what DuckDB's extension reads.
 
@@ -214,23 +216,25 @@ def _in_duckdb(
     values = FileRanges(listed, len(paths)).values()
     for path, of_file in zip(paths, values, strict=True):
         own = [c for c in columns if c.name in of_file]
-        told = "".join(f", {_duckdb_value(python_value(of_file[c.name]), c)}" for c in own)
-        parts.setdefault(told, []).append(path)
+        constants = "".join(f", {_duckdb_value(python_value(of_file[c.name]), c)}" for c in own)
+        parts.setdefault(constants, []).append(path)
     if not any(parts):
         return _read_parquet(paths) if paths else None
-    read = (f"SELECT *{told} FROM {_read_parquet(some)}" for told, some in parts.items())
+    read = (
+        f"SELECT *{constants} FROM {_read_parquet(files)}" for constants, files in parts.items()
+    )
     return f"({' UNION ALL BY NAME '.join(read)})"  # older files have another order
 
 
-def _uri(tables: Tables, table: Table) -> str:
-    found = tables.reader.uri(table)
-    if found is None:
+def _uri(tables: Tables, table: StoreTable) -> str:
+    uri = tables.reader.uri(table)
+    if uri is None:
         raise InvalidArgumentError(
             f"only Spark finds table {table.name!r}, so there is no text for DuckDB; "
             'dialect="spark" is one for Spark',
             argument="dialect",
         )
-    return found
+    return uri
 
 
 def _read_parquet(paths: Iterable[str]) -> str:
@@ -252,10 +256,10 @@ def _duckdb_text(text: str) -> str:
 def _duckdb_type(data_type: DataType) -> str:
     from sqlglot import exp
 
-    found = exp.DataType.build(ddl_of(data_type), dialect="spark")
-    for field in found.find_all(exp.ColumnDef):
+    type_text = exp.DataType.build(ddl_of(data_type), dialect="spark")
+    for field in type_text.find_all(exp.ColumnDef):
         field.set("constraints", None)  # DuckDB has no NOT NULL there
-    return found.sql(dialect="duckdb")
+    return type_text.sql(dialect="duckdb")
 
 
 def _duckdb_name(name: str) -> str:

@@ -24,26 +24,26 @@ def content(
 ) -> Rows:
     """See `Store.content`; and `Reader.content` for ``internal``."""
     arguments.flag(internal, "internal")
-    wanted, found = _asked(store, store.stage(stage), version, ordered, CONTENT, RUNS)
-    with store.noticing(), needing(found):
-        rows = store.reader.content(wanted, found)
+    wanted, recorded = _recorded(store, store.stage(stage), version, ordered, CONTENT, RUNS)
+    with store.noticing(), needing(recorded):
+        rows = store.reader.content(wanted, recorded)
         read = None if rows is None else rows.read()
-    table = _frame(store, read, found, CONTENT, ordered)
-    return table if internal else store.without_internal(table, found)
+    table = _frame(store, read, recorded, CONTENT, ordered)
+    return table if internal else store.without_internal(table, recorded)
 
 
 def key_mappings(store: Opened, stage: str | Stage, version: int | None, ordered: bool) -> Rows:
     """See `Store.key_mappings`."""
-    wanted, found = _asked(store, store.mapped(stage), version, ordered, KEY_MAPPINGS, RUNS)
+    wanted, recorded = _recorded(store, store.mapped(stage), version, ordered, KEY_MAPPINGS, RUNS)
     with store.noticing():
-        rows = store.reader.key_mappings(wanted, found)
-    return _frame(store, None if rows is None else rows.read(), found, KEY_MAPPINGS, ordered)
+        rows = store.reader.key_mappings(wanted, recorded)
+    return _frame(store, None if rows is None else rows.read(), recorded, KEY_MAPPINGS, ordered)
 
 
 def updates(store: Opened, stage: str | Stage, version: int | None, ordered: bool) -> Rows:
     """See `Store.updates`."""
-    wanted, found = _asked(store, store.stage(stage), version, ordered, UPDATES)
-    return _frame(store, store.reader.updates(wanted, found), found, UPDATES, ordered)
+    wanted, recorded = _recorded(store, store.stage(stage), version, ordered, UPDATES)
+    return _frame(store, store.reader.updates(wanted, recorded), recorded, UPDATES, ordered)
 
 
 def sql_name(store: Opened, stage: str | Stage, table: str) -> str:
@@ -52,21 +52,21 @@ def sql_name(store: Opened, stage: str | Stage, table: str) -> str:
     if stage == location.log().name:
         return location.log().sql
     arguments.choice(table, "table", KINDS)
-    found = store.mapped(stage) if table == KEY_MAPPINGS else store.stage(stage)
-    if found.kind.place is not None and table == CONTENT:
-        return store.tables.access.existing(found.kind.place).sql
-    return location.table(found.name, table).sql
+    target = store.mapped(stage) if table == KEY_MAPPINGS else store.stage(stage)
+    if target.kind.place is not None and table == CONTENT:
+        return store.tables.access.existing(target.kind.place).sql
+    return location.table(target.name, table).sql
 
 
-def _asked(
+def _recorded(
     store: Opened, stage: Stage, version: int | None, ordered: bool, *kinds: str
 ) -> tuple[Version, Stage]:
     """Return the version, whose tables must exist, and the stage as it was in it."""
     arguments.flag(ordered, "ordered")
     wanted = store.version(version)
-    found = stage_at(wanted, stage)
-    store.check_there(wanted, [found.name], *kinds)
-    return wanted, found
+    recorded = stage_at(wanted, stage)
+    store.check_there(wanted, [recorded.name], *kinds)
+    return wanted, recorded
 
 
 def _frame(store: Opened, rows: Rows | None, stage: Stage, kind: str, ordered: bool) -> Rows:

@@ -21,7 +21,7 @@ from deltaproduce.errors import (
 )
 from deltaproduce.model.limits import Limits
 from deltaproduce.record_index import runs, table
-from deltaproduce.storage.locations import Location, Table
+from deltaproduce.storage.locations import Location, StoreTable
 from deltaproduce.types.columns import Column, check_key_type, key_columns, named_columns
 from deltaproduce.types.data_types import NullType
 from deltaproduce.types.excerpts import shown
@@ -51,9 +51,9 @@ def duration(text: object) -> timedelta:
     Raises:
         InvalidArgumentError: it is none.
     """
-    found = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
-    if found is not None:
-        number, unit = found.groups()
+    match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is not None:
+        number, unit = match.groups()
         return timedelta(**{f"{unit.lower()}s": min(int(number), _LONGEST)})
     if isinstance(text, timedelta) and text >= timedelta():
         return min(text, timedelta(minutes=_LONGEST))
@@ -79,7 +79,7 @@ def key_list(key: object) -> tuple[Column, ...]:
 
 
 def key_of(
-    snapshot: table.Snapshot, listed: Sequence[Column], own: Collection[str]
+    snapshot: table.TableSnapshot, listed: Sequence[Column], own: Collection[str]
 ) -> tuple[Column, ...]:
     """Return the key columns with the table's names and types.
 
@@ -91,7 +91,7 @@ def key_of(
             that cannot identify records; or a key or partition column has a name that the index
             returns.
     """
-    found = []
+    columns = []
     for wanted in listed:
         column = column_of(snapshot, wanted.name)
         _check_name(column.name, "key column", own)
@@ -103,10 +103,10 @@ def key_of(
                 column=column.name,
             )
         check_key_type(column.name, column.data_type)
-        found.append(column)
+        columns.append(column)
     for name in snapshot.partitioned_by:
         _check_name(name, "partition column", {runs.FILE})
-    return tuple(found)
+    return tuple(columns)
 
 
 def _check_name(name: str, what: str, own: Collection[str]) -> None:
@@ -115,7 +115,7 @@ def _check_name(name: str, what: str, own: Collection[str]) -> None:
         raise DefinitionError(message, column=name)
 
 
-def column_of(snapshot: table.Snapshot, name: object) -> Column:
+def column_of(snapshot: table.TableSnapshot, name: object) -> Column:
     """Return a column of a table; case counts only where it distinguishes columns.
 
     Raises:
@@ -123,14 +123,14 @@ def column_of(snapshot: table.Snapshot, name: object) -> Column:
     """
     lower = name.lower() if isinstance(name, str) else None
     alike = [column for column in snapshot.columns if column.name.lower() == lower]
-    found = alike[0] if len(alike) == 1 else next((c for c in alike if c.name == name), None)
-    if found is None:
+    match = alike[0] if len(alike) == 1 else next((c for c in alike if c.name == name), None)
+    if match is None:
         names = ", ".join(column.name for column in snapshot.columns)
         raise DefinitionError(
             f"table {snapshot.directory.path!r} has no column {shown(name)}; it has {names}",
             column=name if isinstance(name, str) else None,
         )
-    return found
+    return match
 
 
 def table_directory(spark: SparkSession | None, text: str) -> Directory:
@@ -146,7 +146,7 @@ def table_directory(spark: SparkSession | None, text: str) -> Directory:
         raise InvalidArgumentError(
             f"table is {shown(text)}: use a path or a name", argument="table"
         )
-    place = Table.existing(text).place
+    place = StoreTable.existing(text).place
     address = place.address
     if place.in_catalog:
         if spark is None:
@@ -174,13 +174,13 @@ def index_directory(text: str, table: Directory) -> Directory:
     location = Location.parse(text)
     if location.in_catalog:
         raise DefinitionError(f"location {text!r} is not a path: put a '/' in it, as './{text}'")
-    found = _seen(location.address, f"location {text!r}")
-    if f"{found.real.path}/".startswith(f"{table.real.path}/"):
+    home = _seen(location.address, f"location {text!r}")
+    if f"{home.real.path}/".startswith(f"{table.real.path}/"):
         raise DefinitionError(
             f"location {text!r} is inside the table, whose VACUUM would remove the index: use a "
             "path of its own"
         )
-    return found
+    return home
 
 
 def _seen(address: str, what: str) -> Directory:
@@ -189,10 +189,10 @@ def _seen(address: str, what: str) -> Directory:
     Raises:
         DefinitionError: it is not such a directory.
     """
-    found = directory(address)
-    if found is None or not found.is_taken or not found.file_system.has_safe_spark:
+    place = directory(address)
+    if place is None or not place.is_taken or not place.file_system.has_safe_spark:
         raise DefinitionError(
             f"{what} is none of this machine's plain paths, which a record index takes: mount it, "
             "or rename the directory"
         )
-    return found
+    return place

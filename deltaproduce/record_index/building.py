@@ -20,14 +20,16 @@ from deltaproduce.errors import CorruptStoreError
 from deltaproduce.record_index import runs as stored
 from deltaproduce.record_index import table
 from deltaproduce.record_index.decisions.buckets import sized
-from deltaproduce.record_index.decisions.descriptor import Descriptor
+from deltaproduce.record_index.decisions.descriptor import IndexDescriptor
 from deltaproduce.record_index.decisions.entries import NOWHERE, doubled, groups_in, together
 from deltaproduce.record_index.decisions.keying import Keying
 from deltaproduce.record_index.parting import Parts, of_table
-from deltaproduce.record_index.view import SHOWN, View, refuse_doubled
+from deltaproduce.record_index.view import SHOWN, IndexView, refuse_doubled
 
 
-def build(place: Directory, snapshot: table.Snapshot, keying: Keying, wanted: Descriptor) -> None:
+def build(
+    place: Directory, snapshot: table.TableSnapshot, keying: Keying, wanted: IndexDescriptor
+) -> None:
     """Build an index of all rows of a table, and replace an existing one.
 
     Args:
@@ -47,7 +49,7 @@ def build(place: Directory, snapshot: table.Snapshot, keying: Keying, wanted: De
     parts = of_table(snapshot, groups, keying, buckets, expected)
     records, twice, rows = [0], [keying.no_keys], [0]
 
-    def made(number: int) -> Mapping[int | None, pa.Table]:
+    def files_of_part(number: int) -> Mapping[int | None, pa.Table]:
         files = keying.files(parts.part(number))
         for part in files.values():
             records.append(len(part))
@@ -58,7 +60,7 @@ def build(place: Directory, snapshot: table.Snapshot, keying: Keying, wanted: De
                 twice.append(keys.take(pa.array(places[:SHOWN])))
         return files if not any(rows) else {}
 
-    adds = stored.written(place, groups, _each(made, parts), 0)
+    adds = stored.written(place, groups, _each(files_of_part, parts), 0)
     with stored.discarding(place, adds):
         if any(rows):
             refuse_doubled(together(twice), sum(rows), snapshot)
@@ -81,17 +83,17 @@ def build(place: Directory, snapshot: table.Snapshot, keying: Keying, wanted: De
 def _put(place: Directory, state: stored.State, keying: Keying, adds: list[AddAction]) -> None:
     """Commit an index, in place of what is there."""
     try:
-        found = stored.opened(place)
+        runs = stored.opened(place)
     except CorruptStoreError:
         stored.replace_damaged(place, state, keying, adds)
         return
-    if found is None:
+    if runs is None:
         stored.create(place, state, keying, adds)
     else:
-        found.replace(state, keying, adds)
+        runs.replace(state, keying, adds)
 
 
-def refold(view: View, buckets: int, since: datetime | None = None) -> None:
+def refold(view: IndexView, buckets: int, since: datetime | None = None) -> None:
     """Rewrite an index from its own entries, with this many buckets.
 
     Args:
@@ -102,12 +104,12 @@ def refold(view: View, buckets: int, since: datetime | None = None) -> None:
     """
     parts, records = view.every(buckets), [0]
 
-    def made(number: int) -> Mapping[int | None, pa.Table]:
-        found = view.counting(parts.part(number), since)
-        records.append(int((groups_in(found) != NOWHERE).sum()))
-        return view.keying.files(found)
+    def files_of_part(number: int) -> Mapping[int | None, pa.Table]:
+        entries = view.counting(parts.part(number), since)
+        records.append(int((groups_in(entries) != NOWHERE).sum()))
+        return view.keying.files(entries)
 
-    adds = stored.written(view.runs.place, view.groups, _each(made, parts), 0)
+    adds = stored.written(view.runs.place, view.groups, _each(files_of_part, parts), 0)
     descriptor = replace(view.state.descriptor, buckets=buckets)
     state = replace(view.state, descriptor=descriptor, records=sum(records))
     with stored.discarding(view.runs.place, adds):
@@ -118,8 +120,10 @@ def refold(view: View, buckets: int, since: datetime | None = None) -> None:
     view.runs.clean()
 
 
-def _each(made: Callable[[int], Mapping[int | None, pa.Table]], parts: Parts) -> list[stored.Part]:
-    return [partial(made, number) for number in range(parts.count)]
+def _each(
+    entries_of: Callable[[int], Mapping[int | None, pa.Table]], parts: Parts
+) -> list[stored.Part]:
+    return [partial(entries_of, number) for number in range(parts.count)]
 
 
 def _has_a_key_twice(in_order: pa.Table) -> bool:

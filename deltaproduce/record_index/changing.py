@@ -37,7 +37,7 @@ from deltaproduce.record_index.decisions.comparing import (
 )
 from deltaproduce.record_index.decisions.entries import (
     NOWHERE,
-    Known,
+    KnownEntries,
     entries,
     remembering,
     together,
@@ -45,7 +45,7 @@ from deltaproduce.record_index.decisions.entries import (
 from deltaproduce.record_index.merging import merge
 from deltaproduce.record_index.results import Changed
 from deltaproduce.record_index.runs import overtaken
-from deltaproduce.record_index.view import View
+from deltaproduce.record_index.view import IndexView
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import one_line
 from deltaproduce.types.python_values import python_rows
@@ -57,7 +57,7 @@ _LOGGER: Final = logging.getLogger("deltaproduce")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenRows:
     """The given rows or keys, one row for each key.
 
     Attributes:
@@ -73,7 +73,7 @@ class Given:
     ordering: Column | None
     lost: int = 0
 
-    def without(self, losing: Marks) -> Given:
+    def drop(self, losing: Marks) -> GivenRows:
         """Return the others of the rows; the given ones lose."""
         stay = self.rows.filter(pa.array(~losing))
         return replace(self, rows=stay, lost=self.lost + int(losing.sum()))
@@ -100,7 +100,7 @@ class _InFile:
     add: AddAction | None = None
 
 
-def remembered(view: View, given: Given, at: datetime) -> View:
+def remembered(view: IndexView, given: GivenRows, at: datetime) -> IndexView:
     """Let an index remember deletes by their ordering, before the table is changed.
 
     They count once their keys are gone. A delete without an ordering lets it forget those that it
@@ -127,16 +127,16 @@ def remembered(view: View, given: Given, at: datetime) -> View:
     if not changes.any():
         return view
     which = pa.array(changes)
-    found = entries(keys.filter(which), known.groups[changes])
-    found = remembering(found, orders.filter(which), at)
+    remembered_entries = entries(keys.filter(which), known.groups[changes])
+    remembered_entries = remembering(remembered_entries, orders.filter(which), at)
     try:
-        view.changed(view.state, view.groups, found).write()
+        view.changed(view.state, view.groups, remembered_entries).write()
     except RefusedError as error:
         raise overtaken(view.runs.place) from error
     return view.reopened()
 
 
-def change(view: View, given: Given, spark: SparkSession | None) -> Changed:
+def change(view: IndexView, given: GivenRows, spark: SparkSession | None) -> Changed:
     """Upsert or delete rows in the table of an index, and bring the index up to date.
 
     Raises:
@@ -148,25 +148,29 @@ def change(view: View, given: Given, spark: SparkSession | None) -> Changed:
     groups = known.groups
     if not given.deletes and given.orders is not None and known.remembers.any():
         late = known.gone & are_older(given.orders, known.orders, view.keying.deletes[0])
-        given, known = given.without(late), known.without(late)
+        given, known = given.drop(late), known.drop(late)
         groups = known.groups
     why = _obstacle(view, np.unique(groups[groups != NOWHERE]).tolist())
-    found = _compared(view, given, groups, writes=why is None)
-    counts = _counts(given, groups, found)
+    files = _compared(view, given, groups, writes=why is None)
+    counts = _counts(given, groups, files)
     version, then = view.snapshot.delta_version, view
     if counts.inserted or counts.updated or counts.deleted:
-        told = {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}
+        operations = {
+            "inserted": counts.inserted,
+            "updated": counts.updated,
+            "deleted": counts.deleted,
+        }
         if why is None:
-            then = _replaced(view, given, known, found, counts, {"record_index": told})
+            then = _replaced(view, given, known, files, counts, {"record_index": operations})
             version = then.state.delta_version
         else:
-            version = _merged(view, given, groups, found, why, spark, {"record_index": told})
+            version = _merged(view, given, groups, files, why, spark, {"record_index": operations})
     if not then.is_written:
         _say(then, version)
     return replace(counts, delta_version=version, strategy="files" if why is None else "merge")
 
 
-def _say(view: View, version: int) -> None:
+def _say(view: IndexView, version: int) -> None:
     """Write a view's state to the index if possible: the table is committed already.
 
     Args:
@@ -187,7 +191,9 @@ def _say(view: View, version: int) -> None:
         )
 
 
-def _compared(view: View, given: Given, groups: Numbers, *, writes: bool) -> tuple[_InFile, ...]:
+def _compared(
+    view: IndexView, given: GivenRows, groups: Numbers, *, writes: bool
+) -> tuple[_InFile, ...]:
     """Compare the given rows with the table, file by file.
 
     Args:
@@ -198,9 +204,9 @@ def _compared(view: View, given: Given, groups: Numbers, *, writes: bool) -> tup
 
     def compare(group: int) -> _InFile:
         rows = np.flatnonzero(groups == group)
-        some = given.rows.take(pa.array(rows))
+        rows_of_file = given.rows.take(pa.array(rows))
         old = snapshot.rows(view.groups[group], snapshot.columns)
-        at = places(old, some.select(names))
+        at = places(old, rows_of_file.select(names))
         if (at == NOWHERE).any():
             raise CorruptStoreError(
                 f"the record index at {view.runs.place.path!r} says of keys that they are in "
@@ -209,43 +215,43 @@ def _compared(view: View, given: Given, groups: Numbers, *, writes: bool) -> tup
             )
         partitions = snapshot.partitioned_by
         outcome = (
-            deleting(old, some, at, given.ordering)
+            deleting(old, rows_of_file, at, given.ordering)
             if given.deletes
-            else upserting(old, some, at, partitions, given.ordering)
+            else upserting(old, rows_of_file, at, partitions, given.ordering)
         )
-        found = _InFile(group, rows, outcome)
-        stay = outcome.rows(old, some) if writes and outcome.changes.any() else None
+        in_file = _InFile(group, rows, outcome)
+        stay = outcome.rows(old, rows_of_file) if writes and outcome.changes.any() else None
         if stay is None or not len(stay):
-            return found
+            return in_file
         file = snapshot.files[view.groups[group]]
         new = table.NewFile(stay, file.partition, file.path, view.keying.unique)
         add = snapshot.written(new)
         adds.append(add)
-        return replace(found, add=add)
+        return replace(in_file, add=add)
 
     there = np.unique(groups[groups != NOWHERE]).tolist()
     with snapshot.discarding(adds), ThreadPoolExecutor(cores()) as threads:
         return tuple(threads.map(compare, there))
 
 
-def _marks(given: Given, found: Iterable[_InFile], which: str) -> Marks:
+def _marks(given: GivenRows, files: Iterable[_InFile], which: str) -> Marks:
     """Mark the given rows that have this effect."""
     marks = np.zeros(len(given.rows), bool)
-    for one in found:
+    for one in files:
         marks[one.given[getattr(one.outcome, which)]] = True
     return marks
 
 
-def _counts(given: Given, groups: Numbers, found: Sequence[_InFile]) -> Changed:
+def _counts(given: GivenRows, groups: Numbers, files: Sequence[_InFile]) -> Changed:
     inserted = 0 if given.deletes else int((groups == NOWHERE).sum())
-    moved = sum(int(one.outcome.moved.sum()) for one in found)
-    updated = moved + sum(int(one.outcome.updated.sum()) for one in found)
-    deleted = sum(int(one.outcome.deleted.sum()) for one in found)
+    moved = sum(int(one.outcome.moved.sum()) for one in files)
+    updated = moved + sum(int(one.outcome.updated.sum()) for one in files)
+    deleted = sum(int(one.outcome.deleted.sum()) for one in files)
     ignored = given.lost + len(given.rows) - inserted - updated - deleted
     return Changed(inserted, updated, deleted, ignored, 0, "files")
 
 
-def _obstacle(view: View, groups: Iterable[int]) -> str | None:
+def _obstacle(view: IndexView, groups: Iterable[int]) -> str | None:
     """Return why our commit cannot replace these files; None if it can."""
     if view.snapshot.obstacle is not None:
         return view.snapshot.obstacle
@@ -259,17 +265,17 @@ def _obstacle(view: View, groups: Iterable[int]) -> str | None:
 
 
 def _replaced(
-    view: View,
-    given: Given,
-    known: Known,
-    found: Sequence[_InFile],
+    view: IndexView,
+    given: GivenRows,
+    known: KnownEntries,
+    changed_files: Sequence[_InFile],
     counts: Changed,
     metadata: Mapping[str, object],
-) -> View:
+) -> IndexView:
     """Replace files in the table; return the view that the index should then store."""
     snapshot, state, groups = view.snapshot, view.state, known.groups
-    changed = [one for one in found if one.outcome.changes.any()]
-    comes = _marks(given, found, "moved")
+    changed = [one for one in changed_files if one.outcome.changes.any()]
+    comes = _marks(given, changed_files, "moved")
     if not given.deletes:
         comes |= groups == NOWHERE
     arriving = given.rows.filter(pa.array(comes))
@@ -290,7 +296,7 @@ def _replaced(
         view.keying.entries(file.rows.select(view.keying.names), np.full(len(file.rows), group))
         for group, file in zip(new, files, strict=True)
     ]
-    tombstones = _tombstones(view, given, known, _marks(given, found, "deleted"))
+    tombstones = _tombstones(view, given, known, _marks(given, changed_files, "deleted"))
     return view.changed(
         replace(
             state,
@@ -304,27 +310,27 @@ def _replaced(
     )
 
 
-def _tombstones(view: View, given: Given, known: Known, gone: Marks) -> pa.Table:
+def _tombstones(view: IndexView, given: GivenRows, known: KnownEntries, gone: Marks) -> pa.Table:
     """Return the entries of deleted keys, with the deletes that the index remembers of them."""
     keys = given.rows.select(view.keying.names).filter(pa.array(gone))
-    found = entries(keys, np.full(len(keys), NOWHERE))
+    tombstones = entries(keys, np.full(len(keys), NOWHERE))
     for name, column in known.filtered(gone).items():
-        found = found.append_column(name, column)
-    return found
+        tombstones = tombstones.append_column(name, column)
+    return tombstones
 
 
 def _merged(
-    view: View,
-    given: Given,
+    view: IndexView,
+    given: GivenRows,
     groups: Numbers,
-    found: Sequence[_InFile],
+    files: Sequence[_InFile],
     why: str,
     spark: SparkSession | None,
     metadata: Mapping[str, object],
 ) -> int:
     """Change the table by ``MERGE``; return the resulting Delta version."""
     columns, keys = view.snapshot.columns, given.rows.select(view.keying.names)
-    counts = _marks(given, found, "changes")
+    counts = _marks(given, files, "changes")
     if given.deletes:
         upserts, deletes = empty(columns), keys.filter(pa.array(counts))
     else:
@@ -333,7 +339,7 @@ def _merged(
     return merge(spark, view.snapshot, why, upserts, deletes, metadata)
 
 
-def _by_partition(rows: pa.Table, view: View) -> Iterable[table.NewFile]:
+def _by_partition(rows: pa.Table, view: IndexView) -> Iterable[table.NewFile]:
     """Split rows into new files, one a partition, each next to a file of it if there is one."""
     snapshot, unique = view.snapshot, view.keying.unique
     names = list(snapshot.partitioned_by)
@@ -343,9 +349,11 @@ def _by_partition(rows: pa.Table, view: View) -> Iterable[table.NewFile]:
     numbers = factorize(rows.select(names).columns)
     beside = {_partition(file.partition, names): path for path, file in snapshot.files.items()}
     for number in np.unique(numbers):
-        some = rows.filter(pa.array(numbers == number))
-        (partition,) = python_rows(some.select(names).slice(0, 1))
-        yield table.NewFile(some, partition, beside.get(_partition(partition, names)), unique)
+        rows_of_partition = rows.filter(pa.array(numbers == number))
+        (partition,) = python_rows(rows_of_partition.select(names).slice(0, 1))
+        yield table.NewFile(
+            rows_of_partition, partition, beside.get(_partition(partition, names)), unique
+        )
 
 
 def _partition(values: Mapping[str, object], names: Sequence[str]) -> tuple[object, ...]:

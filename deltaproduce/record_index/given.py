@@ -98,14 +98,14 @@ def _refuse(wrong: pa.Table, column: Column, key: list[str], table: str, said: s
         InvalidChangesError: there are such rows.
     """
     if len(wrong):
-        found = keys_as_given(wrong.select(key).slice(0, _SHOWN))
+        sample = keys_as_given(wrong.select(key).slice(0, _SHOWN))
         raise InvalidChangesError(
             f"rows of table {table!r}: column {column.name!r} {said} in {len(wrong)} rows, of keys "
-            f"{shown(found)}",
+            f"{shown(sample)}",
             source=table,
             column=column.name,
             columns=(column.name,),
-            keys=found,
+            keys=sample,
         )
 
 
@@ -133,8 +133,8 @@ def _names(given: object) -> list[str]:
     if isinstance(given, Mapping):
         return [name for name in given if isinstance(name, str)]
     schema = None if is_frame(given) else getattr(given, "schema", None)
-    found = getattr(given, "columns", ()) if schema is None else getattr(schema, "names", ())
-    return [name for name in [*found] if isinstance(name, str)]
+    names = getattr(given, "columns", ()) if schema is None else getattr(schema, "names", ())
+    return [name for name in [*names] if isinstance(name, str)]
 
 
 def keys_given(spark: SparkSession | None, given: object, key: Iterable[Column]) -> pa.Table:
@@ -160,13 +160,13 @@ def newest_of_each(rows: pa.Table, key: list[str], ordering: Column | None) -> p
     if not len(twice):
         return rows
     if ordering is None:
-        found = keys_as_given(keys.take(pa.array(twice[:_SHOWN])))
+        sample = keys_as_given(keys.take(pa.array(twice[:_SHOWN])))
         raise InvalidChangesError(
-            f"{len(twice)} rows have a key that another row has, of keys {shown(found)}: give one "
+            f"{len(twice)} rows have a key that another row has, of keys {shown(sample)}: give one "
             "row of each, or say by ordering= which is newer",
             column=key[0],
             columns=tuple(key),
-            keys=found,
+            keys=sample,
         )
     numbers, (order,) = factorize(keys.columns), order_codes(rows, [ordering])
     return taken(rows, np.sort(_last_of_each(numbers, order)))
@@ -187,9 +187,9 @@ def _taken(spark: SparkSession | None, given: object, source: Source) -> pa.Tabl
             refuse(source, "are a streaming DataFrame, which has no end: use foreachBatch")
         struct = frame_struct(given)
         check(frame_faults(struct, source, is_snapshot=True), source)
-        found = {field.name.lower(): field for field in struct}
+        by_name = {field.name.lower(): field for field in struct}
         conforming = (
-            f"{cast_by_name(found[c.name.lower()], c.data_type)} AS {identifier(c.name)}"
+            f"{cast_by_name(by_name[c.name.lower()], c.data_type)} AS {identifier(c.name)}"
             for c in columns
         )
         return fetched(given.selectExpr(*conforming), unchecked(columns))

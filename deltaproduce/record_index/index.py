@@ -1,7 +1,7 @@
 """`RecordIndex`: the user's handle on a record index.
 
-The invariant: each method but `build` works on a `View` that matches the newest Delta version of
-the table.
+The invariant: each method but `build` works on a `IndexView` that matches the newest Delta version
+of the table.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from deltaproduce.record_index.arguments import (
     table_directory,
 )
 from deltaproduce.record_index.building import build, refold
-from deltaproduce.record_index.changing import Given, change, remembered
+from deltaproduce.record_index.changing import GivenRows, change, remembered
 from deltaproduce.record_index.decisions.buckets import HashFunction, hash_name, sized
-from deltaproduce.record_index.decisions.descriptor import Descriptor, check
+from deltaproduce.record_index.decisions.descriptor import IndexDescriptor, check
 from deltaproduce.record_index.decisions.entries import NOWHERE
 from deltaproduce.record_index.decisions.keying import Keying
 from deltaproduce.record_index.given import (
@@ -43,7 +43,7 @@ from deltaproduce.record_index.given import (
 )
 from deltaproduce.record_index.results import Changed, RecordIndexStats, WrongEntry
 from deltaproduce.record_index.verifying import wrong_entries
-from deltaproduce.record_index.view import View, caught_up
+from deltaproduce.record_index.view import IndexView, caught_up
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
@@ -102,11 +102,11 @@ class RecordIndex:
         self._ordering, self._buckets = ordering, buckets
         wanted = self._wanted(self._newest())
         try:
-            found = runs.opened(self._place)
+            stored = runs.opened(self._place)
         except CorruptStoreError:  # each method raises it, and build() mends it
-            found = None
-        if found is not None:
-            check(found.state.descriptor, wanted, location, buckets=buckets)
+            stored = None
+        if stored is not None:
+            check(stored.state.descriptor, wanted, location, buckets=buckets)
 
     def build(self) -> None:
         """Build the index from all rows of the table, in one commit; an existing one is replaced.
@@ -147,18 +147,16 @@ class RecordIndex:
         wanted = keys_given(self._spark, keys, columns)
         groups = view.groups_of(wanted)
         there = groups != NOWHERE
-        found, every = wanted.filter(pa.array(there)), list(columns)
+        rows, every = wanted.filter(pa.array(there)), list(columns)
         of_files, at = np.unique(groups[there], return_inverse=True)
         paths = [view.groups[group] for group in of_files.tolist()]
         for column in view.snapshot.columns:
             if column.name in view.snapshot.partitioned_by and column not in columns:
                 values = [view.snapshot.files[path].partition[column.name] for path in paths]
                 array = pa.array(values, arrow_type(column.data_type)).take(pa.array(at))
-                found, every = found.append_column(column.name, array), [*every, column]
-        found = found.append_column(runs.FILE, pa.array(paths, pa.string()).take(pa.array(at)))
-        return (
-            found if self._spark is None else frame(found, self._spark, [*every, runs.FILE_COLUMN])
-        )
+                rows, every = rows.append_column(column.name, array), [*every, column]
+        rows = rows.append_column(runs.FILE, pa.array(paths, pa.string()).take(pa.array(at)))
+        return rows if self._spark is None else frame(rows, self._spark, [*every, runs.FILE_COLUMN])
 
     def upsert(self, rows: object) -> Changed:
         """Insert rows, or replace those with the same keys.
@@ -188,7 +186,7 @@ class RecordIndex:
         counting = newest_of_each(given, key.names, ordering)
         lost = len(given) - len(counting)
         with self._writing():
-            return change(view, Given(counting, False, ordering, lost), self._spark)
+            return change(view, GivenRows(counting, False, ordering, lost), self._spark)
 
     def delete(self, keys: object) -> Changed:
         """Delete the rows of some keys.
@@ -213,7 +211,7 @@ class RecordIndex:
         columns = key.columns if ordering is None else (*key.columns, ordering)
         given = keys_given(self._spark, keys, columns)
         counting = given if ordering is None else newest_of_each(given, key.names, ordering)
-        deletes = Given(counting, True, ordering, len(given) - len(counting))
+        deletes = GivenRows(counting, True, ordering, len(given) - len(counting))
         with self._writing():
             view = remembered(view, deletes, datetime.now(UTC))
             return change(view, deletes, self._spark)
@@ -315,10 +313,10 @@ class RecordIndex:
                 table=self._directory.path,
             ) from error
 
-    def _newest(self) -> table.Snapshot:
+    def _newest(self) -> table.TableSnapshot:
         return table.newest(self._directory)
 
-    def _view(self, *, writes: bool = False) -> View:
+    def _view(self, *, writes: bool = False) -> IndexView:
         """Return the index, caught up with the table.
 
         Args:
@@ -326,14 +324,14 @@ class RecordIndex:
                 there are many new files, with a part of them at a time.
         """
         while True:
-            found = runs.opened(self._place)
-            if found is None:
+            stored = runs.opened(self._place)
+            if stored is None:
                 raise NotFoundError(
                     f"there is no record index at {self._place.path!r}: build() makes it"
                 )
             snapshot = self._newest()
             keying = self._keying(snapshot)
-            view = caught_up(found, keying, snapshot, in_runs=writes)
+            view = caught_up(stored, keying, snapshot, in_runs=writes)
             if not view.waiting:
                 return view
             try:
@@ -341,15 +339,15 @@ class RecordIndex:
             except RefusedError:  # another process has caught up so far
                 continue
             except (OSError, DeltaError):  # whoever needs the index to be written says so
-                return caught_up(found, keying, snapshot)
+                return caught_up(stored, keying, snapshot)
 
-    def _keying(self, snapshot: table.Snapshot) -> Keying:
+    def _keying(self, snapshot: table.TableSnapshot) -> Keying:
         ordering = self._ordering_in(snapshot)
         own = runs.OWN_COLUMNS if ordering is None else runs.OWN_COLUMNS | runs.DELETE_COLUMNS
         columns = key_of(snapshot, self._keys, own)
         return Keying(columns, self._hash, runs.delete_columns(ordering))
 
-    def _ordering_in(self, snapshot: table.Snapshot) -> Column | None:
+    def _ordering_in(self, snapshot: table.TableSnapshot) -> Column | None:
         """Return the column that decides which row is newer; None if none was named.
 
         Raises:
@@ -359,21 +357,21 @@ class RecordIndex:
             return None
         column = column_of(snapshot, self._ordering)
         if atom(column.data_type) is None:
-            found = column.data_type.simpleString()
+            type_text = column.data_type.simpleString()
             raise DefinitionError(
-                f"ordering {column.name!r} is {found!r}: use numbers, text or times",
+                f"ordering {column.name!r} is {type_text!r}: use numbers, text or times",
                 column=column.name,
             )
         return column
 
-    def _wanted(self, snapshot: table.Snapshot) -> Descriptor:
+    def _wanted(self, snapshot: table.TableSnapshot) -> IndexDescriptor:
         """Return the descriptor to build with; 0 buckets if any number will do.
 
         Raises:
             DefinitionError: the table has no such columns.
         """
         keying, ordering = self._keying(snapshot), self._ordering_in(snapshot)
-        return Descriptor(
+        return IndexDescriptor(
             table=self._directory.real.path,
             key=tuple(keying.names),
             types=keying.types,

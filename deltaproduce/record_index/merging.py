@@ -25,7 +25,7 @@ from deltaproduce.engines.spark.columns import by_number
 from deltaproduce.engines.spark.delta import SparkDelta
 from deltaproduce.engines.spark.frames import frame
 from deltaproduce.errors import SessionError
-from deltaproduce.record_index.table import Snapshot, overtaken
+from deltaproduce.record_index.table import TableSnapshot, overtaken
 from deltaproduce.storage.failpoints import effect
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import BooleanType
@@ -40,7 +40,7 @@ _Batches = Iterator[pa.RecordBatch]
 
 def merge(
     spark: SparkSession | None,
-    snapshot: Snapshot,
+    snapshot: TableSnapshot,
     why: str,
     upserts: pa.Table,
     deletes: pa.Table,
@@ -73,10 +73,12 @@ def merge(
     ).select([*(c.name for c in columns), _DELETED.name])
     changes = _unless_moved(frame(rows, spark, (*columns, _DELETED)), snapshot)
     attempt = uuid.uuid4().hex
-    told = json.dumps({**metadata, "attempt": attempt})
+    user_metadata = json.dumps({**metadata, "attempt": attempt})
     with effect("commit", directory.path):
         try:
-            SparkDelta(spark).merge(_statement(directory.path, columns, deletes), changes, told)
+            SparkDelta(spark).merge(
+                _statement(directory.path, columns, deletes), changes, user_metadata
+            )
         except Exception as error:
             if not is_committed(directory, snapshot.delta_version, attempt):
                 if next_commit(directory, snapshot.delta_version):
@@ -101,7 +103,7 @@ def _statement(path: str, columns: Sequence[Column], deletes: pa.Table) -> str:
     )
 
 
-def _unless_moved(rows: DataFrame, snapshot: Snapshot) -> DataFrame:
+def _unless_moved(rows: DataFrame, snapshot: TableSnapshot) -> DataFrame:
     """Return rows that cannot be read once the table has moved on."""
     check = _check(snapshot.directory, snapshot.delta_version)
     return by_number(rows).mapInArrow(check, rows.schema)

@@ -31,7 +31,7 @@ _AHEAD: Final = 2
 """This many tables are read ahead of the one that is being split, for each processor."""
 
 _Given = TypeVar("_Given")
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 
 class Parts:
@@ -59,16 +59,16 @@ class Parts:
         """Fill the parts, once, with the tables made of each item, in parallel and in order."""
 
         def by_part(one: _Given) -> tuple[pa.Table, list[int]]:
-            found = self._keying.bucketed(make(one), self._buckets)
-            part = self._parts_of(np.asarray(found.column(BUCKET), np.int64))
+            bucketed = self._keying.bucketed(make(one), self._buckets)
+            part = self._parts_of(np.asarray(bucketed.column(BUCKET), np.int64))
             ends = np.searchsorted(np.sort(part), np.arange(self.count), side="right")
-            return taken(found, sorting([part])), ends.tolist()
+            return taken(bucketed, sorting([part])), ends.tolist()
 
-        for found, ends in _each(by_part, of):
-            self._rows += len(found)
+        for keys_of_part, ends in _each(by_part, of):
+            self._rows += len(keys_of_part)
             for part, (first, end) in enumerate(zip([0, *ends], ends, strict=False)):
                 if first < end:
-                    self._batches[part] += self._spill.add(found.slice(first, end - first))
+                    self._batches[part] += self._spill.add(keys_of_part.slice(first, end - first))
         self._spill.batches()  # nothing is added after this, so threads may read parts
         return self
 
@@ -76,7 +76,7 @@ class Parts:
         """Return the entries of a part, with a column of their buckets."""
         return self._spill.of(self._batches[number])
 
-    def only(self, number: int, bucketed: pa.Table) -> pa.Table:
+    def filter(self, number: int, bucketed: pa.Table) -> pa.Table:
         """Return those of other entries that belong to a part, with a column of their buckets."""
         of = self._parts_of(np.asarray(bucketed.column(BUCKET), np.int64))
         return bucketed.filter(pa.array(of == number))
@@ -87,15 +87,19 @@ class Parts:
             return
         of = self._parts_of(self._keying.buckets(keys, self._buckets))
         for number in np.unique(of).tolist():
-            found = self.part(number).drop_columns([BUCKET])
-            yield found.filter(pa.array(isin_rows(found.select(keys.column_names), keys)))
+            rows = self.part(number).drop_columns([BUCKET])
+            yield rows.filter(pa.array(isin_rows(rows.select(keys.column_names), keys)))
 
     def _parts_of(self, buckets: Numbers) -> Numbers:
         return buckets * self.count // self._buckets
 
 
 def of_table(
-    snapshot: table.Snapshot, groups: Mapping[int, str], keying: Keying, buckets: int, entries: int
+    snapshot: table.TableSnapshot,
+    groups: Mapping[int, str],
+    keying: Keying,
+    buckets: int,
+    entries: int,
 ) -> Parts:
     """Return the entries of all rows in these files of a table, in the order of the files."""
 
@@ -123,7 +127,9 @@ def of_runs(
     return Parts(keying, buckets, count).fill(lambda make: make(), every)
 
 
-def _entries_of_file(snapshot: table.Snapshot, group: int, path: str, keying: Keying) -> pa.Table:
+def _entries_of_file(
+    snapshot: table.TableSnapshot, group: int, path: str, keying: Keying
+) -> pa.Table:
     """Return the entries of all rows in a file of a table."""
     rows = snapshot.rows(path, keying.columns)
     return keying.entries(rows, np.full(len(rows), group))
@@ -131,22 +137,22 @@ def _entries_of_file(snapshot: table.Snapshot, group: int, path: str, keying: Ke
 
 def _batches(files: Iterable[RunFile]) -> Iterator[list[RunFile]]:
     """Yield files in order, in batches with about the entries of one bucket."""
-    some, count = list[RunFile](), 0
+    group, count = list[RunFile](), 0
     for file in files:
-        if some and count + file.entries > ENTRIES_A_BUCKET:
-            yield some
-            some, count = [], 0
-        some.append(file)
+        if group and count + file.entries > ENTRIES_A_BUCKET:
+            yield group
+            group, count = [], 0
+        group.append(file)
         count += file.entries
-    if some:
-        yield some
+    if group:
+        yield group
 
 
-def _each(make: Callable[[_Given], _Made], of: Iterable[_Given]) -> Iterator[_Made]:
+def _each(make: Callable[[_Given], _Result], of: Iterable[_Given]) -> Iterator[_Result]:
     """Yield the result for each item, computed in parallel, in order, and not far ahead."""
     count = cores()
     with ThreadPoolExecutor(count) as threads:
-        waiting = deque[Future[_Made]]()
+        waiting = deque[Future[_Result]]()
         for one in of:
             waiting.append(threads.submit(make, one))
             if len(waiting) > _AHEAD * count:

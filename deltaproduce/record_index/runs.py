@@ -35,7 +35,7 @@ from deltaproduce.engines.local.delta.commits import CHECKPOINTS, committed, pro
 from deltaproduce.engines.local.handles import opened_at
 from deltaproduce.errors import ConflictError, CorruptStoreError, DefinitionError
 from deltaproduce.model.machine import cores
-from deltaproduce.record_index.decisions.descriptor import Descriptor
+from deltaproduce.record_index.decisions.descriptor import IndexDescriptor
 from deltaproduce.record_index.decisions.entries import AT, GROUP, ORDER
 from deltaproduce.record_index.decisions.keying import GROUP_COLUMN, Keying
 from deltaproduce.storage.failpoints import effect
@@ -59,7 +59,7 @@ OWN_COLUMNS: Final = frozenset({GROUP, FILE, _RUN, _BUCKET})
 DELETE_COLUMNS: Final = frozenset({ORDER, AT})
 """Reserved where there is an ordering."""
 _AT_COLUMN: Final = Column(AT, TimestampType())
-_TOLD: Final = (GROUP_COLUMN, _AT_COLUMN)
+_STATISTICS_COLUMNS: Final = (GROUP_COLUMN, _AT_COLUMN)
 _PROPERTIES: Final = {**KEPT, "delta.deletedFileRetentionDuration": "interval 7 days"}
 _PLACES: Final = (Column(_RUN, LongType()), Column(_BUCKET, IntegerType()))
 
@@ -78,7 +78,7 @@ class State:
         next_run: the number of the next run.
     """
 
-    descriptor: Descriptor
+    descriptor: IndexDescriptor
     table_id: str
     delta_version: int
     mark: str | None
@@ -140,10 +140,10 @@ class Runs:
         """
         try:
             with self.place.parquet(self.directory_file.path) as file:
-                found = file.read([GROUP, FILE])
+                paths = file.read([GROUP, FILE])
         except (OSError, pa.ArrowInvalid) as error:
             raise _broken(self.place, error) from error
-        every = zip(found[GROUP].to_pylist(), found[FILE].to_pylist(), strict=True)
+        every = zip(paths[GROUP].to_pylist(), paths[FILE].to_pylist(), strict=True)
         groups, waiting = dict[int, str](), set[str]()
         for group, path in every:
             if group is None:
@@ -243,11 +243,11 @@ def opened(place: Directory) -> Runs | None:
     if state is None:
         raise _foreign(place)
     try:
-        told = pa.table(handle.get_add_actions()).to_pylist()
+        actions = pa.table(handle.get_add_actions()).to_pylist()
     except (DeltaError, OSError, ValueError) as error:
         raise _broken(place, error) from error
     runs, others = list[RunFile](), list[RemoveAction]()
-    for file in told:
+    for file in actions:
         run, bucket = file["partition"][_RUN], file["partition"][_BUCKET]
         path, size, rows = file["path"], file["size_bytes"], file["num_records"]
         if run is None:
@@ -270,8 +270,8 @@ def check_damaged(place: Directory) -> None:
         DefinitionError: neither its log nor its files show that it is a record index.
     """
     log = place.at(LOG)
-    told = any(_SAID in _text_in(log, name) for name in log.names(""))
-    if not told and not _has_entries(place, _parquet_files(place)):
+    is_ours = any(_SAID in _text_in(log, name) for name in log.names(""))
+    if not is_ours and not _has_entries(place, _parquet_files(place)):
         raise _foreign(place)
 
 
@@ -350,7 +350,7 @@ def written(
             FILE: pa.array([*groups.values(), *waiting], pa.string()),
         }
     )
-    found = list[AddAction]()
+    added = list[AddAction]()
 
     def write(part: Part) -> None:
         there = {bucket: rows for bucket, rows in part().items() if len(rows)}
@@ -358,20 +358,20 @@ def written(
             return
         ends = np.cumsum([len(rows) for rows in there.values()]).tolist()
         rows = pa.concat_tables(there.values())
-        told = [column for column in _TOLD if column.name in rows.column_names]
-        adds = data_files.written(place, rows, ends, _GROUP_ROWS, told, ())
-        found.extend(
+        columns = [column for column in _STATISTICS_COLUMNS if column.name in rows.column_names]
+        adds = data_files.written(place, rows, ends, _GROUP_ROWS, columns, ())
+        added.extend(
             replace(add, partition_values={_RUN: str(run), _BUCKET: _text(bucket)})
             for add, bucket in zip(adds, there, strict=True)
         )
 
-    with discarding(place, found), effect("write", place.path):
+    with discarding(place, added), effect("write", place.path):
         (directory,) = data_files.written(place, paths, [len(paths)], 1 << 20, [GROUP_COLUMN], ())
-        found.append(replace(directory, partition_values={_RUN: None, _BUCKET: None}))
+        added.append(replace(directory, partition_values={_RUN: None, _BUCKET: None}))
         with ThreadPoolExecutor(cores()) as threads:
             for _ in threads.map(write, parts):
                 pass
-    return found
+    return added
 
 
 @contextmanager
@@ -399,10 +399,10 @@ def _paths(place: Directory) -> frozenset[str]:
         DeltaError, OSError: they are unknown.
     """
     try:
-        told = pa.table(opened_at(place).get_add_actions())
+        actions = pa.table(opened_at(place).get_add_actions())
     except TableNotFoundError:
         return frozenset()
-    return frozenset(told.column("path").to_pylist())
+    return frozenset(actions.column("path").to_pylist())
 
 
 def _parquet_files(place: Directory) -> list[str]:
@@ -449,11 +449,11 @@ def _state(place: Directory, version: int) -> State | None:
     newest = newest_commits(place) or ()
     for commit in chain(newest, _earlier(place, newest)):
         is_later = commit.delta_version > version  # it has just been made
-        found = None if is_later else parsed(commit.metadata)
-        said = found.get(_SAID) if isinstance(found, dict) else None
+        state = None if is_later else parsed(commit.metadata)
+        said = state.get(_SAID) if isinstance(state, dict) else None
         if isinstance(said, dict):
             try:
-                return State(**{**said, "descriptor": Descriptor.read(said["descriptor"])})
+                return State(**{**said, "descriptor": IndexDescriptor.read(said["descriptor"])})
             except (KeyError, TypeError) as error:
                 raise _broken(place, error) from error
     return None

@@ -41,13 +41,13 @@ def entries_of(runs: Runs, keys: pa.Table, buckets: Numbers, keying: Keying) -> 
     """
     of_bucket = {int(bucket): np.flatnonzero(buckets == bucket) for bucket in np.unique(buckets)}
 
-    def found(file: RunFile) -> pa.Table:
+    def entries_in(file: RunFile) -> pa.Table:
         rows = None if file.bucket is None else of_bucket.get(file.bucket, np.zeros(0, np.int64))
         wanted = keys if rows is None else keys.take(pa.array(rows))
-        return _found(runs, file, wanted, keying)
+        return _entries_in(runs, file, wanted, keying)
 
     with ThreadPoolExecutor(cores()) as threads:
-        yield from threads.map(found, runs.files)
+        yield from threads.map(entries_in, runs.files)
 
 
 def read(
@@ -62,8 +62,8 @@ def read(
         there = set(parquet.schema_arrow.names)  # runs of before have no remembered deletes
         names = [column.name for column in keying.stored if column.name in there]
         every = range(parquet.num_row_groups) if groups is None else groups
-        found = parquet.read_row_groups(list(every), names, use_threads=False)
-        return in_arrow_types(keying.complete(found), keying.stored)
+        rows = parquet.read_row_groups(list(every), names, use_threads=False)
+        return in_arrow_types(keying.complete(rows), keying.stored)
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def _readable(runs: Runs, file: RunFile) -> Iterator[None]:
         ) from error
 
 
-def _found(runs: Runs, file: RunFile, keys: pa.Table, keying: Keying) -> pa.Table:
+def _entries_in(runs: Runs, file: RunFile, keys: pa.Table, keying: Keying) -> pa.Table:
     """Return the entries of keys in one file."""
     if not len(keys):
         return keying.no_entries
@@ -102,5 +102,5 @@ def _reached(footer: FileFooter, key: Sequence[Column], keys: pa.Table) -> list[
     if not bounds:
         return None
     reach = reach_of(bounds)
-    found: list[int] = footer.numbers[reach.first < reach.last].tolist()
-    return found
+    numbers: list[int] = footer.numbers[reach.first < reach.last].tolist()
+    return numbers

@@ -44,7 +44,7 @@ from deltaproduce.types.excerpts import one_line
 from deltaproduce.types.python_values import python_values
 
 _GROUP_ROWS: Final = 1 << 20
-_TOLD_COLUMNS: Final = 32
+_STATISTICS_COLUMNS: Final = 32
 """The log has statistics of this many columns, as Delta's writers set it."""
 _LEGACY: Final[Mapping[int, frozenset[str]]] = {
     3: frozenset({"checkConstraints"}),
@@ -92,7 +92,7 @@ class NewFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TableSnapshot:
     """A table at one Delta version.
 
     Attributes:
@@ -122,9 +122,9 @@ class Snapshot:
         Raises:
             CorruptStoreError: a file is gone or broken.
         """
-        some = [self.files[path] for path in paths]
-        dead = sum(len(file.marked) for file in some if file.marked is not None)
-        return sum(self._count(file) for file in some) - dead
+        files = [self.files[path] for path in paths]
+        dead = sum(len(file.marked) for file in files if file.marked is not None)
+        return sum(self._count(file) for file in files) - dead
 
     def _count(self, file: TableFile) -> int:
         if file.rows is not None:
@@ -145,14 +145,14 @@ class Snapshot:
         try:
             with self.directory.parquet(unquote(path)) as file:
                 names = [name for name in inside if name in file.schema_arrow.names]
-                found, count = file.read(names, use_threads=False), file.metadata.num_rows
+                table, count = file.read(names, use_threads=False), file.metadata.num_rows
         except (OSError, pa.ArrowInvalid) as error:
             raise _unreadable(self.directory, path, error) from error
-        made = {
-            c.name: found.column(c.name) if c.name in names else _constant(of, c, count)
+        arrays = {
+            c.name: table.column(c.name) if c.name in names else _constant(of, c, count)
             for c in columns
         }
-        rows = in_arrow_types(pa.table(made), columns)
+        rows = in_arrow_types(pa.table(arrays), columns)
         if of.marked is None:
             return rows
         alive = np.ones(count, bool)
@@ -169,14 +169,14 @@ class Snapshot:
         )
         where = self.directory.at(inside) if inside else self.directory
         stored = [c for c in self.columns if c.name not in self.partitioned_by]
-        told = [c for c in stored[:_TOLD_COLUMNS] if atom(c.data_type) is not None]
+        statistics = [c for c in stored[:_STATISTICS_COLUMNS] if atom(c.data_type) is not None]
         rows = new.rows.select([c.name for c in stored])
         with effect("write", self.directory.path):
-            (made,) = data_files.written(
-                where, rows, [len(rows)], _GROUP_ROWS, told, (), unique=new.unique
+            (file,) = data_files.written(
+                where, rows, [len(rows)], _GROUP_ROWS, statistics, (), unique=new.unique
             )
-        path = f"{inside}/{made.path}" if inside else made.path
-        return replace(made, path=path, partition_values=texts)
+        path = f"{inside}/{file.path}" if inside else file.path
+        return replace(file, path=path, partition_values=texts)
 
     def commit(
         self, removed: Iterable[str], added: Sequence[AddAction], metadata: Mapping[str, object]
@@ -196,7 +196,7 @@ class Snapshot:
         """
         now, attempt = int(time.time() * 1000), uuid.uuid4().hex
         removes = [self._removal(self.files[path], now) for path in removed]
-        told = json.dumps({**metadata, "attempt": attempt})
+        user_metadata = json.dumps({**metadata, "attempt": attempt})
         with effect("commit", self.directory.path):
             try:
                 committed(
@@ -205,7 +205,9 @@ class Snapshot:
                         "append",
                         self.handle.schema(),
                         [*self.partitioned_by],
-                        commit_properties=properties_of(told, next_one=True, is_blind=False),
+                        commit_properties=properties_of(
+                            user_metadata, next_one=True, is_blind=False
+                        ),
                         post_commithook_properties=CHECKPOINTS,
                     )
                 )
@@ -239,7 +241,7 @@ class Snapshot:
         return RemoveAction(unquote(file.path), True, now, file.size, texts)
 
 
-def newest(directory: Directory) -> Snapshot:
+def newest(directory: Directory) -> TableSnapshot:
     """Return the current snapshot of a table.
 
     Raises:
@@ -271,7 +273,7 @@ def newest(directory: Directory) -> Snapshot:
                 f"column {column.name!r}",
                 column=column.name,
             )
-    return Snapshot(
+    return TableSnapshot(
         directory,
         handle,
         str(about.id),
@@ -309,31 +311,35 @@ def overtaken(directory: Directory) -> ConflictError:
 
 
 def _protocol(handle: DeltaTable, fields: Sequence[Mapping[str, Any]]) -> Protocol:
-    found = handle.protocol()
+    protocol = handle.protocol()
     legacy = [
         features
         for version, features in _LEGACY.items()
-        if not found.writer_features and version <= found.min_writer_version
+        if not protocol.writer_features and version <= protocol.min_writer_version
     ]
     return Protocol(
-        readers=frozenset(found.reader_features or ()),
-        writers=frozenset(found.writer_features or ()).union(*legacy),
+        readers=frozenset(protocol.reader_features or ()),
+        writers=frozenset(protocol.writer_features or ()).union(*legacy),
         properties=handle.metadata().configuration,
         columns=fields,
     )
 
 
 def _files(handle: DeltaTable, directory: Directory) -> Mapping[str, TableFile]:
-    told = pa.table(handle.get_add_actions())
-    paths, sizes = told.column("path").to_pylist(), told.column("size_bytes").to_pylist()
+    actions = pa.table(handle.get_add_actions())
+    paths, sizes = actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist()
     if any("://" in path or path.startswith("/") for path in paths):
         raise DefinitionError(
             f"table {directory.path!r} cannot have a record index: it has files that are elsewhere"
         )
     none: dict[str, object] = {}
-    counts = told.column("num_records").to_pylist() if "num_records" in told.column_names else ()
+    counts = (
+        actions.column("num_records").to_pylist() if "num_records" in actions.column_names else ()
+    )
     counts = counts or [None] * len(paths)
-    partitions = python_values(told.column("partition")) if "partition" in told.column_names else ()
+    partitions = (
+        python_values(actions.column("partition")) if "partition" in actions.column_names else ()
+    )
     marked = marked_rows(handle)
     return {
         path: TableFile(path, size, rows, partition or none, marked.get(unquote(path)))

@@ -24,22 +24,22 @@ from deltaproduce.record_index.decisions.entries import (
 )
 from deltaproduce.record_index.parting import of_table
 from deltaproduce.record_index.results import WrongEntry
-from deltaproduce.record_index.view import View
+from deltaproduce.record_index.view import IndexView
 from deltaproduce.types.python_values import python_tuples
 
 _MOST: Final = 1_000
 
 
-def wrong_entries(view: View) -> tuple[WrongEntry, ...]:
+def wrong_entries(view: IndexView) -> tuple[WrongEntry, ...]:
     """Return the keys for which index and table differ; at most the first 1,000."""
     snapshot, keying, paths = view.snapshot, view.keying, _paths(view)
     buckets = view.state.descriptor.buckets
     there = {group: path for group, path in paths.items() if path in snapshot.files}
     indexed = view.every(buckets)
-    found = of_table(snapshot, there, keying, buckets, indexed.expected)
+    wrong_keys = of_table(snapshot, there, keying, buckets, indexed.expected)
 
     def compare(number: int) -> list[WrongEntry]:
-        of_index, of_files = (part.part(number) for part in (indexed, found))
+        of_index, of_files = (part.part(number) for part in (indexed, wrong_keys))
         columns = [*keying.names, GROUP]
         return _wrong(view.located(of_index).select(columns), of_files.select(columns), paths)
 
@@ -48,18 +48,18 @@ def wrong_entries(view: View) -> tuple[WrongEntry, ...]:
         return tuple(islice(wrong, _MOST))
 
 
-def _wrong(indexed: pa.Table, found: pa.Table, paths: Mapping[int, str]) -> list[WrongEntry]:
+def _wrong(indexed: pa.Table, stored: pa.Table, paths: Mapping[int, str]) -> list[WrongEntry]:
     """Return the first keys whose entries in the index differ from the files."""
     keys = distinct(
         together(
             [
-                indexed.filter(pa.array(~isin_rows(indexed, found))),
-                found.filter(pa.array(~isin_rows(found, indexed))),
+                indexed.filter(pa.array(~isin_rows(indexed, stored))),
+                stored.filter(pa.array(~isin_rows(stored, indexed))),
             ]
         ).drop_columns([GROUP])
     ).slice(0, _MOST)
     of_index = known(keys, indexed).groups
-    wrong = found.filter(pa.array(isin_rows(found.drop_columns([GROUP]), keys)))
+    wrong = stored.filter(pa.array(isin_rows(stored.drop_columns([GROUP]), keys)))
     files = dict[tuple[object, ...], list[str]]()
     for row, group in zip(
         python_tuples(wrong.drop_columns([GROUP])), groups_in(wrong), strict=True
@@ -71,7 +71,7 @@ def _wrong(indexed: pa.Table, found: pa.Table, paths: Mapping[int, str]) -> list
     ]
 
 
-def _paths(view: View) -> dict[int, str]:
+def _paths(view: IndexView) -> dict[int, str]:
     """Return the path of each group, with extra groups for files that the index does not know."""
     others = sorted(view.snapshot.files.keys() - set(view.groups.values()))
     first = view.state.next_group

@@ -26,7 +26,7 @@ from deltaproduce.errors import CorruptStoreError, InvalidChangesError
 from deltaproduce.record_index import table
 from deltaproduce.record_index.decisions.entries import (
     NOWHERE,
-    Known,
+    KnownEntries,
     alive,
     counting,
     doubled,
@@ -52,7 +52,7 @@ all earlier runs, so that runs have to grow."""
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class IndexView:
     """An index, and the entries that are newer than it.
 
     Attributes:
@@ -65,7 +65,7 @@ class View:
 
     runs: Runs
     keying: Keying
-    snapshot: table.Snapshot
+    snapshot: table.TableSnapshot
     state: State
     groups: Mapping[int, str]
     arrived: Parts
@@ -103,18 +103,20 @@ class View:
         """Return the file group of each distinct key; `NOWHERE` if there is no such key."""
         return self.known(keys).groups
 
-    def known(self, keys: pa.Table) -> Known:
+    def known(self, keys: pa.Table) -> KnownEntries:
         """Return what the index has of distinct keys."""
         buckets = self.keying.buckets(keys, self.state.descriptor.buckets)
         stored = entries_of(self.runs, keys, buckets, self.keying)
-        found = known(keys, together([*stored, *self.arrived.of(keys), self._newer_of(keys)]))
-        there = np.isin(found.groups, [*self.groups])
-        return replace(found, groups=np.where(there, found.groups, NOWHERE))
+        known_entries = known(
+            keys, together([*stored, *self.arrived.of(keys), self._newer_of(keys)])
+        )
+        there = np.isin(known_entries.groups, [*self.groups])
+        return replace(known_entries, groups=np.where(there, known_entries.groups, NOWHERE))
 
     def _newer_of(self, keys: pa.Table) -> pa.Table:
         return self.newer.filter(pa.array(isin_rows(self.newer.select(keys.column_names), keys)))
 
-    def changed(self, state: State, groups: Mapping[int, str], newer: pa.Table) -> View:
+    def changed(self, state: State, groups: Mapping[int, str], newer: pa.Table) -> IndexView:
         """Return the view with other groups, and with entries that are newer than its own."""
         every = newest(together([self.newer, newer]), self.keying.names)
         return replace(self, state=state, groups=groups, newer=every)
@@ -132,19 +134,19 @@ class View:
         more = len(self.arrived) + len(self.newer)
         return of_runs(self.runs, later, more, self.keying, buckets)
 
-    def located(self, found: pa.Table) -> pa.Table:
+    def located(self, stored: pa.Table) -> pa.Table:
         """Return the entries of keys that exist, from all entries of some keys, oldest first."""
-        return alive(newest(found, self.keying.names), self.groups)
+        return alive(newest(stored, self.keying.names), self.groups)
 
-    def counting(self, found: pa.Table, since: datetime | None = None) -> pa.Table:
+    def counting(self, stored: pa.Table, since: datetime | None = None) -> pa.Table:
         """Return the entries that count, from all entries of some keys, oldest first.
 
         Args:
             since: remembered deletes that were given before are forgotten; None if none is.
         """
-        return counting(newest(found, self.keying.names), self.groups, since)
+        return counting(newest(stored, self.keying.names), self.groups, since)
 
-    def reopened(self) -> View:
+    def reopened(self) -> IndexView:
         """Return the index as it is stored now, for the same Delta version of its table.
 
         Raises:
@@ -165,17 +167,17 @@ class View:
         """
         newer = self.keying.bucketed(self.newer, self.state.descriptor.buckets)
 
-        def made(number: int) -> Mapping[int | None, pa.Table]:
-            found = together([self.arrived.part(number), self.arrived.only(number, newer)])
-            return self.keying.files(newest(found, self.keying.names))
+        def files_of_part(number: int) -> Mapping[int | None, pa.Table]:
+            arrived = together([self.arrived.part(number), self.arrived.filter(number, newer)])
+            return self.keying.files(newest(arrived, self.keying.names))
 
-        parts: list[Part] = [partial(made, number) for number in range(self.arrived.count)]
+        parts: list[Part] = [partial(files_of_part, number) for number in range(self.arrived.count)]
         self.runs.append(self.state, self.groups, self.waiting, self.keying, parts)
 
 
 def caught_up(
-    runs: Runs, keying: Keying, snapshot: table.Snapshot, *, in_runs: bool = False
-) -> View:
+    runs: Runs, keying: Keying, snapshot: table.TableSnapshot, *, in_runs: bool = False
+) -> IndexView:
     """Return an index, caught up with the newest Delta version of its table.
 
     Args:
@@ -194,7 +196,7 @@ def caught_up(
     waiting = (waited & stay) | (touched & snapshot.files.keys())
     buckets = state.descriptor.buckets
     none = Parts(keying, buckets, 0)
-    before = View(runs, keying, snapshot, state, groups, none, keying.no_entries)
+    before = IndexView(runs, keying, snapshot, state, groups, none, keying.no_entries)
     if now == state.delta_version and not waiting:
         return before
     read = sorted(waiting)
@@ -221,7 +223,7 @@ def caught_up(
     )
 
 
-def _touched(runs: Runs, snapshot: table.Snapshot) -> frozenset[str]:
+def _touched(runs: Runs, snapshot: table.TableSnapshot) -> frozenset[str]:
     """Return the paths of the files that were added or removed since the index was written.
 
     Raises:
@@ -236,12 +238,12 @@ def _touched(runs: Runs, snapshot: table.Snapshot) -> frozenset[str]:
         raise _astray(runs, f"the log does not say what was committed after {since}") from error
 
 
-def _sizes(paths: Iterable[str], snapshot: table.Snapshot) -> Iterator[int]:
+def _sizes(paths: Iterable[str], snapshot: table.TableSnapshot) -> Iterator[int]:
     """Yield the bytes of files."""
     return (snapshot.files[path].size for path in paths)
 
 
-def _refuse_keys_twice(before: View, arrived: Parts) -> None:
+def _refuse_keys_twice(before: IndexView, arrived: Parts) -> None:
     """Refuse new entries whose keys are there already, or twice among them.
 
     Raises:
@@ -255,7 +257,7 @@ def _refuse_keys_twice(before: View, arrived: Parts) -> None:
     refuse_doubled(first, rows, before.snapshot)
 
 
-def refuse_doubled(keys: pa.Table, rows: int, snapshot: table.Snapshot) -> None:
+def refuse_doubled(keys: pa.Table, rows: int, snapshot: table.TableSnapshot) -> None:
     """Refuse a table that has duplicate keys.
 
     Args:
@@ -266,14 +268,14 @@ def refuse_doubled(keys: pa.Table, rows: int, snapshot: table.Snapshot) -> None:
         InvalidChangesError: there are duplicate keys.
     """
     if rows:
-        found = keys_as_given(keys.slice(0, SHOWN))
+        first = keys_as_given(keys.slice(0, SHOWN))
         raise InvalidChangesError(
             f"table {snapshot.directory.path!r} has {rows} rows with a key that another row "
-            f"has at delta version {snapshot.delta_version}, of keys {shown(found)}: delete one of "
+            f"has at delta version {snapshot.delta_version}, of keys {shown(first)}: delete one of "
             "each",
             column=keys.column_names[0],
             columns=tuple(keys.column_names),
-            keys=found,
+            keys=first,
         )
 
 
@@ -283,7 +285,7 @@ def keys_as_given(keys: pa.Table) -> tuple[object, ...]:
     return tuple(row[0] for row in rows) if keys.num_columns == 1 else tuple(rows)
 
 
-def _of_others(view: View, keys: pa.Table) -> Numbers:
+def _of_others(view: IndexView, keys: pa.Table) -> Numbers:
     """Return the positions of keys that a view has already."""
     if not len(keys):
         return np.zeros(0, np.int64)
@@ -292,7 +294,7 @@ def _of_others(view: View, keys: pa.Table) -> Numbers:
     return np.flatnonzero(isin_rows(keys, there))
 
 
-def _check_table(runs: Runs, keying: Keying, snapshot: table.Snapshot) -> None:
+def _check_table(runs: Runs, keying: Keying, snapshot: table.TableSnapshot) -> None:
     """Refuse a table that is not the one that the index was built for.
 
     Raises:

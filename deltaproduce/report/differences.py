@@ -52,9 +52,9 @@ def difference(
         return None
     layout = Layout.of(now)
     with store.noticing():
-        some = store.reader.some_updates(version, stage, most * _ROWS)
+        rows = store.reader.sample_updates(version, stage, most * _ROWS)
         names = [column.name for column in layout.key]
-        keys = Selection(layout.key, distinct(some.select(names)).slice(0, most), store.engines)
+        keys = Selection(layout.key, distinct(rows.select(names)).slice(0, most), store.engines)
         were, are = (_rows(store, each, stage, keys, layout) for each in (before, version))
     shown = [c for c in (*layout.key, *layout.sources, *layout.value) if not c.is_hidden]
     width = sum(not column.is_hidden for column in layout.key)
@@ -82,8 +82,8 @@ def _rows(
     stored = store.reader.content(version, stage)
     if stored is None:
         return None
-    found = store.engines.table(keys.exactly(stored.of(keys)), layout.content)
-    return in_order(found, layout.pair)
+    rows = store.engines.table(keys.exactly(stored.of(keys)), layout.content)
+    return in_order(rows, layout.pair)
 
 
 def _texts(rows: pa.Table | None, columns: Sequence[Column]) -> list[_Row]:

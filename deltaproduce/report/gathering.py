@@ -25,7 +25,7 @@ from deltaproduce.report.model import (
     VersionReport,
 )
 from deltaproduce.report.samples import rows_changed
-from deltaproduce.shown.update_ids import told
+from deltaproduce.shown.update_ids import description
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.versions import EMPTY, Version, find, stage_at
 from deltaproduce.types.ddl import ddl_of
@@ -81,7 +81,7 @@ def _version(version: Version) -> VersionReport:
         version.number,
         None if time is None else time.timestamp(),
         version.operation,
-        told(version.update_id),
+        description(version.update_id),
         sum(one.mode != "skipped" for one in figures),
         sum(one.seconds for one in figures),
         sum(one.affected_keys for one in figures),
@@ -102,7 +102,7 @@ def _stage(
         past: that version and the earlier ones, newest first.
     """
     chosen = past[0] if past else EMPTY
-    figures, found = chosen.stages.get(stage.name), stage_at(chosen, stage)
+    figures, recorded = chosen.stages.get(stage.name), stage_at(chosen, stage)
     feeders = _names(stage.merged)
     definition = stage.kind.definition(feeders)
     touched = (
@@ -117,8 +117,8 @@ def _stage(
         stage.kind.word,
         feeders,
         tuple(readers),
-        tuple(_columns(found)),
-        tuple(column.name for column in found.source_key if not column.is_hidden),
+        tuple(_columns(recorded)),
+        tuple(column.name for column in recorded.source_key if not column.is_hidden),
         "" if definition is None else definition.language,
         "" if definition is None else definition.text,
         None if figures is None else _step(chosen, figures),

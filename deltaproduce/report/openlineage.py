@@ -21,7 +21,7 @@ from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.reading.opened import Opened
 from deltaproduce.storage.figures import StageFigures
-from deltaproduce.storage.locations import Table
+from deltaproduce.storage.locations import StoreTable
 from deltaproduce.storage.versions import Version, find
 from deltaproduce.types.ddl import ddl_of
 
@@ -48,18 +48,20 @@ def sent(
     except ModuleNotFoundError as error:
         message = "OpenLineage's client is not installed: pip install 'deltaproduce[openlineage]'"
         raise SyncError(message) from error
-    found = store.log.head() if version is None else find(store.log.versions(), version)
-    told = tuple(events(store, pipeline, found.shown(), namespace))
+    sent_version = store.log.head() if version is None else find(store.log.versions(), version)
+    facts = tuple(events(store, pipeline, sent_version.shown(), namespace))
     done = 0
     try:
         send = OpenLineageClient().emit if emit is None else emit
-        for event in told:
+        for event in facts:
             send(event)
             done += 1
     except Exception as error:
-        message = f"version {found.number} is made; of its {len(told)} events for OpenLineage "
+        message = (
+            f"version {sent_version.number} is made; of its {len(facts)} events for OpenLineage "
+        )
         raise SyncError(f"{message}{done} were sent: {error}") from error
-    return len(told)
+    return len(facts)
 
 
 def events(store: Opened, pipeline: str, version: Version, namespace: str) -> Iterator[RunEvent]:
@@ -124,14 +126,14 @@ def _output(store: Opened, stage: Stage, figures: StageFigures) -> OutputDataset
     return OutputDataset(*place, {"outputStatistics": written}, facets=facets)
 
 
-def _name_of(table: Table) -> tuple[str, str]:
+def _name_of(table: StoreTable) -> tuple[str, str]:
     """Return the namespace and name of a table by OpenLineage's rules for files."""
     if table.in_catalog:
         return _CATALOG, table.address.replace("`", "")
-    found = urlsplit(table.address)
-    if found.scheme in ("", "file"):
-        return "file", found.path
-    return f"{found.scheme}://{found.netloc}", found.path.strip("/")
+    parts = urlsplit(table.address)
+    if parts.scheme in ("", "file"):
+        return "file", parts.path
+    return f"{parts.scheme}://{parts.netloc}", parts.path.strip("/")
 
 
 def _run_id(store: Opened, version: Version, stage: str) -> str:

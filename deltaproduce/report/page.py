@@ -87,15 +87,15 @@ def _digest(script: str) -> str:
 @cache
 def _environment() -> Environment:
     """Return the template environment, which escapes values; a missing value is an error."""
-    found = Environment(
+    environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
         loader=FunctionLoader(_asset),
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= FORMATS
-    return found
+    environment.filters |= FORMATS
+    return environment
 
 
 @cache

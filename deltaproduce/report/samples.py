@@ -46,7 +46,7 @@ def rows_changed(
     )
     for version, keys in islice(changed, SAMPLED if most else 0):
         with store.noticing():
-            rows = store.reader.some_updates(version, stage, most)
+            rows = store.reader.sample_updates(version, stage, most)
         columns = Layout.of(stage_at(version, stage)).updates
         shown = [c for c in columns if not c.is_hidden and c.name != VERSION]
         values = [texts(rows.column(column.name)) for column in shown]
@@ -71,6 +71,6 @@ def _long(values: pa.ChunkedArray) -> list[Value]:
     if pt.is_binary(values.type) or pt.is_large_binary(values.type):
         return [None if value is None else value.hex() for value in python_values(values)]
     if not pt.is_nested(values.type):
-        found = zip(python_values(values), python_values(pc.cast(values, pa.string())), strict=True)
-        return [value if isinstance(value, str) else text for value, text in found]
+        pairs = zip(python_values(values), python_values(pc.cast(values, pa.string())), strict=True)
+        return [value if isinstance(value, str) else text for value, text in pairs]
     return [None if value is None else excerpts.shown(value) for value in python_values(values)]

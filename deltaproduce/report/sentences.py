@@ -45,7 +45,7 @@ def happened(report: Report) -> str:
     if version.committed_at is None:
         return ""
     sources = [stage for stage in stages if not stage.feeders]
-    made = [stage for stage in stages if stage.feeders]
+    computed = [stage for stage in stages if stage.feeders]
     changed = [
         _keys(stage.name, stage.step.changed_keys)
         for stage in sources
@@ -53,8 +53,8 @@ def happened(report: Report) -> str:
     ]
     word = "loaded" if version.operation == "load" else "changed"
     first = f"{_listed(changed)} {word}" if changed else "no source changed"
-    followed = sum(stage.step is not None and stage.step.changed_keys > 0 for stage in made)
-    rest = f"; {count(followed)} of {counted(len(made), 'stage')} followed" if made else ""
+    followed = sum(stage.step is not None and stage.step.changed_keys > 0 for stage in computed)
+    rest = f"; {count(followed)} of {counted(len(computed), 'stage')} followed" if computed else ""
     opening = _OPENINGS.get(version.operation, "")
     sentence = f"{opening}{first}{rest}."
     return sentence[0].upper() + sentence[1:]
@@ -62,16 +62,18 @@ def happened(report: Report) -> str:
 
 def causes(report: Report) -> str:
     """Return which keys of sources the version changed, the first of each; empty if unknown."""
-    told = []
+    texts = []
     for stage in report.stages:
-        found = stage.difference
-        if stage.feeders or found is None or not found.names:
+        difference = stage.difference
+        if stage.feeders or difference is None or not difference.names:
             continue
-        keys = [", ".join("null" if part is None else part for part in key) for key in found.names]
-        more = found.changed_keys - len(keys)
-        shown = [f"({key})" if found.key_columns > 1 else key for key in keys]
-        told.append(f"{stage.name} {', '.join(shown)}{f' and {count(more)} more' if more else ''}")
-    return "; ".join(told)
+        keys = [
+            ", ".join("null" if part is None else part for part in key) for key in difference.names
+        ]
+        more = difference.changed_keys - len(keys)
+        shown = [f"({key})" if difference.key_columns > 1 else key for key in keys]
+        texts.append(f"{stage.name} {', '.join(shown)}{f' and {count(more)} more' if more else ''}")
+    return "; ".join(texts)
 
 
 def how(stage: StageReport, stages: Sequence[StageReport]) -> str:

@@ -29,8 +29,8 @@ def written(
             f"path is {str(target)!r}, and there is no directory {str(target.parent)!r}: make it",
             argument="path",
         )
-    found = gathering.report(store, pipeline, number, most, now)
-    _put(target, page.html(found))
+    content = gathering.report(store, pipeline, number, most, now)
+    _put(target, page.html(content))
     return target
 
 

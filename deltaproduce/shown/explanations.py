@@ -89,8 +89,8 @@ class Explanation(Tabular):
 
 def _kept(tables: tuple[Mapping[str, Any], ...]) -> str:
     """Return what tables are, and how many rows they have if it is known."""
-    told = (
+    texts = (
         one["kind"] if one["rows"] is None else f"{one['kind']}, {one['rows']:,} rows"
         for one in tables
     )
-    return "; ".join(told)
+    return "; ".join(texts)

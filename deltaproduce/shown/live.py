@@ -50,9 +50,9 @@ class LiveLine:
 
     def _show(self, progress: Progress, seconds: float) -> None:
         doing = progress.phase if progress.event == "begins" else ""
-        told = " ".join(filter(None, (progress.operation, progress.stage, doing)))
+        text = " ".join(filter(None, (progress.operation, progress.stage, doing)))
         count = f" ({progress.done}/{progress.total} stages)" if progress.total else ""
-        self.stream.write(f"{_CLEAR}{told}{count} {seconds:.0f} s")
+        self.stream.write(f"{_CLEAR}{text}{count} {seconds:.0f} s")
         self.stream.flush()
         self._shown = True
 

@@ -80,11 +80,11 @@ class Progress:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the progress as JSON has it, without its empty optional fields."""
-        told = {name: value for name, value in asdict(self).items() if value not in (None, "")}
+        values = {name: value for name, value in asdict(self).items() if value not in (None, "")}
         place = {"operation": self.operation, "stage": self.stage}
         if self.event == "begins" and not self.phase:
-            del told["event"]
-        return {**place, **told}
+            del values["event"]
+        return {**place, **values}
 
 
 Listener: TypeAlias = Callable[[Progress], None]
@@ -243,15 +243,15 @@ def reached(progress: Progress, *, is_hidden: bool = False) -> None:
 
 
 _Given = ParamSpec("_Given")
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 
-def in_phase(name: Phase) -> Callable[[Callable[_Given, _Made]], Callable[_Given, _Made]]:
+def in_phase(name: Phase) -> Callable[[Callable[_Given, _Result]], Callable[_Given, _Result]]:
     """Return a decorator that runs a function as a phase."""
 
-    def decorate(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
+    def decorate(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
         @wraps(function)
-        def phased(*args: _Given.args, **kwargs: _Given.kwargs) -> _Made:
+        def phased(*args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
             with phase(name):
                 return function(*args, **kwargs)
 

@@ -44,9 +44,9 @@ def one_line(of: object, *parts: object, **named: object) -> str:
         parts: the parts without a name; a `Word` appears without quotes.
         named: the parts with a name; None is left out.
     """
-    told = [_part(part) for part in parts]
-    told += [f"{name}={_part(part)}" for name, part in named.items() if part is not None]
-    line = f"{type(of).__name__}({', '.join(told)}"
+    texts = [_part(part) for part in parts]
+    texts += [f"{name}={_part(part)}" for name, part in named.items() if part is not None]
+    line = f"{type(of).__name__}({', '.join(texts)}"
     return f"{line[: _LONGEST_LINE - 2]}…)" if len(line) >= _LONGEST_LINE else f"{line})"
 
 

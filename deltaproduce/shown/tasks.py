@@ -37,7 +37,9 @@ class Partition:
     values: tuple[tuple[str, Any], ...] = ()
 
     def __str__(self) -> str:
-        return "/".join([self.stage, *(f"{name}={told(value)}" for name, value in self.values)])
+        return "/".join(
+            [self.stage, *(f"{name}={display_text(value)}" for name, value in self.values)]
+        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -80,13 +82,15 @@ class Task:
             Table(
                 "Evaluation Scope",
                 ("name", "value", "type"),
-                tuple((name, told(self.scope[name]), self.scope_types[name]) for name in scope),
+                tuple(
+                    (name, display_text(self.scope[name]), self.scope_types[name]) for name in scope
+                ),
             ),
             Table(
                 "Partition columns",
                 ("column", "value", "type"),
                 tuple(
-                    (name, told(value), self.partition_types[name])
+                    (name, display_text(value), self.partition_types[name])
                     for name, value in self.partition.items()
                 ),
             ),
@@ -184,7 +188,7 @@ class Run:
         return one_line(self, **{name: len(getattr(self, name)) for name in parts})
 
 
-def told(value: object) -> str:
+def display_text(value: object) -> str:
     """Return a value as people read it: a time in UTC, a date in ISO 8601, null as ``null``."""
     match value:
         case None:

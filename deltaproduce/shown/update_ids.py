@@ -38,12 +38,12 @@ def run_id(number: int, files: Digests, held: Digests = _NONE, rollback: int | N
     return json.dumps(said, separators=(",", ":"), ensure_ascii=False)
 
 
-def told(update_id: str | None) -> str:
+def description(update_id: str | None) -> str:
     """Describe an update id in a few words: for a run, the files that it took."""
-    found = None if update_id is None else run_of(update_id)
-    if found is None:
+    run = None if update_id is None else run_of(update_id)
+    if run is None:
         return update_id or ""
-    names = [f"{source}/{name}" for source, files in found[1].items() for name in files]
+    names = [f"{source}/{name}" for source, files in run[1].items() for name in files]
     more = f" and {len(names) - _SHOWN_FILES} more" if len(names) > _SHOWN_FILES else ""
     files = f"{', '.join(names[:_SHOWN_FILES])}{more}"
     said = json.loads(update_id or "")
@@ -51,7 +51,7 @@ def told(update_id: str | None) -> str:
         held = ", ".join(held_in(update_id or ""))
         parts = (f"holds {held}" if held else "", f"retakes {files}" if files else "")
         return f"rollback to {said[_ROLLBACK]}: {'; '.join(filter(None, parts))}"
-    return f"run {found[0]}: {files}"
+    return f"run {run[0]}: {files}"
 
 
 def held_in(text: str) -> Digests:

@@ -86,7 +86,7 @@ class Batch:
         """Replace keys by their current rows, in content columns; delete keys without rows."""
         engines, layout = keys.engines, Layout.of(source)
         engine = engines.of(rows, keys.keys)
-        gone = keys.without(Selection(keys.columns, engine.here(rows, layout.key), engines))
+        gone = keys.anti_join(Selection(keys.columns, engine.here(rows, layout.key), engines))
         dead = engine.here(gone.keys, layout.key)
         for column, value in ((ORDINAL_COLUMN, 0), *((c, None) for c in layout.value)):
             dead = engine.with_all(dead, column, value)
@@ -94,24 +94,24 @@ class Batch:
             engine.with_all(part, IS_DELETE, is_delete)
             for part, is_delete in ((engine.here(rows, layout.content), False), (dead, True))
         ]
-        together, count = engine.computed(engine.united(parts, (*layout.content, IS_DELETE)))
+        together, count = engine.computed(engine.concat(parts, (*layout.content, IS_DELETE)))
         return Batch(source, together, count, engines)
 
     @staticmethod
     def snapshot(rows: Rows, source: Stage, engines: Engines) -> Batch:
         """Return all rows of a source, in content columns; they can be read repeatedly."""
         columns = Layout.of(source).content
-        found = engines.of(rows).with_all(rows, IS_DELETE, False)
+        marked = engines.of(rows).with_all(rows, IS_DELETE, False)
         if isinstance(rows, pa.Table):
-            return Batch(source, found, len(rows), engines, is_snapshot=True)
+            return Batch(source, marked, len(rows), engines, is_snapshot=True)
         size = f.coalesce(f.sum(row_bytes(columns)), f.lit(0))
         (count, total) = rows.select(f.count(f.lit(1)), size).collect()[0]
-        found = engines.settled(found, (*columns, IS_DELETE), count, total)
-        return Batch(source, found, count, engines, is_snapshot=True)
+        marked = engines.settled(marked, (*columns, IS_DELETE), count, total)
+        return Batch(source, marked, count, engines, is_snapshot=True)
 
     def upserts(self) -> Rows:
         """Return the new rows: key columns, ``_ordinal``, value columns."""
-        return self._picked(Layout.of(self.source).content, is_delete=False)
+        return self._selected(Layout.of(self.source).content, is_delete=False)
 
     def keys(self) -> Selection:
         """Return the keys that the batch changes."""
@@ -125,8 +125,8 @@ class Batch:
         The order of keys does not count, the order of a key's rows does. Rows in Spark have another
         digest than the same rows on the driver.
         """
-        told = self._digest_here() if is_local(self.rows) else self._digest_there()
-        return f"{'snapshot' if self.is_snapshot else 'changes'}: {self.count} {told}"
+        hexadecimal = self._digest_here() if is_local(self.rows) else self._digest_there()
+        return f"{'snapshot' if self.is_snapshot else 'changes'}: {self.count} {hexadecimal}"
 
     def _digest_here(self) -> str:
         """Return the digest of all columns but the ordinal, which orders the rows of a key."""
@@ -144,14 +144,14 @@ class Batch:
         rows = rows.withColumn(ORDINAL, f.row_number().over(in_key))
         text = f.to_json(f.struct(*cols(columns)), {"ignoreNullFields": "false"})
         hashes = (f.xxhash64(text), f.xxhash64(text, f.lit(1)))
-        sums = (f.sum(found.cast("decimal(38, 0)")) for found in hashes)
-        found = rows.select(*sums).collect()[0]
-        return f"{found[0]} {found[1]}"
+        sums = (f.sum(row.cast("decimal(38, 0)")) for row in hashes)
+        row = rows.select(*sums).collect()[0]
+        return f"{row[0]} {row[1]}"
 
-    def _picked(self, columns: Sequence[Column], *, is_delete: bool) -> Rows:
+    def _selected(self, columns: Sequence[Column], *, is_delete: bool) -> Rows:
         engine = self.engines.of(self.rows)
-        found: Rows = engine.pick(self.rows, columns, {IS_DELETE.name: is_delete})
-        return found
+        picked_rows: Rows = engine.select(self.rows, columns, {IS_DELETE.name: is_delete})
+        return picked_rows
 
     def check_not_mixed(self) -> None:
         """Refuse a key with both deletes and upserts (S2).
@@ -160,11 +160,11 @@ class Batch:
             InvalidChangesError: with a sample of these keys.
         """
         key, engines = self.source.schema.key.columns, self.engines
-        upserts, deletes = (self._picked(key, is_delete=wanted) for wanted in (False, True))
-        both = engines.of(upserts, deletes).only(upserts, deletes, key)
-        some = _distinct(both, key)
-        if len(some):
-            keys = _read(some, self.source, engines)
+        upserts, deletes = (self._selected(key, is_delete=wanted) for wanted in (False, True))
+        both = engines.of(upserts, deletes).semi_join(upserts, deletes, key)
+        mixed = _distinct(both, key)
+        if len(mixed):
+            keys = _read(mixed, self.source, engines)
             raise InvalidChangesError(
                 f"changes of source {self.source.name!r} have both deletes and upserts for keys "
                 f"{shown(keys)}: an upsert replaces all values of its key, so drop the deletes, or "
@@ -198,7 +198,7 @@ def computing(source: Stage) -> Iterator[None]:
         ) from error
 
 
-def some_keys(rows: Rows, source: Stage, engines: Engines) -> tuple[object, ...]:
+def sample_keys(rows: Rows, source: Stage, engines: Engines) -> tuple[object, ...]:
     """Return a sample of the rows' distinct keys, as a produce function gets them."""
     return _read(_distinct(rows, source.schema.key.columns), source, engines)
 

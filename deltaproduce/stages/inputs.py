@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
-from deltaproduce.engines.engine import Filling, Part, Rows
+from deltaproduce.engines.engine import FeederPart, Filling, Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.marks import AFTER, ALIVE, BEFORE, KEY_DIFFERS, ROW_DIFFERS, SIDE
 from deltaproduce.engines.selections import Selection
@@ -84,8 +84,8 @@ class StageInput:
         assert self.step is not None
         wanted = self.content if columns is None else tuple(dict.fromkeys(columns))
         differ = {ROW_DIFFERS: True} if self.by_states else {ROW_DIFFERS: True, KEY_DIFFERS: True}
-        gone, come = (self.step.pick(wanted, {SIDE: side, **differ}) for side in (BEFORE, AFTER))
-        return gone, come
+        gone, added = (self.step.select(wanted, {SIDE: side, **differ}) for side in (BEFORE, AFTER))
+        return gone, added
 
     def all_rows(self, *, for_spark: bool = False) -> Rows | None:
         """Return its content after the step, unsorted; None if there is none.
@@ -128,8 +128,8 @@ class StageInput:
         Args:
             column: a column of its key.
         """
-        found = self._after(lambda before: before.within(column, values))
-        return None if found is None else rows_within(found, column, values)
+        narrowed = self._after(lambda before: before.within(column, values))
+        return None if narrowed is None else rows_within(narrowed, column, values)
 
     def having(self, keys: Selection) -> Rows | None:
         """Return its content after the step for the keys, perhaps with more rows; None if empty.
@@ -159,14 +159,14 @@ class StageInput:
         """
         changed = self.changed
         if changed is not None and changed.complete:
-            return keys.only(changed.pick(self.content, ALIVE), self.content)
-        unchanged = keys if changed is None else keys.without(changed.changed_keys)
+            return keys.semi_join(changed.select(self.content, ALIVE), self.content)
+        unchanged = keys if changed is None else keys.anti_join(changed.changed_keys)
         before = None if unchanged.empty else self.before()
         old = None if before is None else unchanged.exactly(before.of(unchanged))
         if changed is None:
             return old
-        new = changed.pick(self.content, {**ALIVE, KEY_DIFFERS: True})
-        return new if old is None else engines.united(old, new, self.content)
+        new = changed.select(self.content, {**ALIVE, KEY_DIFFERS: True})
+        return new if old is None else engines.concat(old, new, self.content)
 
 
 def inputs_of(stage: Stage, read: Callable[[Stage], StageInput]) -> list[StageInput]:
@@ -192,16 +192,16 @@ def changed_keys(inputs: Sequence[StageInput], columns: Sequence[Column]) -> Sel
         inputs: the inputs of one stage.
         columns: the stage's source key.
     """
-    found = [each.changed.changed_keys.renamed(columns) for each in inputs if each.changed]
-    return reduce(lambda one, other: one.union(other), found) if found else None
+    keys = [each.changed.changed_keys.renamed(columns) for each in inputs if each.changed]
+    return reduce(lambda one, other: one.union(other), keys) if keys else None
 
 
 def changed_rows(stage: Stage, inputs: Sequence[StageInput], keys: Selection) -> Rows:
     """Return the function's input for the changed keys, in the columns of `input_columns`."""
-    if len(inputs) == 1 and (only := inputs[0].changed):
-        return only.upserts()  # already in order
-    found = _together(stage, changed_parts(inputs, keys), keys.engines)
-    return empty(input_columns(stage)) if found is None else found
+    if len(inputs) == 1 and (changed_input := inputs[0].changed):
+        return changed_input.upserts()  # already in order
+    parts_read = _together(stage, changed_parts(inputs, keys), keys.engines)
+    return empty(input_columns(stage)) if parts_read is None else parts_read
 
 
 def all_rows(stage: Stage, inputs: Sequence[StageInput], engines: Engines) -> Rows | None:
@@ -247,8 +247,8 @@ def _together(
     """Return the inputs' rows as the function reads them: sorted, a key's rows together."""
     if not parts:
         return None
-    found = [
-        Part(
+    fed_parts = [
+        FeederPart(
             rows,
             each.content,
             Layout.of(each.stage).order(CONTENT),
@@ -257,7 +257,9 @@ def _together(
         for each, rows in parts
     ]
     engine = engines.of(*(rows for _, rows in parts))
-    together: Rows = engine.by_key(found, input_columns(stage), stage.feeders[0].schema.key.columns)
+    together: Rows = engine.by_key(
+        fed_parts, input_columns(stage), stage.feeders[0].schema.key.columns
+    )
     return together
 
 
@@ -267,7 +269,7 @@ def _fillings(stage: Stage, feeder: Stage) -> list[Filling]:
     if len(stage.inputs) == 1:
         return [*feeder.schema.key.names, *values]
     own = next(n for n, merged in enumerate(stage.inputs) if any(feeder is x for x in merged))
-    found: list[Filling] = [*feeder.schema.key.names, own]
+    fillings: list[Filling] = [*feeder.schema.key.names, own]
     for number, merged in enumerate(stage.inputs):
-        found += values if number == own else [None] * len(merged[0].schema.value)
-    return found
+        fillings += values if number == own else [None] * len(merged[0].schema.value)
+    return fillings

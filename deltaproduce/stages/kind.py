@@ -125,17 +125,17 @@ class SourceKind(StageKind):
     __slots__ = ()
 
     def arrived(
-        self, source: Source, head: Version, tables: Tables, *, anew: bool = False
+        self, source: Source, head: Version, tables: Tables, *, from_start: bool = False
     ) -> Arrival | None:
         """Find rows that arrived without being given; None if there is nothing new.
 
         Args:
-            anew: as if the source were read for the first time.
+            from_start: as if the source were read for the first time.
 
         Raises:
             InvalidChangesError: the new rows can no longer be determined.
         """
-        del source, head, tables, anew
+        del source, head, tables, from_start
         return None
 
     def taken(
@@ -212,34 +212,34 @@ def explanation(stage: Stage, version: Version | None = None) -> Explanation:
 
 def _sized(table: Mapping[str, Any], figures: Mapping[str, StageFigures]) -> dict[str, Any]:
     """Return a table with its number of rows, and about how many bytes they have in memory."""
-    found = figures.get(table["name"])
-    rows = None if found is None else found.rows
-    size = None if found is None else found.rows * found.row_bytes
+    known_bytes = figures.get(table["name"])
+    rows = None if known_bytes is None else known_bytes.rows
+    size = None if known_bytes is None else known_bytes.rows * known_bytes.row_bytes
     return {**table, "rows": rows, "bytes": size}
 
 
 def unfit(stage: Stage, wanted: str) -> DefinitionError:
     """Return the error for a stage whose kind lacks the methods that its sort needs."""
-    found = type(stage.kind).__name__
-    message = f"stage {stage.name!r}: its kind is a {found}; give one that is a {wanted}"
+    kind_name = type(stage.kind).__name__
+    message = f"stage {stage.name!r}: its kind is a {kind_name}; give one that is a {wanted}"
     return DefinitionError(message, stage=stage.name)
 
 
 def arrivals(
-    stages: tuple[Source, ...], head: Version, tables: Tables, *, anew: str | None = None
+    stages: tuple[Source, ...], head: Version, tables: Tables, *, from_start: str | None = None
 ) -> dict[str, Arrival]:
     """Find rows that arrived in sources without being given, by name; only of sources with news.
 
     Args:
-        anew: a source to read as if for the first time.
+        from_start: a source to read as if for the first time.
 
     Raises:
         InvalidChangesError: the new rows of a source can no longer be determined.
     """
-    found = dict[str, Arrival | None]()
+    arrivals_found = dict[str, Arrival | None]()
     for source in stages:
         with needing(source):
-            found[source.name] = source_kind(source).arrived(
-                source, head, tables, anew=source.name == anew
+            arrivals_found[source.name] = source_kind(source).arrived(
+                source, head, tables, from_start=source.name == from_start
             )
-    return {name: arrival for name, arrival in found.items() if arrival is not None}
+    return {name: arrival for name, arrival in arrivals_found.items() if arrival is not None}

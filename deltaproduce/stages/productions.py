@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from deltaproduce.engines.calls import called_beside, calls_beside
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ProductionResult:
     """The result of a step.
 
     Attributes:
@@ -65,8 +67,9 @@ class DerivedKind(StageKind):
 
     @property
     @abstractmethod
-    def made_by(self) -> object:
-        """See `Kind.made_by`; not None."""
+    @override
+    def row_definition(self) -> object:
+        """Not None."""
 
     @abstractmethod
     def produced(
@@ -88,7 +91,7 @@ class DerivedKind(StageKind):
         inputs: Sequence[StageInput],
         content: Stored | None,
         mappings: Callable[[], Stored | None],
-    ) -> Found | None:
+    ) -> ProductionResult | None:
         """Return the stage's changes due to its feeders'; None if no feeder changed a key.
 
         Args:
@@ -104,7 +107,7 @@ class DerivedKind(StageKind):
         content: Stored | None,
         mappings: Callable[[], Stored | None],
         keys: Callable[[], Selection],
-    ) -> Found | None:
+    ) -> ProductionResult | None:
         """Return the changes from producing sampled source keys again, changed by feeders or not.
 
         If the stage's rows do not each belong to one source key, all rows are produced.
@@ -114,8 +117,8 @@ class DerivedKind(StageKind):
                 rest is as for `changed`.
         """
         del mappings, keys
-        found = self.produced(production, inputs)
-        return None if found is None else production.replaced(content, *found)
+        rows = self.produced(production, inputs)
+        return None if rows is None else production.replaced(content, *rows)
 
     def pairs(self, stage: Stage, feeder: Stage, rows: Rows, engines: Engines) -> Rows:
         """Map the keys of a feeder's rows to the stage's keys that they are in.
@@ -209,7 +212,7 @@ class Production:
         """Return the rows to store for emitted ones; see `DerivedKind.stored`."""
         return self.kind.stored(self, before, emitted, count)
 
-    def replaced(self, content: Stored | None, emitted: Rows, count: int) -> Found:
+    def replaced(self, content: Stored | None, emitted: Rows, count: int) -> ProductionResult:
         """Return what changes when emitted rows replace all rows of the stage.
 
         Args:
@@ -219,14 +222,14 @@ class Production:
             return self.first(emitted, count)
         before, layout = content.rows(), Layout.of(self.stage)
         new, surrogates = self.kept(before, emitted, count)
-        return Found(Comparison.of_all(before, new, layout, self.engines), surrogates)
+        return ProductionResult(Comparison.of_all(before, new, layout, self.engines), surrogates)
 
-    def first(self, emitted: Rows, count: int) -> Found:
+    def first(self, emitted: Rows, count: int) -> ProductionResult:
         """Return what emitted rows change in a stage without rows."""
         new, surrogates = self.kept(None, emitted, count)
         layout = Layout.of(self.stage)
         compared = Comparison.first(new, count, layout, self.engines, self.clustering)
-        return Found(compared, surrogates)
+        return ProductionResult(compared, surrogates)
 
     def frames(
         self, inputs: Sequence[StageInput], keys: Selection | None

@@ -12,14 +12,16 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from typing_extensions import override
+
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES, Layout
 from deltaproduce.stages.inputs import StageInput, changed_keys
-from deltaproduce.stages.productions import DerivedKind, Found, Production
-from deltaproduce.storage.parquet.readings import Reading
+from deltaproduce.stages.productions import DerivedKind, Production, ProductionResult
+from deltaproduce.storage.parquet.readings import ReadAmount
 from deltaproduce.storage.stored import Stored
 
 
@@ -29,12 +31,13 @@ class ProducerKind(DerivedKind):
     __slots__ = ()
 
     @property
+    @override
     def tables(self) -> tuple[str, ...]:
-        """See `Kind.tables`."""
         return (CONTENT, KEY_MAPPINGS, UPDATES, RUNS)
 
+    @override
     def reads_again(self, feeders: int, column: str) -> bool:
-        """See `Kind.reads_again`: the rows of a source key change together if one feeder has it."""
+        """The rows of a source key change together if one feeder has it."""
         del column
         return feeders > 1
 
@@ -56,25 +59,28 @@ class ProducerKind(DerivedKind):
             a pair of source key and key; None if there are no keys.
         """
 
+    @override
     def produced(
         self, production: Production, inputs: Sequence[StageInput]
     ) -> tuple[Rows, int] | None:
-        """See `DerivedKind.produced`: all source keys emit."""
+        """All source keys emit."""
         return self.emitted(production, inputs, None)
 
+    @override
     def changed(
         self,
         production: Production,
         inputs: Sequence[StageInput],
         content: Stored | None,
         mappings: Callable[[], Stored | None],
-    ) -> Found | None:
-        """See `DerivedKind.changed`: keys that a feeder has changed emit again."""
+    ) -> ProductionResult | None:
+        """Keys that a feeder has changed emit again."""
         changed = changed_keys(inputs, Layout.of(production.stage).sources)
         if changed is None:
             return None
         return self._again(production, inputs, content, mappings, changed)
 
+    @override
     def sampled(
         self,
         production: Production,
@@ -82,12 +88,11 @@ class ProducerKind(DerivedKind):
         content: Stored | None,
         mappings: Callable[[], Stored | None],
         keys: Callable[[], Selection],
-    ) -> Found | None:
-        """See `DerivedKind.sampled`."""
-        some = keys()
-        if some.empty:
+    ) -> ProductionResult | None:
+        sampled = keys()
+        if sampled.empty:
             return None
-        return self._again(production, inputs, content, mappings, some)
+        return self._again(production, inputs, content, mappings, sampled)
 
     def _again(
         self,
@@ -96,7 +101,7 @@ class ProducerKind(DerivedKind):
         content: Stored | None,
         mappings: Callable[[], Stored | None],
         changed: Selection,
-    ) -> Found:
+    ) -> ProductionResult:
         """Return what producing source keys again changes; they include all changed ones."""
         layout, engines = Layout.of(production.stage), production.engines
 
@@ -108,23 +113,25 @@ class ProducerKind(DerivedKind):
         if content.small and changed.is_here:
             before: Rows = content.fetched()
             new, surrogates = production.kept(before, *emitted())
-            compared = Comparison.of_some(before, changed, new, layout, complete=True)
-            return Found(compared, surrogates)
+            compared = Comparison.of_changed_keys(before, changed, new, layout, complete=True)
+            return ProductionResult(compared, surrogates)
 
         @engines.in_thread
-        def were_produced() -> tuple[Rows, Reading]:
+        def were_produced() -> tuple[Rows, ReadAmount]:
             produced = mappings()
             assert produced is not None  # each row of the content has a pair
             return produced.of(changed), content.readings.total
 
         with ThreadPoolExecutor(1) as beside:  # functions leave cores idle, and Spark waits
             looked_up = beside.submit(were_produced)
-            come, count = emitted()
+            emitted_rows, count = emitted()
         old, read = looked_up.result()
         content.readings.add(*read)  # they count in the thread that reads
-        targets = engines.united(old, come, layout.key)
+        targets = engines.concat(old, emitted_rows, layout.key)
         affected = Selection.of(targets, layout.key, engines)
         before = content.of(affected)
-        new, surrogates = production.kept(before, come, count)
+        new, surrogates = production.kept(before, emitted_rows, count)
         sought = changed.is_here and affected.is_here
-        return Found(Comparison.of_some(before, changed, new, layout, sought=sought), surrogates)
+        return ProductionResult(
+            Comparison.of_changed_keys(before, changed, new, layout, sought=sought), surrogates
+        )

@@ -38,7 +38,7 @@ class Numbered(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AttemptPart:
     """The part of an attempt in one stage, recorded in each of its commits to the stage's tables.
 
     From it a later attempt finds what this one has stored, and can carry on.
@@ -60,13 +60,15 @@ class Part:
         return {**asdict(self), "figures": stored(self.figures)}
 
     @staticmethod
-    def parse(found: object) -> Part | None:
+    def parse(value: object) -> AttemptPart | None:
         """Parse the output of `stored` from JSON; return None if it is not ours."""
-        values = fields(found, _PART, required=_PART)
+        values = fields(value, _PART, required=_PART)
         figures = None if values is None else figures_of(values["figures"])
         if values is None or figures is None:
             return None
-        return Part(tuple(values["stages"]), values["before"], tuple(values["kinds"]), figures)
+        return AttemptPart(
+            tuple(values["stages"]), values["before"], tuple(values["kinds"]), figures
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class Attempt:
     folds: int | None = None
     started_at: datetime | None = field(default=None, compare=False)
     given: str | None = field(default=None, compare=False)
-    part: Part | None = field(default=None, compare=False)
+    part: AttemptPart | None = field(default=None, compare=False)
     fencing_token: int = field(default=0, compare=False)
     table: str | None = field(default=None, compare=False)
 
@@ -121,27 +123,27 @@ class Attempt:
 
         Anyone may write anything there. Metadata that matches only in part is not ours.
         """
-        found = fields(parsed(metadata), _ATTEMPT, required=("table", "version", "attempt"))
-        if found is None:
+        values = fields(parsed(metadata), _ATTEMPT, required=("table", "version", "attempt"))
+        if values is None:
             return None
-        part = Part.parse(found["part"]) if "part" in found else None
-        if "part" in found and part is None:
+        part = AttemptPart.parse(values["part"]) if "part" in values else None
+        if "part" in values and part is None:
             return None
-        started = found.get("started_at")
+        started = values.get("started_at")
         return Attempt(
-            found["attempt"],
-            found["version"],
-            found.get("folds"),
+            values["attempt"],
+            values["version"],
+            values.get("folds"),
             None if started is None else datetime.fromisoformat(started),
-            found.get("given"),
+            values.get("given"),
             part,
-            found.get("turn", 0),
-            found.get("table"),
+            values.get("turn", 0),
+            values.get("table"),
         )
 
     def metadata(self, table: str) -> str:
         """Return the ``userMetadata`` of a data commit."""
-        found = {
+        metadata = {
             "table": table,
             "version": self.version,
             "attempt": self.id,
@@ -151,7 +153,7 @@ class Attempt:
             "part": None if self.part is None else self.part.stored(),
             "turn": self.fencing_token or None,
         }
-        return json.dumps({name: value for name, value in found.items() if value is not None})
+        return json.dumps({name: value for name, value in metadata.items() if value is not None})
 
 
 @dataclass(frozen=True, slots=True)

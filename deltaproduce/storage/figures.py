@@ -40,7 +40,7 @@ from deltaproduce.types.json.fields import (
 
 Mode = Literal["skipped", "seek", "merge", "rewrite", "full", "restore"]
 
-_TOLD: Final = (
+_REPORTED: Final = (
     "mode",
     "reason",
     "affected_keys",
@@ -222,10 +222,10 @@ class StageFigures:
 
     def as_dict(self) -> dict[str, Any]:
         """What is of use to who reads them, as JSON has it: all but how the tables are read."""
-        found = {name: getattr(self, name) for name in _TOLD}
+        figures = {name: getattr(self, name) for name in _REPORTED}
         window = {} if self.window is None else {"window": move_to_json(self.window)}
         left = {name: getattr(self, name) for name in _LEFT if getattr(self, name)}
-        return {**found, **left, "delta_versions": dict(self.delta_versions), **window}
+        return {**figures, **left, "delta_versions": dict(self.delta_versions), **window}
 
     def in_short(self) -> dict[str, Any]:
         """What is said in a line about the stage."""
@@ -312,16 +312,16 @@ def figures_to_json(
     Args:
         texts: stage -> the text of its definition, for the stages whose text is to be stored.
     """
-    found: dict[str, Any] = {name: stored(figures) for name, figures in stages.items()}
+    by_stage: dict[str, Any] = {name: stored(figures) for name, figures in stages.items()}
     for name in texts.keys() & stages.keys():
-        found[name][_TEXT] = texts[name]
+        by_stage[name][_TEXT] = texts[name]
     if windows != NO_WINDOWS:
-        found[_WINDOWS] = state_to_json(windows)
+        by_stage[_WINDOWS] = state_to_json(windows)
     if time_zone is not None:
-        found[_TIME_ZONE] = time_zone
+        by_stage[_TIME_ZONE] = time_zone
     if seconds is not None:
-        found[_SECONDS] = seconds
-    return json.dumps(found)
+        by_stage[_SECONDS] = seconds
+    return json.dumps(by_stage)
 
 
 def stored(figures: StageFigures) -> dict[str, Any]:
@@ -329,19 +329,19 @@ def stored(figures: StageFigures) -> dict[str, Any]:
 
     States, a window, rows read and how files keep the content appear only if they are not empty.
     """
-    found = asdict(figures)
+    values = asdict(figures)
     for name in ("stored", "scattered"):
-        if not found["base"][name]:
-            del found["base"][name]
+        if not values["base"][name]:
+            del values["base"][name]
     if not figures.columns.states:
-        del found["columns"]["states"]
-    del found["window"]
+        del values["columns"]["states"]
+    del values["window"]
     for name in ("rows_read", "bytes_read", "role", *_LEFT):
-        if not found[name]:
-            del found[name]
+        if not values[name]:
+            del values[name]
     if figures.window is not None:
-        found["window"] = move_to_json(figures.window)
-    flat = [found[name] if name in _PARTS else {name: found[name]} for name in found]
+        values["window"] = move_to_json(figures.window)
+    flat = [values[name] if name in _PARTS else {name: values[name]} for name in values]
     return {name: value for part in flat for name, value in part.items()}
 
 
@@ -353,30 +353,30 @@ def figures_from_json(
     Raises:
         CorruptStoreError: someone else wrote the text.
     """
-    found = parsed(text)
-    if not isinstance(found, dict) or not is_texts(list(found)):
+    values = parsed(text)
+    if not isinstance(values, dict) or not is_texts(list(values)):
         raise _foreign(text)
-    told, time_zone = found.pop(_WINDOWS, None), found.pop(_TIME_ZONE, None)
-    seconds = found.pop(_SECONDS, None)
-    windows = NO_WINDOWS if told is None else state_from_json(told)
-    figures = {name: figures_of(of_stage) for name, of_stage in found.items()}
+    windows_text, time_zone = values.pop(_WINDOWS, None), values.pop(_TIME_ZONE, None)
+    seconds = values.pop(_SECONDS, None)
+    windows = NO_WINDOWS if windows_text is None else state_from_json(windows_text)
+    figures = {name: figures_of(of_stage) for name, of_stage in values.items()}
     stages = {n: _with_role(n, known) for n, known in figures.items() if known is not None}
     is_zone = time_zone is None or (is_text(time_zone) and known_zone(time_zone) == time_zone)
     are_known = len(stages) == len(figures) and optional(is_number)(seconds)
     if windows is None or not are_known or not is_zone:
         raise _foreign(text)
-    texts = {name: of_stage[_TEXT] for name, of_stage in found.items() if _TEXT in of_stage}
+    texts = {name: of_stage[_TEXT] for name, of_stage in values.items() if _TEXT in of_stage}
     if not is_texts(list(texts.values())):
         raise _foreign(text)
     return stages, windows, texts, time_zone, seconds
 
 
-def figures_of(found: object) -> StageFigures | None:
+def figures_of(value: object) -> StageFigures | None:
     """Return a stage's figures by name, without those that a later release added.
 
     None if they are not figures of a stage.
     """
-    values = fields(found, _FIGURES, required=("mode",))
+    values = fields(value, _FIGURES, required=("mode",))
     if values is None:
         return None
     for name, part in _PARTS.items():

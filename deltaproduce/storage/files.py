@@ -29,7 +29,7 @@ from deltaproduce.engines.spark.sessions.error_texts import is_missing_path
 from deltaproduce.engines.spark.sessions.on_demand import Window, spark_errors
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.storage.decisions.trimming import Trim, trim
-from deltaproduce.storage.locations import Table
+from deltaproduce.storage.locations import StoreTable
 from deltaproduce.storage.tables.tables import Tables
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Unneeded:
 
 
 def unneeded(
-    tables: Tables, table: Table, needed: Collection[int], unfinished_since: datetime
+    tables: Tables, table: StoreTable, needed: Collection[int], unfinished_since: datetime
 ) -> Unneeded | None:
     """Find the files of a table that no version needs now.
 
@@ -73,15 +73,17 @@ def unneeded(
         return None
     here = tables.maintenance.unneeded(table, needed, unfinished_since)
     if here is not None:
-        found = Unneeded(here, len(here), sum(here.column("length").to_pylist()))
+        unneeded_files = Unneeded(here, len(here), sum(here.column("length").to_pylist()))
     else:
         listed = _in_spark(tables.spark, directory, needed, unfinished_since)
         inventory, counts = checkpoint(listed, {"files": f.count("*"), "bytes": f.sum("length")})
-        found = Unneeded(inventory, counts["files"], counts["bytes"] or 0)
-    return found if found.files else None
+        unneeded_files = Unneeded(inventory, counts["files"], counts["bytes"] or 0)
+    return unneeded_files if unneeded_files.files else None
 
 
-def outdated(tables: Tables, table: Table, needed: Collection[int], since: datetime) -> Trim | None:
+def outdated(
+    tables: Tables, table: StoreTable, needed: Collection[int], since: datetime
+) -> Trim | None:
     """Find the files that a table's log can do without.
 
     The store's newest commit stays in any case: it says whose the table is, and has the fencing
@@ -101,19 +103,19 @@ def outdated(tables: Tables, table: Table, needed: Collection[int], since: datet
     log = tables.maintenance.log_files(table)
     if log is None:
         return None
-    found = trim(log, min((*needed, _newest_of_ours(tables, table))), since)
-    if found is None or tables.maintenance.may_begin(table, found.checkpoint):
-        return found
+    log_files = trim(log, min((*needed, _newest_of_ours(tables, table))), since)
+    if log_files is None or tables.maintenance.may_begin(table, log_files.checkpoint):
+        return log_files
     _LOGGER.warning(
         "the log of table %r keeps all of its files: checkpoint %d differs from the commits before "
         "it, or a feature of the table may need these",
         table.name,
-        found.checkpoint,
+        log_files.checkpoint,
     )
     return None
 
 
-def _newest_of_ours(tables: Tables, table: Table) -> int:
+def _newest_of_ours(tables: Tables, table: StoreTable) -> int:
     """Return the delta version of the store's newest commit to a table; 0 if there is none."""
     for since in (None, 0):
         for commit in tables.reader.recent_commits(table, since):
@@ -122,7 +124,7 @@ def _newest_of_ours(tables: Tables, table: Table) -> int:
     return 0
 
 
-def _is_behind_a_link(tables: Tables, table: Table, directory: str) -> bool:
+def _is_behind_a_link(tables: Tables, table: StoreTable, directory: str) -> bool:
     root = directory if table.in_catalog else tables.location.address
     return is_linked(root, f"{directory}/{LOG}")
 
@@ -149,10 +151,10 @@ def _in_spark(
     folders = named.select(f.explode("paths").alias("path")).select(_folder("path")).distinct()
     is_known = (f.col("folder") == "") | f.col("is_known")
     is_left = f.col("needed").isNull() & is_old & f.coalesce(is_known, f.lit(False))
-    placed = listed.withColumn("folder", _folder("inside"))
-    beside = placed.join(folders.withColumn("is_known", f.lit(True)), "folder", "left_outer")
-    found = beside.join(named, "name", "left_outer").where(is_unneeded | is_left)
-    inventory = found.select(
+    listed_files = listed.withColumn("folder", _folder("inside"))
+    beside = listed_files.join(folders.withColumn("is_known", f.lit(True)), "folder", "left_outer")
+    files = beside.join(named, "name", "left_outer").where(is_unneeded | is_left)
+    inventory = files.select(
         "path", "length", f.lit(False), f.unix_millis("modificationTime").alias("modificationTime")
     )
     return nothing.union(inventory)
@@ -168,8 +170,8 @@ def _inside(directory: str) -> Column:
 
 def _is_behind(links: Collection[str]) -> Column:
     """Return whether a file is a link, or is reached through one."""
-    way, found = f.concat("inside", f.lit("/")), f.array(*(f.lit(f"{link}/") for link in links))
-    return f.exists(found, lambda link: f.startswith(way, link)) if links else f.lit(False)
+    way, folders = f.concat("inside", f.lit("/")), f.array(*(f.lit(f"{link}/") for link in links))
+    return f.exists(folders, lambda link: f.startswith(way, link)) if links else f.lit(False)
 
 
 def _named(spark: SparkSession, place: str, needed: Collection[int]) -> DataFrame:

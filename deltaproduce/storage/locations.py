@@ -55,7 +55,7 @@ _TIME_TRAVEL: Final = re.compile(r".*@([vV][0-9]+|[0-9]{17})/*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class StoreTable:
     """One Delta table of a store: its name in the version log, and its address.
 
     The name of someone else's table at a path is the path, so that a version can be read wherever a
@@ -67,21 +67,21 @@ class Table:
     in_catalog: bool
 
     @staticmethod
-    def existing(text: str) -> Table:
+    def existing(text: str) -> StoreTable:
         """Return a table of someone else, by a path or a catalog name; parsed as locations are."""
         if _is_path(text):
             path = _whole_path("table", text)
             _check_version(text)
-            return Table(path, path, in_catalog=False)
+            return StoreTable(path, path, in_catalog=False)
         parts = [part.strip("`") for part in text.split(".")]
         if not 1 <= len(parts) <= 3 or not all(parts):
             raise DefinitionError(
                 f"table {text!r} is neither a path (with a '/') nor 'table' nor 'schema.table' nor "
                 "'catalog.schema.table'"
             )
-        return Table(text, ".".join(map(identifier, parts)), in_catalog=True)
+        return StoreTable(text, ".".join(map(identifier, parts)), in_catalog=True)
 
-    def within(self, catalog: str, schema: str) -> Table:
+    def within(self, catalog: str, schema: str) -> StoreTable:
         """Return the same table, independent of the current catalog and schema.
 
         Args:
@@ -141,7 +141,7 @@ class Location:
         """The place of the store, for engines, which know no stores."""
         return Place(self.address, self.in_catalog)
 
-    def table(self, stage: str, kind: str) -> Table:
+    def table(self, stage: str, kind: str) -> StoreTable:
         """Return the table that holds ``kind`` (content, key_mappings, updates or runs) of a stage.
 
         Raises:
@@ -153,11 +153,11 @@ class Location:
             return self.named(stage if kind == CONTENT else f"{stage}__{kind}")
         return self.named(f"{_folder(stage)}/{kind}")
 
-    def log(self) -> Table:
+    def log(self) -> StoreTable:
         """Return the version log's table."""
         return self.named(_LOG)
 
-    def named(self, name: str) -> Table:
+    def named(self, name: str) -> StoreTable:
         """Return the table with a name from the version log.
 
         Raises:
@@ -166,23 +166,23 @@ class Location:
         is_outside = name.count("/") > 1 or not {"", ".", ".."}.isdisjoint(name.split("/"))
         if is_outside and not self.in_catalog:
             raise _outside(name, self.address)
-        return Table(name, self._address(name), self.in_catalog)
+        return StoreTable(name, self._address(name), self.in_catalog)
 
-    def has(self, table: Table) -> bool:
+    def has(self, table: StoreTable) -> bool:
         """Return whether a table is one of this store's, and not someone else's."""
-        return table == Table(table.name, self._address(table.name), self.in_catalog)
+        return table == StoreTable(table.name, self._address(table.name), self.in_catalog)
 
-    def among(self, paths: Iterable[str]) -> tuple[Table, ...]:
+    def among(self, paths: Iterable[str]) -> tuple[StoreTable, ...]:
         """Return the Delta tables that may be this store's, given their paths relative to it.
 
         A folder with its own version log is another store's, with everything in it; and no stage
         has a folder whose name is written otherwise than here.
         """
-        found = [tuple(path.split("/")) for path in paths]
-        nested = {folder for folder, kind in found if kind == _LOG}
+        parts = [tuple(path.split("/")) for path in paths]
+        nested = {folder for folder, kind in parts if kind == _LOG}
         return tuple(
             self.named(f"{folder}/{kind}")
-            for folder, kind in found
+            for folder, kind in parts
             if kind in KINDS and folder not in nested and _FOLDER.fullmatch(folder)
         )
 
@@ -231,9 +231,9 @@ def _whole_path(what: str, text: str) -> str:
             and logs; or it contains a reference that Spark replaces by a setting or a variable,
             even in quotes.
     """
-    if found := _PASSWORD.match(text):
+    if match := _PASSWORD.match(text):
         raise DefinitionError(
-            f"the path {found[1]}…{text[found.end() :]!r} has a password in it, which would be "
+            f"the path {match[1]}…{text[match.end() :]!r} has a password in it, which would be "
             "shown wherever the path is: leave it out, and set it in Spark's configuration"
         )
     if "${" in text:

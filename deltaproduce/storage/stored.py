@@ -85,7 +85,7 @@ class Overlay:
         ).combine_chunks()  # or each version would add one, and each chunk costs a reader the same
         return Overlay(rows, self.pair, self.content, self.runs + 1, self.added + len(run))
 
-    def only(self, keys: Selection) -> Overlay:
+    def semi_join(self, keys: Selection) -> Overlay:
         """Return the overlay of some keys."""
         return replace(self, rows=self.rows.filter(pa.array(keys.holds(self.rows))))
 
@@ -96,8 +96,8 @@ class Overlay:
     def newer(self, columns: Sequence[Column]) -> pa.Table:
         """Return the rows that are alive, in columns of the content or of key mappings."""
         alive = self.rows.filter(self.rows.column(IS_ALIVE))
-        found = alive.select([c.name for c in columns])
-        return found if ORDINAL in found.schema.names else distinct(found)
+        rows = alive.select([c.name for c in columns])
+        return rows if ORDINAL in rows.schema.names else distinct(rows)
 
     def replaced(self) -> pa.Table:
         """Return the pairs whose rows in the base do not count any more."""
@@ -120,7 +120,7 @@ class Stored:
         by_log: how Spark reads the base if Delta's log is to skip files; None for the same way as
             all of it.
         neighbours: rows of groups that earlier look-ups of the same step have read.
-        placed: returns the partitions of the base in which keys can be; None if any may.
+        partitions_of: returns the partitions of the base in which keys can be; None if any may.
     """
 
     base: Rows | Callable[[], DataFrame]
@@ -134,7 +134,7 @@ class Stored:
     held: Held | None = None
     neighbours: Neighbours | None = None
     by_log: Callable[[], DataFrame] | None = None
-    placed: Callable[[pa.Table], pa.Table | None] | None = None
+    partitions_of: Callable[[pa.Table], pa.Table | None] | None = None
 
     @property
     def small(self) -> bool:
@@ -203,12 +203,12 @@ class Stored:
     @in_phase("reading")
     def fetched(self) -> pa.Table:
         """Return all rows, on the driver."""
-        found = self.base if isinstance(self.base, pa.Table) else None
-        if found is None and self.files is not None:
-            found = self.files.rows(self.columns)
-        if found is None:
-            found = self.engines.table(self._frame(), self.columns)
-        return self._merged(found.select([c.name for c in self.columns]), None)
+        rows = self.base if isinstance(self.base, pa.Table) else None
+        if rows is None and self.files is not None:
+            rows = self.files.rows(self.columns)
+        if rows is None:
+            rows = self.engines.table(self._frame(), self.columns)
+        return self._merged(rows.select([c.name for c in self.columns]), None)
 
     def batches(self, columns: Sequence[Column], rows: int) -> Iterator[pa.Table]:
         """Yield these columns of all rows, unsorted, with about ``rows`` rows in memory at a time.
@@ -217,13 +217,13 @@ class Stored:
         """
         names = [c.name for c in columns]
         if isinstance(self.base, pa.Table):
-            found = iter([self.base])
+            batches = iter([self.base])
         elif self.files is not None:
-            found = self.files.batches(self.columns, rows)
+            batches = self.files.batches(self.columns, rows)
         else:
             yield from streamed(self.all(), columns)
             return
-        for part in found:
+        for part in batches:
             yield self._kept(part).select(names)
         if self.overlay is not None:
             yield self.overlay.newer(self.columns).select(names)
@@ -249,13 +249,13 @@ class Stored:
         pair = () if overlay is None else overlay.pair
         read = tuple(dict.fromkeys((*columns, *pair)))
         rows = engines.rows_of_part(self.count, self.row_bytes)
-        found = self.files.reduced(
+        reduced_rows = self.files.reduced(
             read, rows, lambda part: function(self._kept(part).select(names))
         )
-        if found is None or overlay is None:
-            return found
+        if reduced_rows is None or overlay is None:
+            return reduced_rows
         newer = function(overlay.newer(self.columns).select(names))
-        return pa.concat_tables([found, newer])
+        return pa.concat_tables([reduced_rows, newer])
 
     def read(self, keys: Selection | None = None) -> Rows:
         """Return all rows, or all rows of some keys and perhaps of others, for users to see.
@@ -276,8 +276,8 @@ class Stored:
                 null.
             count: the most rows wanted of a key.
         """
-        overlay = None if self.overlay is None or not keys.is_here else self.overlay.only(keys)
-        found = None
+        overlay = None if self.overlay is None or not keys.is_here else self.overlay.semi_join(keys)
+        first_rows = None
         is_held = isinstance(self.base, pa.Table)
         if keys.is_here and self.files is not None and not is_held:
             names = [] if overlay is None else [c.name for c in overlay.pair]
@@ -287,13 +287,13 @@ class Stored:
                     return np.ones(len(rows), bool)
                 return ~isin_rows(rows.select(names), overlay.rows.select(names))
 
-            found = seeks.first_rows(
+            first_rows = seeks.first_rows(
                 self.files, keys, by, count, self.columns, alive, self.neighbours
             )
-        if found is None:
+        if first_rows is None:
             return self.of(keys)
         newer = [] if overlay is None else [overlay.newer(self.columns)]
-        return pa.concat_tables([found, *newer])
+        return pa.concat_tables([first_rows, *newer])
 
     @in_phase("reading")
     def are_held(self, keys: Selection) -> bool:
@@ -313,7 +313,7 @@ class Stored:
         overlay = self.overlay or Overlay.none(layout.pair, layout.content)
         run = run_of(step)
         run = run.filter(pa.array(keys.holds(run)))
-        return replace(self, overlay=overlay.only(keys).with_run(run))
+        return replace(self, overlay=overlay.semi_join(keys).with_run(run))
 
     @in_phase("reading")
     def of(self, keys: Selection) -> Rows:
@@ -321,15 +321,15 @@ class Stored:
         if not keys.is_here:
             return keys.rows_of(self.all())
         most = self._most_rows
-        found = None
+        rows = None
         if self.files is not None and keys.are_sought:
-            within = None if self.placed is None else self.placed(keys.keys)
-            found = seeks.rows_of(self.files, keys, self.columns, most, within, self.neighbours)
-        if found is not None and (most is None or len(found) <= most):
-            return self._merged(found, keys)
+            within = None if self.partitions_of is None else self.partitions_of(keys.keys)
+            rows = seeks.rows_of(self.files, keys, self.columns, most, within, self.neighbours)
+        if rows is not None and (most is None or len(rows) <= most):
+            return self._merged(rows, keys)
         if self._reads_all_for(keys):
             return self._merged(self._of_all(keys), keys)
-        few = self._sought(keys) if found is None else None
+        few = self._sought(keys) if rows is None else None
         return keys.rows_of(self.all()) if few is None else self._merged(few, keys)
 
     @in_phase("reading")
@@ -338,13 +338,13 @@ class Stored:
 
         Spark scans if the driver does not see the files, or the rows are too many for it.
         """
-        found = None
+        rows = None
         if keys.is_here and self.files is not None:
             most = None if self._is_alone else self.engines.limits.rows_of(self.row_bytes)
-            found = seeks.looked_up(self.files, keys, self.columns, strategy, most)
-        if found is not None and found.rows is not None:
-            return self._merged(found.rows, keys), found
-        return keys.exactly(self.read(keys)), found or LookedUp(None, "scan", None, None)
+            rows = seeks.looked_up(self.files, keys, self.columns, strategy, most)
+        if rows is not None and rows.rows is not None:
+            return self._merged(rows.rows, keys), rows
+        return keys.exactly(self.read(keys)), rows or LookedUp(None, "scan", None, None)
 
     @in_phase("reading")
     def within(self, column: Column, values: Ranges) -> Rows:
@@ -380,8 +380,8 @@ class Stored:
 
         def read(values: Ranges) -> DataFrame:
             known = None if self.files is None else seeks.count_within(self.files, column, values)
-            found: DataFrame = rows_within(self.all(known), column, values)
-            return found
+            frame: DataFrame = rows_within(self.all(known), column, values)
+            return frame
 
         return read(values) if self.held is None else self.held.there_within(column, values, read)
 
@@ -445,20 +445,20 @@ class Stored:
 
     def _of_all(self, keys: Selection) -> pa.Table:
         """Return the rows of some keys in the base, which is read as a whole."""
-        found = keys.exactly(replace(self, overlay=None).fetched())
-        assert isinstance(found, pa.Table)  # as the keys are
-        return found
+        rows = keys.exactly(replace(self, overlay=None).fetched())
+        assert isinstance(rows, pa.Table)  # as the keys are
+        return rows
 
     def _sought(self, keys: Selection) -> pa.Table | None:
         """Return the rows of some keys in the base, and perhaps of others; None if too many."""
         most = self.engines.limits.fetched_rows_of(self.row_bytes)
-        found = fetched(keys.rows_of(self._frame()).limit(most + 1), self.columns)
-        return found if len(found) <= most else None
+        rows = fetched(keys.rows_of(self._frame()).limit(most + 1), self.columns)
+        return rows if len(rows) <= most else None
 
     def _merged(self, base: pa.Table, keys: Selection | None) -> pa.Table:
         overlay = self.overlay
         if overlay is not None and keys is not None:
-            overlay = overlay.only(keys)
+            overlay = overlay.semi_join(keys)
             base = keys.exactly(base)
         return self._with(base, overlay)
 
@@ -467,7 +467,7 @@ class Stored:
         if overlay is None:
             return base
         newer, engine = overlay.rows, self.engines.of(base)
-        kept = engine.without(base, self.columns, newer, overlay.pair)
+        kept = engine.anti_join(base, self.columns, newer, overlay.pair)
         return pa.concat_tables([kept, overlay.newer(self.columns)])
 
     def _kept(self, base: pa.Table) -> pa.Table:
@@ -482,8 +482,8 @@ class Stored:
 def run_of(comparison: Comparison) -> pa.Table:
     """Return the run of a step, for an `Overlay`: the rows of the pairs that differ."""
     engines, layout = comparison.engines, comparison.layout
-    alive = engines.table(comparison.pick(layout.content, ROWS_OF_CHANGED_PAIRS), layout.content)
-    gone = engines.table(comparison.pick(layout.pair, GONE_PAIRS), layout.pair)
+    alive = engines.table(comparison.select(layout.content, ROWS_OF_CHANGED_PAIRS), layout.content)
+    gone = engines.table(comparison.select(layout.pair, GONE_PAIRS), layout.pair)
     gone = gone.append_column(ORDINAL, pa.array(np.zeros(len(gone), np.int64)))
     marked = [
         rows.append_column(IS_ALIVE, pa.array(np.full(len(rows), is_alive)))

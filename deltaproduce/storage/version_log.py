@@ -124,8 +124,8 @@ class VersionLog:
         row = self._row(version, attempt, before)
         published = self._commit([row], attempt, overwrite=False)
         if self._read in (None, published - 1):
-            made = replace(version, fencing_token=attempt.fencing_token)
-            self._known = (*self._known, _with_texts(made, before))
+            stamped = replace(version, fencing_token=attempt.fencing_token)
+            self._known = (*self._known, _with_texts(stamped, before))
             self._read = published
 
     def rewrite(self, versions: Sequence[Version], attempt: Attempt) -> None:
@@ -220,18 +220,18 @@ class VersionLog:
 
     def _commit(self, rows: list[Mapping[str, Any]], attempt: Attempt, *, overwrite: bool) -> int:
         """Commit to the log, again if it was compacted meanwhile; return the new delta version."""
-        found = pa.Table.from_pylist(rows, arrow_schema(_COLUMNS))
+        table = pa.Table.from_pylist(rows, arrow_schema(_COLUMNS))
         while True:
             read, failure = self._read, None
             try:
                 self._tables.committer.commit_fenced(
-                    self._table, found, _COLUMNS, attempt, overwrite=overwrite
+                    self._table, table, _COLUMNS, attempt, overwrite=overwrite
                 )
             except Exception as error:  # noqa: BLE001 whatever it was, it may have come too late
                 failure = error
-            made = self._committed_by(attempt)
-            if made is not None:
-                return made
+            delta_version = self._committed_by(attempt)
+            if delta_version is not None:
+                return delta_version
             if failure is not None and not isinstance(failure, ConflictError):
                 raise failure
             self.versions()  # raises if someone else has changed the log
@@ -243,8 +243,8 @@ class VersionLog:
         """Return the log's last commits, newest first, with one of ours; none without a log."""
         commits = self._tables.reader.recent_commits(self._table, self._read)
         if self._read is not None and (not commits or commits[0].delta_version < self._read):
-            found = f"delta version {commits[0].delta_version}" if commits else "no table"
-            raise self._damaged(f"it has {found}, and was read at {self._read}", None)
+            state = f"delta version {commits[0].delta_version}" if commits else "no table"
+            raise self._damaged(f"it has {state}, and was read at {self._read}", None)
         if all(commit.attempt is None for commit in commits):
             return self._tables.reader.recent_commits(self._table, 0)
         return commits
@@ -259,8 +259,8 @@ class VersionLog:
         if after is not None:
             rows = rows.filter(pc.greater(rows.column("number"), pa.scalar(after, pa.int64())))
         try:
-            found = map(_version, rows.to_pylist(maps_as_pydicts="strict"))
-            return tuple(sorted(found, key=lambda version: version.number))
+            versions = map(_version, rows.to_pylist(maps_as_pydicts="strict"))
+            return tuple(sorted(versions, key=lambda version: version.number))
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise self._damaged(f"a row of it is none of a store's ({error})", None) from error
 
@@ -288,10 +288,10 @@ class VersionLog:
             commits = self._tables.reader.recent_commits(self._table, max(read, 0))
         except Exception as error:
             raise self._unknown(attempt, "cannot be read") from error
-        found = next((c.delta_version for c in commits if c.attempt == attempt), None)
-        if found is None and _lacks(commits, read):
+        delta_version = next((c.delta_version for c in commits if c.attempt == attempt), None)
+        if delta_version is None and _lacks(commits, read):
             raise self._unknown(attempt, "has lost its commits of that time to a vacuum")
-        return found
+        return delta_version
 
     def _unknown(self, attempt: Attempt, why: str) -> CommitUnknownError:
         return CommitUnknownError(
@@ -312,8 +312,8 @@ class VersionLog:
             "operation": version.operation,
             "update_id": version.update_id,
             "fingerprints": {
-                name: {"layout": found.layout, "function": found.function}
-                for name, found in version.definitions.items()
+                name: {"layout": definition.layout, "function": definition.function}
+                for name, definition in version.definitions.items()
             },
             "tables": {
                 (
@@ -389,8 +389,8 @@ def _version(row: Mapping[str, Any]) -> Version:
         update_id=row["update_id"],
         stages=stages,
         definitions={
-            name: Fingerprint(found["layout"], found["function"], texts.get(name))
-            for name, found in fingerprints.items()
+            name: Fingerprint(definition["layout"], definition["function"], texts.get(name))
+            for name, definition in fingerprints.items()
         },
         attempt=Attempt(row["attempt"], number),
         windows=windows,
@@ -402,26 +402,30 @@ def _version(row: Mapping[str, Any]) -> Version:
 def _new_texts(version: Version, before: Version) -> dict[str, str]:
     """Return stage -> the text of its definition, if it does not follow from the version before."""
     return {
-        name: made.text
-        for name, made in version.definitions.items()
-        if made.text is not None and made.text != _text_before(name, made, before)
+        name: definition.text
+        for name, definition in version.definitions.items()
+        if definition.text is not None and definition.text != _text_before(name, definition, before)
     }
 
 
 def _with_texts(version: Version, before: Version) -> Version:
     """Return the version with the definition texts that it takes from the version before."""
-    found = {
-        name: made if made.text is not None else replace(made, text=text)
-        for name, made in version.definitions.items()
-        if (text := _text_before(name, made, before)) is not None
+    definitions = {
+        name: definition if definition.text is not None else replace(definition, text=text)
+        for name, definition in version.definitions.items()
+        if (text := _text_before(name, definition, before)) is not None
     }
-    return replace(version, definitions={**version.definitions, **found}) if found else version
+    return (
+        replace(version, definitions={**version.definitions, **definitions})
+        if definitions
+        else version
+    )
 
 
-def _text_before(stage: str, made: Fingerprint, before: Version) -> str | None:
+def _text_before(stage: str, definition: Fingerprint, before: Version) -> str | None:
     """Return the text of a definition in the version before; None if it was another one."""
     known = before.definitions.get(stage)
-    return known.text if known == made and known is not None else None
+    return known.text if known == definition and known is not None else None
 
 
 def _fault_of_names(version: Version, location: Location) -> str | None:

@@ -63,8 +63,8 @@ class Version(Tabular):
     def __repr__(self) -> str:
         at = None if self.committed_at is None else Word(_minute(self.committed_at))
         changed = sum(figures.changed_keys > 0 for figures in self.shown().stages.values())
-        told = Word(self.operation), *(() if at is None else (at,))
-        return one_line(self, self.number, *told, update_id=self.update_id, changed=changed)
+        parts = Word(self.operation), *(() if at is None else (at,))
+        return one_line(self, self.number, *parts, update_id=self.update_id, changed=changed)
 
     def as_tables(self) -> tuple[Table, ...]:
         """What it did to each stage."""
@@ -210,8 +210,8 @@ def unbroken(versions: Iterable[Version], stage: str) -> bool:
     from in place could not be recognized as the same any more, or if a repair could not trust them.
     """
     figures = [version.stages.get(stage) for version in versions]
-    has_tables = [found is not None and bool(found.delta_versions) for found in figures]
-    begun = {_series(found) for found in figures if found and found.columns.key}
+    has_tables = [figure is not None and bool(figure.delta_versions) for figure in figures]
+    begun = {_series(figure) for figure in figures if figure and figure.columns.key}
     return has_tables == sorted(has_tables) and len(begun) <= 1
 
 
@@ -234,7 +234,7 @@ def check_there(head: Version, version: Version, stages: Iterable[str], *kinds: 
                 )
 
 
-def told_since(versions: Sequence[Version], stage: str) -> tuple[int, bool]:
+def updates_known_since(versions: Sequence[Version], stage: str) -> tuple[int, bool]:
     """Return the first version from which a stage's updates are complete up to the newest.
 
     Args:

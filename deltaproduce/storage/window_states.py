@@ -64,12 +64,12 @@ class WindowState:
 
     def with_present(self, units: Mapping[Tracked, Ranges]) -> WindowState:
         """Return the state with these units present, too; the same state if none is new."""
-        found = {
+        present = {
             key: self.present.get(key, Ranges()).union(more)
             for key, more in units.items()
             if more.pairs
         }
-        return replace(self, present={**self.present, **found}) if found else self
+        return replace(self, present={**self.present, **present}) if present else self
 
 
 NO_WINDOWS: Final = WindowState()
@@ -79,7 +79,7 @@ def state_to_json(state: WindowState) -> dict[str, Any]:
     """Return the state as JSON values."""
     floors = [[source, *floor] for source, floor in sorted(state.floors.items())]
     return {
-        "as_of": None if state.as_of is None else _told(day_of(state.as_of)),
+        "as_of": None if state.as_of is None else _json_value(day_of(state.as_of)),
         "present": [
             [*tracked, [list(pair) for pair in units.pairs]]
             for tracked, units in sorted(state.present.items())
@@ -89,9 +89,9 @@ def state_to_json(state: WindowState) -> dict[str, Any]:
     }
 
 
-def state_from_json(found: object) -> WindowState | None:
+def state_from_json(value: object) -> WindowState | None:
     """Parse the output of `state_to_json`; return None for anything else."""
-    known = fields(found, _STATE, required=("present",))
+    known = fields(value, _STATE, required=("present",))
     if known is None:
         return None
     as_of = known.get("as_of")
@@ -109,38 +109,38 @@ def state_from_json(found: object) -> WindowState | None:
 def move_to_json(move: WindowMove) -> dict[str, Any]:
     """Return a move as JSON values, with dates as ISO 8601."""
     return {
-        "first": _told(move.first),
-        "last": _told(move.last),
-        "entered": list(map(_told, move.entered)),
-        "left": list(map(_told, move.left)),
+        "first": _json_value(move.first),
+        "last": _json_value(move.last),
+        "entered": list(map(_json_value, move.entered)),
+        "left": list(map(_json_value, move.left)),
         "reused": move.reused,
         "why": move.why,
     }
 
 
-def move_from_json(found: Mapping[str, Any]) -> WindowMove:
+def move_from_json(value: Mapping[str, Any]) -> WindowMove:
     """Parse the output of `move_to_json`, which `is_move` has checked."""
     return WindowMove(
-        _partition(found["first"]),
-        _partition(found["last"]),
-        tuple(map(_partition, found["entered"])),
-        tuple(map(_partition, found["left"])),
-        found["reused"],
-        found["why"],
+        _partition(value["first"]),
+        _partition(value["last"]),
+        tuple(map(_partition, value["entered"])),
+        tuple(map(_partition, value["left"])),
+        value["reused"],
+        value["why"],
     )
 
 
-def is_move(found: object) -> bool:
+def is_move(value: object) -> bool:
     """Return whether a value has the form of `move_to_json`."""
-    return fields(found, _MOVE, required=tuple(_MOVE)) is not None
+    return fields(value, _MOVE, required=tuple(_MOVE)) is not None
 
 
-def _told(named: Partition | None) -> str | int | None:
+def _json_value(named: Partition | None) -> str | int | None:
     return named.isoformat() if isinstance(named, date) else named
 
 
-def _partition(told: Any) -> Any:  # noqa: ANN401 as it is
-    return date.fromisoformat(told) if isinstance(told, str) else told
+def _partition(value: Any) -> Any:  # noqa: ANN401 as it is
+    return date.fromisoformat(value) if isinstance(value, str) else value
 
 
 def _is_date(value: object) -> bool:

@@ -21,7 +21,7 @@ from deltaproduce.reading.copying import all_rows, changed_rows, copied_columns,
 from deltaproduce.reading.opened import Opened, opened_by
 from deltaproduce.storage.versions import Version, find, stage_at
 from deltaproduce.store import Store
-from deltaproduce.sync.positions import Position, fault
+from deltaproduce.sync.positions import CopyPosition, fault
 from deltaproduce.types.columns import Column
 
 OnBreak = Literal["raise", "reload"]
@@ -75,13 +75,13 @@ class Changes:
         stages: in the order in which you asked for them.
     """
 
-    position: Position
+    position: CopyPosition
     stages: tuple[StageChanges, ...]
 
 
 def changes_since(
     store: Store,
-    position: Position | None,
+    position: CopyPosition | None,
     stages: Sequence[str] | None = None,
     *,
     until: int | None = None,
@@ -115,10 +115,12 @@ def changes_since(
     store_id = opened.log.store_id
     if position is not None and position.store_id == (store_id or "") and position.version > number:
         _check_forwards(position, number, versions)
-    made = [
+    changes = [
         _changes_of(opened, stage, position, versions, last, store_id, on_break) for stage in chosen
     ]
-    return Changes(Position.of(store_id, last, [stage.name for stage in chosen]), tuple(made))
+    return Changes(
+        CopyPosition.of(store_id, last, [stage.name for stage in chosen]), tuple(changes)
+    )
 
 
 def _chosen(store: Store, stages: Sequence[str] | None) -> list[Stage]:
@@ -128,7 +130,7 @@ def _chosen(store: Store, stages: Sequence[str] | None) -> list[Stage]:
     return [copied_stage(opened_by(store), name) for name in names]
 
 
-def _check_forwards(position: Position, until: int, versions: Sequence[Version]) -> None:
+def _check_forwards(position: CopyPosition, until: int, versions: Sequence[Version]) -> None:
     """Refuse to go back to a version before the position, if the store has its version."""
     if versions and position.version <= versions[-1].number:
         raise InvalidArgumentError(
@@ -140,7 +142,7 @@ def _check_forwards(position: Position, until: int, versions: Sequence[Version])
 def _changes_of(
     store: Opened,
     stage: Stage,
-    position: Position | None,
+    position: CopyPosition | None,
     versions: Sequence[Version],
     last: Version,
     store_id: str | None,
@@ -152,9 +154,9 @@ def _changes_of(
     names = stage.schema.key.names
     key = tuple(column for column in columns if column.name in names)
     value = tuple(column for column in columns if column.name not in names)
-    made = partial(StageChanges, stage.name, key, value)
+    changes = partial(StageChanges, stage.name, key, value)
     if position is None or stage.name not in position.definitions or not position.version:
-        return made(is_whole=True, reason="it is new", is_empty=False, _read=whole)
+        return changes(is_whole=True, reason="it is new", is_empty=False, _read=whole)
     wrong = fault(position, store_id, [v for v in versions if v.number <= last.number], stage.name)
     if wrong is not None and on_break == "raise":
         raise SyncError(
@@ -163,18 +165,18 @@ def _changes_of(
             stage=stage.name,
         )
     if wrong is not None:
-        return made(is_whole=True, reason=wrong, is_empty=False, _read=whole)
+        return changes(is_whole=True, reason=wrong, is_empty=False, _read=whole)
     since = find(versions, position.version)
     if not _changed(stage.name, versions, since, last):
-        return made(is_whole=False, reason="", is_empty=True, _read=partial(iter, ()))
+        return changes(is_whole=False, reason="", is_empty=True, _read=partial(iter, ()))
     if not key:
-        return made(is_whole=True, reason="it has one row", is_empty=False, _read=whole)
+        return changes(is_whole=True, reason="it has one row", is_empty=False, _read=whole)
     read = partial(changed_rows, store, stage, since, last)
-    return made(is_whole=False, reason="", is_empty=False, _read=read)
+    return changes(is_whole=False, reason="", is_empty=False, _read=read)
 
 
 def _changed(stage: str, versions: Sequence[Version], since: Version, last: Version) -> bool:
     """Return whether any version after `since`, up to `last`, has updates of a stage."""
     between = (v for v in versions if since.number < v.number <= last.number)
     figures = (version.stages.get(stage) for version in between)
-    return any(found is not None and found.changed_keys for found in figures)
+    return any(figure is not None and figure.changed_keys for figure in figures)

@@ -18,7 +18,7 @@ from deltaproduce.types.json.fields import fields, is_integer, is_text, objects_
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class CopyPosition:
     """What a copy has: some stages at one version of a store.
 
     Attributes:
@@ -34,13 +34,13 @@ class Position:
     definitions: Mapping[str, Fingerprint] = field(default_factory=dict)
 
     @staticmethod
-    def of(store_id: str | None, version: Version, stages: Sequence[str]) -> Position:
+    def of(store_id: str | None, version: Version, stages: Sequence[str]) -> CopyPosition:
         """The position of a copy that has these stages at a version."""
-        made = version.definitions
+        known_definitions = version.definitions
         attempt = "" if version.attempt is None else version.attempt.id
         unknown = Fingerprint("", "")
-        definitions = {stage: made.get(stage, unknown) for stage in stages}
-        return Position(store_id or "", version.number, attempt, definitions)
+        definitions = {stage: known_definitions.get(stage, unknown) for stage in stages}
+        return CopyPosition(store_id or "", version.number, attempt, definitions)
 
     def to_json(self) -> str:
         """The position as JSON text."""
@@ -48,24 +48,24 @@ class Position:
             stage: {"layout": one.layout, "function": one.function}
             for stage, one in self.definitions.items()
         }
-        found = {"store_id": self.store_id, "version": self.version, "attempt": self.attempt}
-        return json.dumps({**found, "definitions": definitions})
+        values = {"store_id": self.store_id, "version": self.version, "attempt": self.attempt}
+        return json.dumps({**values, "definitions": definitions})
 
     @staticmethod
-    def from_json(text: str) -> Position:
+    def from_json(text: str) -> CopyPosition:
         """The inverse of `to_json`.
 
         Raises:
             InvalidArgumentError: the text is not a position.
         """
-        found = fields(parsed(text), _POSITION, required=_POSITION)
-        if found is None:
+        values = fields(parsed(text), _POSITION, required=_POSITION)
+        if values is None:
             raise InvalidArgumentError(f"{text[:100]!r} is not a position", argument="text")
         definitions = {
             stage: Fingerprint(one.get("layout", ""), one.get("function", ""))
-            for stage, one in found["definitions"].items()
+            for stage, one in values["definitions"].items()
         }
-        return Position(found["store_id"], found["version"], found["attempt"], definitions)
+        return CopyPosition(values["store_id"], values["version"], values["attempt"], definitions)
 
 
 _POSITION = {
@@ -77,7 +77,7 @@ _POSITION = {
 
 
 def fault(
-    position: Position, store_id: str | None, versions: Sequence[Version], stage: str
+    position: CopyPosition, store_id: str | None, versions: Sequence[Version], stage: str
 ) -> str | None:
     """Return why it is unknown what a copy of a stage lacks; None if it is known.
 

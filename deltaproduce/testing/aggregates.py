@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias
 
 import pyarrow as pa
+from typing_extensions import override
 
 from deltaproduce.engines.local.arrays import same_rows
 from deltaproduce.stages.sql.states.functions.own.over_arrow import of_groups
@@ -67,8 +68,8 @@ def check_aggregate(aggregate: object, values: Iterable[Any]) -> None:
     if not rows:
         raise AssertionError("check_aggregate is given no values; give some, None among them")
     declared = OwnAggregate.of(aggregate)
-    found = _Methods if declared.inputs is None else _ArrowMethods
-    methods = found(declared, Form.of(declared.state, UTC), Form.of(declared.value, UTC))
+    methods_class = _Methods if declared.inputs is None else _ArrowMethods
+    methods = methods_class(declared, Form.of(declared.state, UTC), Form.of(declared.value, UTC))
     series = [_Parts(methods, *map(methods.of, parts)) for parts in _series(rows)]
     for law, states in _LAWS.items():
         for parts in series:
@@ -164,14 +165,14 @@ class _Methods:
         """Return the result of a method, as methods get it and as it is stored."""
         again = self._copied(given)
         before = repr(given)
-        found, stored = self._once(method, form, rows, given)
+        returned, stored = self._once(method, form, rows, given)
         if repr(given) != before:
             why = f"{method} was given {before}, which became {given!r}"
             self.fail("arguments unchanged", rows, why)
         other, others = self._once(method, form, rows, again)
         if not _same(stored, others):
-            self.fail("determinism", rows, f"{method} returns {found!r}, and then {other!r}")
-        return found, stored
+            self.fail("determinism", rows, f"{method} returns {returned!r}, and then {other!r}")
+        return returned, stored
 
     def _copied(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
         """Copy arguments, which methods may change."""
@@ -181,38 +182,39 @@ class _Methods:
         self, method: str, form: Form, rows: _Rows, given: tuple[Any, ...]
     ) -> tuple[Any, pa.Array]:
         try:
-            found = getattr(self.aggregate.methods, method)(*given)
+            returned = getattr(self.aggregate.methods, method)(*given)
         except Exception as error:  # noqa: BLE001 any of the user's
             self.fail("types", rows, f"{method} raises {described(error)}", error)
         try:
-            return form.seen(found), form.written([found])
+            return form.seen(returned), form.written([returned])
         except Misfit as misfit:
-            self.fail("types", rows, f"{method} returns {found!r}: {misfit}")
+            self.fail("types", rows, f"{method} returns {returned!r}: {misfit}")
 
 
 @dataclass(frozen=True, slots=True)
 class _ArrowMethods(_Methods):
     """Methods that take whole columns: a state is a stored array of one item."""
 
+    @override
     def of(self, rows: _Rows) -> _State:
-        """See `_Methods.of`."""
         return self._state("add", rows, *self._added([rows]))
 
+    @override
     def added(self, state: _State, rows: _Rows) -> _State:
-        """See `_Methods.added`: all rows at once, since rows are added to no state."""
+        """All rows at once, since rows are added to no state."""
         return self.of((*state.rows, *rows))
 
+    @override
     def merged(self, one: _State, other: _State) -> _State:
-        """See `_Methods.merged`."""
         both = pa.concat_arrays([one.value, other.value])
         return self._state("merge", (*one.rows, *other.rows), pa.array([0, 0]), 1, both)
 
+    @override
     def read(self, state: _State) -> _State:
-        """See `_Methods.read`."""
         return state
 
+    @override
     def beside_others(self, *states: _State) -> Iterator[tuple[_State, _State]]:
-        """See `_Methods.beside_others`."""
         states = (*states, self.of(()))
         parts = [state.rows for state in states]
         rows = tuple(itertools.chain.from_iterable(parts))
@@ -226,15 +228,15 @@ class _ArrowMethods(_Methods):
         yield from ((self.merged(*pair), one) for pair, one in zip(pairs, merged, strict=True))
         if self.aggregate.subtracts:
             gone = [other for _, other in pairs]
-            given = (pa.concat_arrays([s.value for s in some]) for some in (merged, gone))
+            given = (pa.concat_arrays([s.value for s in of_values]) for of_values in (merged, gone))
             left = self._together("subtract", rows, [one.rows for one, _ in pairs], *given)
             apart = map(self.subtracted, merged, gone)
             yield from zip(apart, left, strict=True)
         alone = pa.concat_arrays([self.result(state) for state in states])
         values = pa.concat_arrays([state.value for state in states])
-        _, found = self._called("result", self.results, rows, values)
-        if not _same(alone, found):
-            self.fail("groups", rows, f"the values are {found!r}, and alone {alone!r}")
+        _, answers = self._called("result", self.results, rows, values)
+        if not _same(alone, answers):
+            self.fail("groups", rows, f"the values are {answers!r}, and alone {alone!r}")
 
     def _together(
         self,
@@ -244,9 +246,9 @@ class _ArrowMethods(_Methods):
         *given: Any,  # noqa: ANN401 the user's
     ) -> list[_State]:
         """Return the states of groups."""
-        _, found = self._called(method, self.states, rows, *given)
-        each = zip(range(len(found)), those, strict=True)
-        return [_State(found.slice(n, 1), found.slice(n, 1), one) for n, one in each]
+        _, returned = self._called(method, self.states, rows, *given)
+        each = zip(range(len(returned)), those, strict=True)
+        return [_State(returned.slice(n, 1), returned.slice(n, 1), one) for n, one in each]
 
     def _added(self, those: Sequence[_Rows]) -> tuple[Any, ...]:
         """Return the arguments of `add` for the rows of groups, which take turns."""
@@ -259,8 +261,9 @@ class _ArrowMethods(_Methods):
         )
         return groups, len(those), *columns
 
+    @override
     def _copied(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        """See `_Methods._copied`: arrays do not change."""
+        """Arrays do not change."""
         return given
 
     def _once(
@@ -268,11 +271,11 @@ class _ArrowMethods(_Methods):
     ) -> tuple[Any, pa.Array]:
         size = given[1] if method in ("add", "merge") else len(given[0])
         try:
-            found = getattr(self.aggregate.methods, method)(*given)
+            returned = getattr(self.aggregate.methods, method)(*given)
         except Exception as error:  # noqa: BLE001 any of the user's
             self.fail("types", rows, f"{method} raises {described(error)}", error)
         try:
-            stored = of_groups(found, size, form.column, UTC)
+            stored = of_groups(returned, size, form.column, UTC)
         except Misfit as misfit:
             self.fail("types", rows, f"{method}: {misfit}")
         return stored, stored

@@ -43,14 +43,14 @@ def instants_of(clock: Micros, zone: str, near: Micros | None = None) -> Micros:
         return clock
     early, late = (clock + move for move in (-DAY_MICROS, DAY_MICROS))
     before, after = (local_micros(moved, zone) - moved for moved in (early, late))
-    found: Micros = clock - before
+    instants: Micros = clock - before
     for place in np.flatnonzero(before != after).tolist():
-        found[place] = _instant(int(clock[place]), zone)
+        instants[place] = _instant(int(clock[place]), zone)
     if near is None:
-        return found
+        return instants
     kept = clock - (local_micros(near, zone) - near)
     shown = local_micros(kept, zone) == clock
-    return np.where(shown, kept, found)
+    return np.where(shown, kept, instants)
 
 
 def starts_of_days(days: Micros, zone: str) -> Micros:

@@ -43,8 +43,8 @@ def local_micros(instants: Micros, zone: str) -> Micros:
     """Return the local times of instants."""
     if zone == OF_UTC:
         return instants
-    found: Micros = np.clip(instants, LEAST + DAY_MICROS, GREATEST - DAY_MICROS)
-    return found + _offsets(found, zone)
+    micros: Micros = np.clip(instants, LEAST + DAY_MICROS, GREATEST - DAY_MICROS)
+    return micros + _offsets(micros, zone)
 
 
 def instants_from(day: int, zone: str) -> tuple[tuple[int, int], ...]:
@@ -71,23 +71,23 @@ def _instants_from(midnight: int, zone: str) -> tuple[tuple[int, int], ...]:
 
     Between two changes of the clock, local times differ from instants by the same.
     """
-    found = list[tuple[int, int]]()
+    changes = list[tuple[int, int]]()
     begins = [midnight - _AROUND, *_changes(midnight - _AROUND, midnight + _AROUND, zone)]
     for begin, end in zip(begins, [*begins[1:], GREATEST + 1], strict=True):
         first = max(begin, midnight - _offset(begin, zone))
         if first >= end:
             continue
-        if found and found[-1][1] == first - 1:
-            first = found.pop()[0]
-        found.append((first, end - 1))
-    return tuple(found)
+        if changes and changes[-1][1] == first - 1:
+            first = changes.pop()[0]
+        changes.append((first, end - 1))
+    return tuple(changes)
 
 
 def _changes(first: int, end: int, zone: str) -> list[int]:
     """Return the instants at which a clock is changed, from the first on and before the end."""
     probed = np.append(np.arange(first, end, _PROBED), end)
     offsets = _offsets(probed, zone)
-    found = []
+    changes = []
     for at in np.flatnonzero(np.diff(offsets)).tolist():
         before, after = int(probed[at]), int(probed[at + 1])
         while after - before > 1:
@@ -96,8 +96,8 @@ def _changes(first: int, end: int, zone: str) -> list[int]:
                 before = middle
             else:
                 after = middle
-        found.append(after)
-    return found
+        changes.append(after)
+    return changes
 
 
 def _offset(instant: int, zone: str) -> int:
@@ -110,14 +110,14 @@ def _offsets(instants: Micros, zone: str) -> Micros:
     ruled = within >= _RULED
     if not ruled.any():
         return _offsets_in_arrow(within, zone)
-    found: Micros = np.empty(len(within), np.int64)
-    found[~ruled] = _offsets_in_arrow(within[~ruled], zone)
+    offsets_within: Micros = np.empty(len(within), np.int64)
+    offsets_within[~ruled] = _offsets_in_arrow(within[~ruled], zone)
     changes, offsets = _rules(zone)
     later = within[ruled]
     in_cycle = _REPEATING + (later - _REPEATING) % CYCLE
     once = np.where(later < _REPEATING, later, in_cycle)
-    found[ruled] = offsets[changes.searchsorted(once, "right") - 1]
-    return found
+    offsets_within[ruled] = offsets[changes.searchsorted(once, "right") - 1]
+    return offsets_within
 
 
 def _offsets_in_arrow(instants: Micros, zone: str) -> Micros:
@@ -135,14 +135,14 @@ def _rules(zone: str) -> tuple[Micros, Micros]:
     clock, week = zone_of(zone), timedelta(days=7)
 
     def offset(moment: datetime) -> timedelta:
-        found = moment.astimezone(clock).utcoffset()
-        assert found is not None
-        return found
+        seconds = moment.astimezone(clock).utcoffset()
+        assert seconds is not None
+        return seconds
 
     at = _EPOCH + timedelta(microseconds=_RULED)
     end = _EPOCH + timedelta(microseconds=_REPEATING + CYCLE) + week
     known = offset(at)
-    found = [(at, known)]
+    changes = [(at, known)]
     while at < end:
         following = at + week
         if offset(following) != known:
@@ -151,10 +151,10 @@ def _rules(zone: str) -> tuple[Micros, Micros]:
                 middle = before + timedelta(seconds=(after - before) // timedelta(seconds=2))
                 before, after = (middle, after) if offset(middle) == known else (before, middle)
             known = offset(after)
-            found.append((after, known))
+            changes.append((after, known))
         at = following
     micros = timedelta(microseconds=1)
     return (
-        np.array([(at - _EPOCH) // micros for at, _ in found], np.int64),
-        np.array([known // micros for _, known in found], np.int64),
+        np.array([(at - _EPOCH) // micros for at, _ in changes], np.int64),
+        np.array([known // micros for _, known in changes], np.int64),
     )

@@ -40,14 +40,14 @@ def time_zone(name: object, argument: str = "time_zone") -> str:
     Raises:
         InvalidArgumentError: there is no such time zone.
     """
-    found = known(name) if isinstance(name, str) else None
-    if found is None:
+    clock = known(name) if isinstance(name, str) else None
+    if clock is None:
         raise InvalidArgumentError(
             f"{argument} is {shown(name)}, which is not a time zone: give a region such as "
             "'Europe/Paris', or an offset from UTC such as '+02:00'",
             argument=argument,
         )
-    return found
+    return clock
 
 
 def known(name: str) -> str | None:
@@ -103,9 +103,9 @@ def name_of(moment: datetime) -> str:
     clock = moment.tzinfo
     if isinstance(clock, ZoneInfo):
         return clock.key
-    found = known(str(clock))
-    assert found is not None  # `zone_of` makes no other clocks
-    return found
+    name = known(str(clock))
+    assert name is not None  # `zone_of` makes no other clocks
+    return name
 
 
 def on_clock(wall: datetime, clock: tzinfo) -> datetime:
@@ -122,6 +122,6 @@ def moment_on_clock(text: str, zone: str) -> datetime:
 
     It is what the clock of then showed, also if the store has got another time zone since.
     """
-    found, clock = datetime.fromisoformat(text), zone_of(zone)
-    wall, here = found.replace(tzinfo=None), found.astimezone(clock)
+    moment, clock = datetime.fromisoformat(text), zone_of(zone)
+    wall, here = moment.replace(tzinfo=None), moment.astimezone(clock)
     return here if here.replace(tzinfo=None) == wall else on_clock(wall, clock)

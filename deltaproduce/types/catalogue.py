@@ -89,11 +89,13 @@ def is_whole(data_type: DataType) -> bool:
 
 
 def _any_of(*kinds: IsArrow) -> IsArrow:
-    return lambda found: any(is_kind(found) for is_kind in kinds)
+    return lambda data_type: any(is_kind(data_type) for is_kind in kinds)
 
 
 def _timestamp(*, zoned: bool) -> IsArrow:
-    return lambda found: pa.types.is_timestamp(found) and (found.tz is not None) == zoned
+    return lambda data_type: (
+        pa.types.is_timestamp(data_type) and (data_type.tz is not None) == zoned
+    )
 
 
 _is_integer: Final = pa.types.is_integer

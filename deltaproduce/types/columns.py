@@ -85,7 +85,7 @@ class Column:
         return self._with(f" {ddl_of(self.data_type)}")
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """The column as people read it: its DDL, without a type that is not known."""
         return self.ddl if self.is_known else self._with("")
 
@@ -139,9 +139,9 @@ class Columns:
         return ", ".join(column.ddl for column in self.columns)
 
     @property
-    def told(self) -> str:
-        """The columns as people read them; see `Column.told`."""
-        return ", ".join(column.told for column in self.columns)
+    def label(self) -> str:
+        """The columns as people read them; see `Column.label`."""
+        return ", ".join(column.label for column in self.columns)
 
 
 NO_KEY: Final = Columns((Column(_ALL, BooleanType()),))
@@ -206,8 +206,8 @@ def row_schema(
             if it is about one column, `column`.
     """
     try:
-        is_without = may_lack_values and not value
-        values = Columns(()) if is_without else _value_columns(value)
+        lacks_values = may_lack_values and not value
+        values = Columns(()) if lacks_values else _value_columns(value)
         schema = RowSchema(key_columns(key), values)
         _check_distinct(schema.names)
     except DefinitionError as error:
@@ -358,8 +358,8 @@ def _struct(declared: SchemaLike, *, part: str) -> StructType:
     if isinstance(declared, str):
         return struct_from_ddl(declared)
     with suppress(TypeError):
-        if isinstance(found := type_of(declared), StructType):
-            return found
+        if isinstance(struct := type_of(declared), StructType):
+            return struct
     raise DefinitionError(f"the {part} is {declared!r}; use a DDL string or a StructType")
 
 
@@ -425,8 +425,8 @@ def check_key_type(name: str, data_type: DataType) -> None:
         advice = "float keys are refused, as NaN and -0.0 have no sound equality; use decimal"
     else:
         advice = "nested keys are refused; use a key column for each part"
-    found = data_type.simpleString()
-    raise DefinitionError(f"key column {name!r} is {found!r}: {advice}", column=name)
+    type_text = data_type.simpleString()
+    raise DefinitionError(f"key column {name!r} is {type_text!r}: {advice}", column=name)
 
 
 def may_be_key(data_type: DataType) -> bool:
@@ -474,7 +474,7 @@ def with_nulls(data_type: DataType) -> DataType:
 
 
 def _refused_type(data_type: DataType, *, column: str) -> DefinitionError:
-    found = data_type.simpleString()
+    type_text = data_type.simpleString()
     match data_type:
         case MapType():
             advice = "the key of a map cannot hold a map; use an array of structs"
@@ -485,5 +485,5 @@ def _refused_type(data_type: DataType, *, column: str) -> DefinitionError:
         case StringType():
             advice = "text sorts by bytes, and collations are not supported; use string"
         case _:
-            return unsupported_type(found, column=column)
-    return DefinitionError(f"column {column!r} has type {found!r}: {advice}", column=column)
+            return unsupported_type(type_text, column=column)
+    return DefinitionError(f"column {column!r} has type {type_text!r}: {advice}", column=column)

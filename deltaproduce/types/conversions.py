@@ -114,7 +114,7 @@ def in_type(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     return pa.chunked_array([conformed(one, column.data_type) for one in values.chunks], wanted)
 
 
-def widens(found: DataType, declared: DataType, *, by_name: bool = False) -> bool:
+def widens(data_type: DataType, declared: DataType, *, by_name: bool = False) -> bool:
     """Return whether every value of the found Spark type is, unchanged, of the declared type.
 
     Args:
@@ -124,31 +124,33 @@ def widens(found: DataType, declared: DataType, *, by_name: bool = False) -> boo
     def fits(part: DataType, wanted: DataType) -> bool:
         return widens(part, wanted, by_name=by_name)
 
-    match found, declared:
+    match data_type, declared:
         case NullType(), _:
             return True
         case IntegralType(), IntegralType():
-            return _INTEGERS.index(type(found)) <= _INTEGERS.index(type(declared))
+            return _INTEGERS.index(type(data_type)) <= _INTEGERS.index(type(declared))
         case FloatType(), DoubleType():
             return True
         case DecimalType(), DecimalType():
             whole = declared.precision - declared.scale
-            return found.scale <= declared.scale and found.precision - found.scale <= whole
+            return (
+                data_type.scale <= declared.scale and data_type.precision - data_type.scale <= whole
+            )
         case IntegralType(), DecimalType():
-            return INTEGER_DIGITS[type(found)] <= declared.precision - declared.scale
+            return INTEGER_DIGITS[type(data_type)] <= declared.precision - declared.scale
         case ArrayType(), ArrayType():
-            return fits(found.elementType, declared.elementType)
+            return fits(data_type.elementType, declared.elementType)
         case MapType(), MapType():
-            return fits(found.keyType, declared.keyType) and fits(
-                found.valueType, declared.valueType
+            return fits(data_type.keyType, declared.keyType) and fits(
+                data_type.valueType, declared.valueType
             )
         case StructType(), StructType():
-            names = sorted(found.names) if by_name else found.names
+            names = sorted(data_type.names) if by_name else data_type.names
             return names == (sorted(declared.names) if by_name else declared.names) and all(
-                fits(found[field.name].dataType, field.dataType) for field in declared.fields
+                fits(data_type[field.name].dataType, field.dataType) for field in declared.fields
             )
         case _:
-            return found == declared
+            return data_type == declared
 
 
 _INTEGERS: Final = (ByteType, ShortType, IntegerType, LongType)
@@ -165,41 +167,41 @@ def misfits(size: int, fits: Callable[[int, int], bool], most: int) -> list[int]
         fits: whether the values from one position to before another fit.
         most: the most positions to return; halves that fit are not searched.
     """
-    found: list[int] = []
+    places: list[int] = []
 
     def search(start: int, end: int) -> None:
-        if len(found) >= most or start == end or fits(start, end):
+        if len(places) >= most or start == end or fits(start, end):
             return
         if end - start == 1:
-            found.append(start)
+            places.append(start)
             return
         middle = (start + end) // 2
         search(start, middle)
         search(middle, end)
 
     search(0, size)
-    return found
+    return places
 
 
-def misfit_of_types(found: DataType, declared: DataType) -> str:
+def misfit_of_types(data_type: DataType, declared: DataType) -> str:
     """Return what is wrong with a DataFrame's column of a type that does not widen to another."""
-    match found, declared:
-        case StructType(), StructType() if sorted(found.names) != sorted(declared.names):
-            names = f"the fields {found.names!r}, not {declared.names!r}"
+    match data_type, declared:
+        case StructType(), StructType() if sorted(data_type.names) != sorted(declared.names):
+            names = f"the fields {data_type.names!r}, not {declared.names!r}"
             return f"has {names}: give it these, in any order, as by struct(… AS name)"
         case StructType(), StructType():
             for field in declared.fields:
-                part = found[field.name].dataType
+                part = data_type[field.name].dataType
                 if not widens(part, field.dataType, by_name=True):
                     return f"in field {field.name!r} {misfit_of_types(part, field.dataType)}"
         case ArrayType(), ArrayType():
-            return f"in its elements {misfit_of_types(found.elementType, declared.elementType)}"
+            return f"in its elements {misfit_of_types(data_type.elementType, declared.elementType)}"
         case MapType(), MapType():
-            part, wanted, what = found.valueType, declared.valueType, "values"
+            part, wanted, what = data_type.valueType, declared.valueType, "values"
             if widens(part, wanted, by_name=True):
-                part, wanted, what = found.keyType, declared.keyType, "keys"
+                part, wanted, what = data_type.keyType, declared.keyType, "keys"
             return f"in its {what} {misfit_of_types(part, wanted)}"
-    return f"has type {found.simpleString()}, not {declared.simpleString()}; cast it"
+    return f"has type {data_type.simpleString()}, not {declared.simpleString()}; cast it"
 
 
 def _advice(array: pa.Array, data_type: DataType) -> str:
@@ -244,12 +246,12 @@ def _on_clock(array: pa.Array, clock: tzinfo) -> pa.Array:
         with suppress(pa.ArrowException):  # a time is there twice, or never
             return pc.assume_timezone(micros, clock.key)
     try:
-        found = [None if time is None else _instant(time, clock) for time in micros.to_pylist()]
+        instants = [None if time is None else _instant(time, clock) for time in micros.to_pylist()]
     except (pa.ArrowException, OverflowError, ValueError) as error:
         if isinstance(error, Misfit):
             raise
         raise Misfit(f"a time is outside Python's years 1 to 9999 on the clock {clock}") from error
-    return pa.array(found, pa.timestamp("us", "UTC"))
+    return pa.array(instants, pa.timestamp("us", "UTC"))
 
 
 def _instant(time: datetime, clock: tzinfo) -> datetime:
@@ -270,16 +272,16 @@ _LISTS: Final = (
 )
 
 
-def _is_taken(found: pa.DataType, data_type: DataType) -> bool:
+def _is_taken(arrow: pa.DataType, data_type: DataType) -> bool:
     """Return whether values of an Arrow type may be of a declared one, if each of them fits."""
     match data_type:
         case StructType():
-            return bool(pa.types.is_struct(found))
+            return bool(pa.types.is_struct(arrow))
         case ArrayType():
-            return any(is_list(found) for is_list in _LISTS)
+            return any(is_list(arrow) for is_list in _LISTS)
         case MapType():
-            return bool(pa.types.is_map(found))
-    return ATOMS[type(data_type)].takes(found)
+            return bool(pa.types.is_map(arrow))
+    return ATOMS[type(data_type)].takes(arrow)
 
 
 _WHOLE: Final = pa.decimal128(20)
@@ -293,15 +295,15 @@ def _conformed_atoms(array: pa.Array, data_type: DataType) -> pa.Array:
     try:
         if pa.types.is_decimal(arrow) and pa.types.is_integer(array.type):
             array = array.cast(_WHOLE)  # without it, Arrow asks for room for any integer
-        found = array.cast(arrow)
+        cast = array.cast(arrow)
         # Arrow's cast to a larger scale overflows silently.
-        exact = not pa.types.is_decimal(arrow) or found.cast(array.type).equals(array)
+        exact = not pa.types.is_decimal(arrow) or cast.cast(array.type).equals(array)
     except pa.ArrowException as error:
         message = f"{array.type} does not fit {data_type.simpleString()}: {escaped(str(error))}"
         raise Misfit(message) from error
     if not exact:
         raise Misfit(f"a value of {array.type} is too large for {data_type.simpleString()}")
-    return found
+    return cast
 
 
 def _conformed_parts(array: pa.Array, data_type: DataType, clock: tzinfo | None) -> pa.Array:
@@ -310,9 +312,9 @@ def _conformed_parts(array: pa.Array, data_type: DataType, clock: tzinfo | None)
     match data_type:
         case StructType():
             _check_fields(array.type.names, data_type.names)
-            found = dict(zip(array.type.names, array.flatten(), strict=True))
+            by_name = dict(zip(array.type.names, array.flatten(), strict=True))
             fields = [
-                _conformed_field(found[f.name], f, array.null_count, clock) for f in data_type
+                _conformed_field(by_name[f.name], f, array.null_count, clock) for f in data_type
             ]
             return pa.StructArray.from_arrays(fields, fields=list(arrow), mask=nulls)
         case ArrayType():
@@ -332,15 +334,15 @@ def _conformed_parts(array: pa.Array, data_type: DataType, clock: tzinfo | None)
 def _conformed_field(
     array: pa.Array, field: StructField, null_structs: int, clock: tzinfo | None
 ) -> pa.Array:
-    found = conformed_column(field.name, array, field.dataType, clock=clock)
-    if found.null_count > null_structs and not field.nullable:
+    column = conformed_column(field.name, array, field.dataType, clock=clock)
+    if column.null_count > null_structs and not field.nullable:
         raise Misfit(f"{field.name}: it is null, but declared NOT NULL")
-    return found
+    return column
 
 
-def _check_fields(found: Sequence[str], declared: Sequence[str]) -> None:
-    if sorted(found) != sorted(declared):
-        raise Misfit(f"a struct of {list(found)!r} is none of {list(declared)!r}")
+def _check_fields(names: Sequence[str], declared: Sequence[str]) -> None:
+    if sorted(names) != sorted(declared):
+        raise Misfit(f"a struct of {list(names)!r} is none of {list(declared)!r}")
 
 
 def _offsets(lists: pa.Array) -> pa.Array:

@@ -384,21 +384,21 @@ class StructType(DataType):
         return f"StructType([{', '.join(map(repr, self.fields))}])"
 
     @staticmethod
-    def fromJson(found: Mapping[str, Any]) -> StructType:
+    def fromJson(value: Mapping[str, Any]) -> StructType:
         """Read columns from what `jsonValue` returns, or from the schema of a Delta table."""
-        return StructType([_field_from_json(one) for one in found["fields"]])
+        return StructType([_field_from_json(one) for one in value["fields"]])
 
 
 _COLLATIONS: Final = "__COLLATIONS"
 """The metadata key under which Spark writes collations, by the path of the text in the field."""
 
 
-def _field_from_json(found: Mapping[str, Any]) -> StructField:
-    metadata = dict(found.get("metadata") or {})
+def _field_from_json(value: Mapping[str, Any]) -> StructField:
+    metadata = dict(value.get("metadata") or {})
     collations = metadata.pop(_COLLATIONS, {})
-    name = found["name"]
-    kind = _from_json(found["type"], name, collations)
-    return StructField(name, kind, found.get("nullable", True), metadata)
+    name = value["name"]
+    kind = _from_json(value["type"], name, collations)
+    return StructField(name, kind, value.get("nullable", True), metadata)
 
 
 def type_of(given: TypeLike) -> DataType:
@@ -409,27 +409,27 @@ def type_of(given: TypeLike) -> DataType:
     """
     if isinstance(given, DataType):
         return given
-    told = getattr(given, "jsonValue", None)
-    if isinstance(given, type) or not callable(told):
+    to_json = getattr(given, "jsonValue", None)
+    if isinstance(given, type) or not callable(to_json):
         raise TypeError(f"{given!r} is no type of a column")
-    return _from_json(told(), "", {})
+    return _from_json(to_json(), "", {})
 
 
-def _from_json(found: Any, path: str, collations: Mapping[str, str]) -> DataType:  # noqa: ANN401
+def _from_json(described_type: Any, path: str, collations: Mapping[str, str]) -> DataType:  # noqa: ANN401
     """Read a type; the path is where it is in its field, as Spark counts collations."""
-    if isinstance(found, str):
-        return _atom_from_json(found, collations.get(path))
-    match found["type"]:
+    if isinstance(described_type, str):
+        return _atom_from_json(described_type, collations.get(path))
+    match described_type["type"]:
         case "array":
-            element = _from_json(found["elementType"], f"{path}.element", collations)
-            return ArrayType(element, found["containsNull"])
+            element = _from_json(described_type["elementType"], f"{path}.element", collations)
+            return ArrayType(element, described_type["containsNull"])
         case "map":
-            key = _from_json(found["keyType"], f"{path}.key", collations)
-            value = _from_json(found["valueType"], f"{path}.value", collations)
-            return MapType(key, value, found["valueContainsNull"])
+            key = _from_json(described_type["keyType"], f"{path}.key", collations)
+            value = _from_json(described_type["valueType"], f"{path}.value", collations)
+            return MapType(key, value, described_type["valueContainsNull"])
         case "struct":
-            return StructType.fromJson(found)
-    return OtherType(str(found["type"]))
+            return StructType.fromJson(described_type)
+    return OtherType(str(described_type["type"]))
 
 
 _NAMED: Final[Mapping[str, DataType]] = MappingProxyType(
@@ -465,13 +465,13 @@ def _atom_from_json(text: str, collation: str | None) -> DataType:
         return _NAMED[text]
     if text == "decimal":
         return DecimalType()
-    if found := _DECIMAL.fullmatch(text):
-        return DecimalType(int(found[1]), int(found[2]))
-    if found := _COLLATED.fullmatch(text):
-        return StringType(found[1])
-    if found := _INTERVAL.fullmatch(text):
+    if match := _DECIMAL.fullmatch(text):
+        return DecimalType(int(match[1]), int(match[2]))
+    if match := _COLLATED.fullmatch(text):
+        return StringType(match[1])
+    if match := _INTERVAL.fullmatch(text):
         for kind in (DayTimeIntervalType, YearMonthIntervalType):
-            if {found[1], found[2] or found[1]} <= {*kind.UNITS}:
-                first, last = found[1], found[2] or found[1]
+            if {match[1], match[2] or match[1]} <= {*kind.UNITS}:
+                first, last = match[1], match[2] or match[1]
                 return kind(kind.UNITS.index(first), kind.UNITS.index(last))
     return OtherType(text)

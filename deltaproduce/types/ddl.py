@@ -69,8 +69,8 @@ def names_from_list(text: str) -> list[tuple[str, bool | None]] | None:
 
 def name_from(text: str) -> str | None:
     """Return the name that a text consists of, as `quoted` writes it; None if it is more."""
-    found = names_from_list(text)
-    return found[0][0] if found and len(found) == 1 and found[0][1] is None else None
+    names = names_from_list(text)
+    return names[0][0] if names and len(names) == 1 and names[0][1] is None else None
 
 
 def ddl_of(data_type: DataType) -> str:
@@ -137,15 +137,15 @@ WITHOUT_INTERVALS: Final = (
 )
 
 
-def unsupported_type(found: str, *, column: str | None) -> DefinitionError:
+def unsupported_type(text: str, *, column: str | None) -> DefinitionError:
     """Return the error for a column whose type the library does not store."""
-    if found.startswith(("char", "varchar")):
+    if text.startswith(("char", "varchar")):
         advice = "use string"
-    elif found.startswith("interval"):
+    elif text.startswith("interval"):
         advice = WITHOUT_INTERVALS
     else:
         advice = f"use one of {', '.join(_CANONICAL_NAMES)}, decimal, array, map and struct"
-    message = f"column {column!r} has type {found!r}, which is not supported; {advice}"
+    message = f"column {column!r} has type {text!r}, which is not supported; {advice}"
     return DefinitionError(message, column=column)
 
 
@@ -202,11 +202,11 @@ class _Reader:
         return StructType(fields)
 
     def names(self) -> list[tuple[str, bool | None]]:
-        found = [(self._name(), self._direction().get(DESCENDING))]
+        names = [(self._name(), self._direction().get(DESCENDING))]
         while self._next < len(self._tokens):
             self._expect(",")
-            found.append((self._name(), self._direction().get(DESCENDING)))
-        return found
+            names.append((self._name(), self._direction().get(DESCENDING)))
+        return names
 
     def _direction(self) -> dict[str, bool]:
         if self._accept("desc"):
@@ -286,26 +286,26 @@ class _Reader:
 
     def _accept(self, expected: str) -> bool:
         kind, text = self._peek()
-        found = kind in {"word", "mark"} and text.lower() == expected
-        self._next += found
-        return found
+        accepted = kind in {"word", "mark"} and text.lower() == expected
+        self._next += accepted
+        return accepted
 
     def _expect(self, expected: str) -> None:
         if not self._accept(expected):
             raise self._unexpected(repr(expected))
 
     def _take(self, kind: str, expected: str) -> str:
-        found, text = self._peek()
-        if found != kind:
+        actual, text = self._peek()
+        if actual != kind:
             raise self._unexpected(expected)
         self._next += 1
         return text
 
     def _unexpected(self, expected: str) -> DefinitionError:
         kind, text = self._peek()
-        found = "the end" if kind == "end" else repr(text)
+        got = "the end" if kind == "end" else repr(text)
         message = (
-            f"expected {expected} but found {found} in {self._ddl!r}; a column is "
+            f"expected {expected} but found {got} in {self._ddl!r}; a column is "
             "name type [NOT NULL] [COMMENT 'text'], and a key column may end in ASC or DESC"
         )
         return DefinitionError(message, column=self._column)

@@ -48,8 +48,8 @@ def one_line(error: BaseException) -> str:
 
 def _without_frames(text: str) -> str:
     """Cut off the stack that Rust appends to the text of an error: numbered lines at its end."""
-    found = _FRAMES.search(text)
-    return text if found is None else text[: found.start()]
+    match = _FRAMES.search(text)
+    return text if match is None else text[: match.start()]
 
 
 def text_of(error: BaseException) -> str:

@@ -70,9 +70,9 @@ def _seen(data_type: DataType) -> _Seen | None:
             element = _seen(data_type.elementType)
             return element and partial(_seen_array, element=element)
         case MapType():
-            found = _seen(data_type.keyType), _seen(data_type.valueType)
-            key, item = (part or _as_it_is for part in found)
-            return partial(_seen_map, key=key, item=item) if any(found) else None
+            seen = _seen(data_type.keyType), _seen(data_type.valueType)
+            key, item = (part or _as_it_is for part in seen)
+            return partial(_seen_map, key=key, item=item) if any(seen) else None
     return None
 
 
@@ -85,8 +85,8 @@ def _seen_struct(
     fields: tuple[str, ...] = row._fields  # type: ignore[attr-defined]
     if value is None or (getattr(value, "_fields", None) == fields and not any(parts)):
         return value
-    found = row_by_position(value, names, fields)
-    return row(*(part(one) if part else one for part, one in zip(parts, found, strict=True)))
+    reader = row_by_position(value, names, fields)
+    return row(*(part(one) if part else one for part, one in zip(parts, reader, strict=True)))
 
 
 def _seen_array(value: Any, element: _Seen) -> Any:  # noqa: ANN401 unchanged, or a list

@@ -52,16 +52,16 @@ class _Class(type):
 
     def __instancecheck__(cls, instance: object) -> bool:
         module = sys.modules.get(cls.home)
-        found = None if isinstance(module, _Module) else getattr(module, cls.__name__, None)
-        return found is not None and isinstance(instance, found)
+        original = None if isinstance(module, _Module) else getattr(module, cls.__name__, None)
+        return original is not None and isinstance(instance, original)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 the arguments of that class
-        return cls._found()(*args, **kwargs)
+        return cls._real_class()(*args, **kwargs)
 
     def __getattr__(cls, name: str) -> Any:  # noqa: ANN401 whatever that class has
-        return getattr(cls._found(), name)
+        return getattr(cls._real_class(), name)
 
-    def _found(cls) -> Any:  # noqa: ANN401 that class
+    def _real_class(cls) -> Any:  # noqa: ANN401 that class
         return getattr(import_module(cls.home), cls.__name__)
 
 

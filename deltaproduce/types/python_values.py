@@ -22,10 +22,10 @@ from deltaproduce.types.row_readers import UnreadableError, far_text, row_reader
 def python_values(values: pa.Array | pa.ChunkedArray) -> list[Any]:
     """Return values as Python objects; those that Python cannot hold as text, at any depth."""
     try:
-        found: list[Any] = values.to_pylist()
+        result: list[Any] = values.to_pylist()
     except (OverflowError, ValueError):
         return [python_value(value) for value in values]
-    return found
+    return result
 
 
 def python_value(value: pa.Scalar) -> Any:  # noqa: ANN401 of the value's type

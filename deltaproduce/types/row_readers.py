@@ -141,8 +141,8 @@ def _read_moments(array: pa.Array) -> list[Any]:
     is_date = pa.types.is_date(array.type)
     numbers = array.cast(pa.int32() if is_date else pa.int64()).cast(pa.int64())
     unit = "D" if is_date else array.type.unit
-    found = np.from_dlpack(numbers.fill_null(_NO_MOMENT)).view(f"M8[{unit}]")
-    moments: list[Any] = found.tolist()
+    instants = np.from_dlpack(numbers.fill_null(_NO_MOMENT)).view(f"M8[{unit}]")
+    moments: list[Any] = instants.tolist()
     if int in set(map(type, moments)) or moments.count(None) > array.null_count:
         value = next((moment for moment in moments if type(moment) is int), _NO_MOMENT)
         raise UnreadableError(f"{far_text(value, unit)}, and Python has the years 1 to 9999")
@@ -160,12 +160,12 @@ def far_text(number: int, unit: str, *, zoned: bool = False) -> str:
     days, rest = (number, 0) if unit == "D" else divmod(number, _A_DAY[unit])
     text = str(np.datetime64(days, "D"))
     year, month, day = text.lstrip("-").split("-")
-    found = f"{'-' if text[0] == '-' else '+'}{year:0>4}-{month}-{day}"
+    far_date = f"{'-' if text[0] == '-' else '+'}{year:0>4}-{month}-{day}"
     if unit == "D":
-        return found
+        return far_date
     seconds, micros = divmod(rest * 86_400_000_000 // _A_DAY[unit], 1_000_000)
     time = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{micros:06}"
-    return f"{found}T{time}{'+00:00' if zoned else ''}"
+    return f"{far_date}T{time}{'+00:00' if zoned else ''}"
 
 
 _A_DAY: Final = MappingProxyType(

@@ -9,7 +9,7 @@ from pyarrow import parquet
 import deltaproduce as dp
 from deltaproduce.cli.inputs.columns import Headers
 from deltaproduce.cli.inputs.headers import absences
-from deltaproduce.cli.inputs.reading.reader import Reader
+from deltaproduce.cli.inputs.reading.reader import SourceReader
 from deltaproduce.cli.inputs.reading.texts import Forms
 from deltaproduce.projects.file import Input
 
@@ -233,7 +233,7 @@ def in_folders(tmp_path, files, form="csv"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
     paths = {name: tmp_path / name for name in files}
-    read = Reader(Input("days", form, "", "changes"), DAYS, Forms())
+    read = SourceReader(Input("days", form, "", "changes"), DAYS, Forms())
     known = absences(paths, paths, read, [])
     columns = ("day", "id", "shop", "n")
     return [

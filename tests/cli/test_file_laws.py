@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import deltaproduce as dp
 from deltaproduce.cli.inputs.reading import blocks
 from deltaproduce.cli.inputs.reading.faults import FileFault
-from deltaproduce.cli.inputs.reading.reader import Reader
+from deltaproduce.cli.inputs.reading.reader import SourceReader
 from deltaproduce.cli.inputs.reading.records import end_of_rows, is_plain, records
 from deltaproduce.cli.inputs.reading.texts import Forms
 from deltaproduce.projects.file import Input
@@ -92,7 +92,7 @@ def test_a_csv_file_has_the_rows_that_were_written(size, found):
     """In blocks of any size, whatever ends its lines, and with the line of what is wrong."""
     data, delimiter, rows, wrong = found
     source = dp.Pipeline("p").source("s", key="k string", value="n bigint")
-    reader = Reader(Input("s", "csv", "", "snapshot", delimiter), source, Forms())
+    reader = SourceReader(Input("s", "csv", "", "snapshot", delimiter), source, Forms())
     with patch.object(blocks, "_READ_BYTES", size):
         if wrong is None:
             assert [(row["k"], row["n"]) for row in rows_of(data, reader)] == rows
@@ -229,7 +229,7 @@ def test_a_json_file_has_the_objects_that_were_written(size, found):
     data_type, data, expected, wrong = found
     value = t.StructType([t.StructField("v", data_type)])
     source = dp.Pipeline("p").source("s", key="k bigint", value=value)
-    reader = Reader(Input("s", "json", "", "snapshot"), source, Forms())
+    reader = SourceReader(Input("s", "json", "", "snapshot"), source, Forms())
     with patch.object(blocks, "_READ_BYTES", size):
         if wrong is None:
             assert [(row["k"], row["v"]) for row in rows_of(data, reader)] == expected

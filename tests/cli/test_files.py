@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 import deltaproduce as dp
 from deltaproduce.cli.inputs import forms, tables
-from deltaproduce.cli.inputs.reading.reader import Reader
+from deltaproduce.cli.inputs.reading.reader import SourceReader
 from deltaproduce.cli.inputs.reading.texts import Forms
 from deltaproduce.projects.file import Input
 
@@ -21,7 +21,7 @@ NAMES = [case.name for case in CASES]
 
 def reader(case, mode):
     source = dp.Pipeline("p").source("s", key=case.key, value=case.value)
-    return Reader(Input("s", case.format, "", mode, **case.settings), source, Forms())
+    return SourceReader(Input("s", case.format, "", mode, **case.settings), source, Forms())
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_each_file_is_by_itself(tmp_path):
     }
     for name, table in tables_of.items():
         parquet.write_table(table, tmp_path / name)
-    reads = Reader(settings(format="parquet"), source, Forms())
+    reads = SourceReader(settings(format="parquet"), source, Forms())
     found = tables.snapshot([tmp_path / "good", tmp_path / "ns"], reads)
     assert found.to_pylist() == [row, both]
     for name, column in (("field", "p"), ("decimal", "x")):
@@ -152,7 +152,9 @@ def test_a_row_of_parquet_is_named_by_its_number(tmp_path):
     numbers = [*range(200_000), 2**31]
     parquet.write_table(pa.table({"k": numbers, "N": numbers}), tmp_path / "file")
     with pytest.raises(dp.InvalidChangesError, match=r"column 'n': row 200000 \(from 0\)"):
-        tables.snapshot([tmp_path / "file"], Reader(settings(format="parquet"), source, Forms()))
+        tables.snapshot(
+            [tmp_path / "file"], SourceReader(settings(format="parquet"), source, Forms())
+        )
 
 
 def test_rows_that_do_not_fit_in_memory_are_in_a_file(tmp_path):
@@ -163,7 +165,9 @@ def test_rows_that_do_not_fit_in_memory_are_in_a_file(tmp_path):
         for first in range(100):
             file.write("".join(f"{first * 1000 + n},{'x' * 1000}\n" for n in range(1000)))
     before = pa.total_allocated_bytes()
-    rows = tables.snapshot([tmp_path / "file"], Reader(settings(format="csv"), source, Forms()))
+    rows = tables.snapshot(
+        [tmp_path / "file"], SourceReader(settings(format="csv"), source, Forms())
+    )
     assert rows.num_rows == 100_000
     assert pa.total_allocated_bytes() - before < 80 << 20
 
@@ -172,15 +176,19 @@ def test_a_snapshot_has_no_change_types(tmp_path):
     source = dp.Pipeline("p").source("s", key="k bigint", value="t string")
     (tmp_path / "file").write_text("k,t,_change_type\n1,a,delete\n")
     with pytest.raises(dp.InvalidChangesError, match="_change_type") as error:
-        tables.snapshot([tmp_path / "file"], Reader(settings(format="csv"), source, Forms()))
+        tables.snapshot([tmp_path / "file"], SourceReader(settings(format="csv"), source, Forms()))
     assert error.value.column == "_change_type"
 
 
 def test_compressed_files_are_read_by_their_names(tmp_path):
     source = dp.Pipeline("p").source("s", key="k bigint", value="t string")
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"k,t\n1,a\n") + gzip.compress(b"2,b\n"))
-    rows = tables.snapshot([tmp_path / "a.csv.gz"], Reader(settings(format="csv"), source, Forms()))
+    rows = tables.snapshot(
+        [tmp_path / "a.csv.gz"], SourceReader(settings(format="csv"), source, Forms())
+    )
     assert rows.to_pylist() == [{"k": 1, "t": "a"}, {"k": 2, "t": "b"}]
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"k,t\n1,a\n")[:-9])
     with pytest.raises(dp.InvalidChangesError, match=r"a\.csv\.gz"):
-        tables.snapshot([tmp_path / "a.csv.gz"], Reader(settings(format="csv"), source, Forms()))
+        tables.snapshot(
+            [tmp_path / "a.csv.gz"], SourceReader(settings(format="csv"), source, Forms())
+        )

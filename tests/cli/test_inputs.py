@@ -16,11 +16,11 @@ from pyarrow import parquet
 import deltaproduce as dp
 from deltaproduce.cli.inputs import tables
 from deltaproduce.cli.inputs.files import files_of
-from deltaproduce.cli.inputs.positions import Position
-from deltaproduce.cli.inputs.reading.reader import Reader
+from deltaproduce.cli.inputs.positions import TakenFiles
+from deltaproduce.cli.inputs.reading.reader import SourceReader
 from deltaproduce.cli.inputs.reading.texts import Forms
 from deltaproduce.projects.file import Input, parsed
-from deltaproduce.shown.update_ids import told
+from deltaproduce.shown.update_ids import description
 
 SHOP = dp.Pipeline("shop")
 SOURCE = SHOP.source(
@@ -50,7 +50,7 @@ files = st.dictionaries(st.sampled_from(["s", "t"]), st.dictionaries(paths, st.t
 
 
 def reader(form="csv", mode="snapshot", **options):
-    return Reader(Input("sales", form, "", mode, **options), SOURCE, Forms())
+    return SourceReader(Input("sales", form, "", mode, **options), SOURCE, Forms())
 
 
 def read(path, form="csv", **options):
@@ -146,11 +146,11 @@ def test_a_file_is_new_if_it_is_not_what_was_last_taken_by_its_name(runs, there,
     """Whatever ids others have given; and no id comes twice."""
     ids, taken = list(others), {}
     for of_run in runs:
-        name = Position.of(ids).update_id({s: f for s, f in of_run.items() if f})
+        name = TakenFiles.of(ids).update_id({s: f for s, f in of_run.items() if f})
         assert name not in ids
         ids += [name] if name is not None else []
         taken |= {(source, f): digest for source, fs in of_run.items() for f, digest in fs.items()}
-    new = Position.of(ids).new(there)
+    new = TakenFiles.of(ids).new(there)
     assert {(s, f): digest for s, fs in new.items() for f, digest in fs.items()} == {
         (s, f): digest
         for s, fs in there.items()
@@ -171,8 +171,8 @@ def test_a_file_is_new_if_it_is_not_what_was_last_taken_by_its_name(runs, there,
     ],
 )
 def test_ids_of_others_are_left_alone(text):
-    assert Position.of([text]) == Position()
-    assert told(text) == text
+    assert TakenFiles.of([text]) == TakenFiles()
+    assert description(text) == text
 
 
 def test_files_of_a_folder_a_pattern_and_a_file(tmp_path):
@@ -226,7 +226,7 @@ def test_each_time_has_a_zone_or_is_on_the_clock_of_the_file(tmp_path):
         (tmp_path / str(number)).write_text(json.dumps({**dict.fromkeys(ROW), **row}))
     paths = [tmp_path / str(number) for number in range(3)]
     paths[2].write_text("\n".join(path.read_text() for path in paths[::-1]))
-    in_paris = Reader(reader("json").found, SOURCE, Forms(ZoneInfo("Europe/Paris")))
+    in_paris = SourceReader(reader("json").input, SOURCE, Forms(ZoneInfo("Europe/Paris")))
     found = tables.changes(paths, in_paris).to_pylist()
     hours = {row["shop"]: row["at"].astimezone(UTC).hour for row in found}
     assert hours == {"0": 10, "1": 9, "2": 8}
@@ -243,7 +243,7 @@ def test_a_column_that_is_there_twice_is_refused_by_its_name(tmp_path):
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(project, call, monkeypatch):
-    parts = Reader.parts
+    parts = SourceReader.parts
     path = project / "data" / "orders" / "2026-01-01.csv"
 
     def slowly(self, read, *absence):
@@ -251,7 +251,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(project, call, monkeypa
             path.write_text(path.read_text() + "105,1,1.00\n")
         return parts(self, read, *absence)
 
-    monkeypatch.setattr(Reader, "parts", slowly)
+    monkeypatch.setattr(SourceReader, "parts", slowly)
     assert "changed while they were read" in call("run", code=1).stderr
     monkeypatch.undo()
     monkeypatch.chdir(project)

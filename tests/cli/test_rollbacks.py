@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaproduce.cli.inputs.positions import Position
+from deltaproduce.cli.inputs.positions import TakenFiles
 from deltaproduce.cli.inputs.rollbacks import held, retaken
 from deltaproduce.shown.update_ids import run_id
 
@@ -28,9 +28,9 @@ def test_after_a_retake_the_same_files_are_new_as_then(
     first: list[Any], later: list[Any], there: Any
 ) -> None:
     ids = [run_id(number, files) for number, files in enumerate([*first, *later], 1)]
-    before, now = Position.of(ids[: len(first)]), Position.of(ids)
+    before, now = TakenFiles.of(ids[: len(first)]), TakenFiles.of(ids)
     rolled_back = run_id(now.runs + 1, retaken(before, now), rollback=1)
-    assert Position.of([*ids, rolled_back]).new(there) == before.new(there)
+    assert TakenFiles.of([*ids, rolled_back]).new(there) == before.new(there)
 
 
 def test_what_is_held_is_what_was_held_last() -> None:

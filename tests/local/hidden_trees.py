@@ -24,7 +24,7 @@ from deltaproduce.model.kind import Upkeep
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
 from deltaproduce.stages.aggregates.kind import Aggregate
 from deltaproduce.stages.inputs import StageInput, hidden_input
-from deltaproduce.stages.productions import DerivedKind, Found, Production
+from deltaproduce.stages.productions import DerivedKind, Production, ProductionResult
 from deltaproduce.storage.stored import Stored
 from deltaproduce.testing.oracle.models import of_all
 from deltaproduce.types.columns import row_schema
@@ -64,7 +64,7 @@ class Copied(DerivedKind):
         return (CONTENT, UPDATES, RUNS)
 
     @property
-    def made_by(self) -> object:
+    def row_definition(self) -> object:
         return self.role, self.least, self.factor
 
     @property
@@ -86,7 +86,7 @@ class Copied(DerivedKind):
         inputs: Sequence[StageInput],
         content: Stored | None,
         mappings: Callable[[], Stored | None],
-    ) -> Found | None:
+    ) -> ProductionResult | None:
         del mappings
         each, engines = hidden_input(inputs, self.role), production.engines
         if each.changed is None:
@@ -97,7 +97,9 @@ class Copied(DerivedKind):
         keys = each.changed.changed_keys
         come, _ = self._made(production, each.rows_of(keys, engines))
         before = keys.exactly(content.of(keys))
-        return Found(Comparison.of_some(before, keys, come, Layout.of(production.stage)))
+        return ProductionResult(
+            Comparison.of_changed_keys(before, keys, come, Layout.of(production.stage))
+        )
 
     def _made(self, production: Production, rows: Rows | None) -> tuple[pa.Table, int]:
         stage = production.stage

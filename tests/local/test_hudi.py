@@ -67,13 +67,13 @@ def test_an_index_gives_the_location_of_a_record_key(tmp_path: Path, index: dp.R
 def test_new_entries_need_no_earlier_ones(index: dp.RecordIndex, monkeypatch: pytest.MonkeyPatch):
     """Rows of an append-only data set are disjoint: no data file is read for them."""
     read = list[str]()
-    whole = table.Snapshot.rows
+    whole = table.TableSnapshot.rows
 
-    def counted(self: table.Snapshot, path: str, columns: object) -> pa.Table:
+    def counted(self: table.TableSnapshot, path: str, columns: object) -> pa.Table:
         read.append(path)
         return whole(self, path, columns)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(table.Snapshot, "rows", counted)
+    monkeypatch.setattr(table.TableSnapshot, "rows", counted)
     assert index.upsert(rows(40, 41)).inserted == 2
     assert read == []
 
@@ -83,14 +83,14 @@ def test_an_update_is_routed_to_the_file_that_has_the_key(
 ):
     """And to no other."""
     read = list[str]()
-    whole = table.Snapshot.rows
+    whole = table.TableSnapshot.rows
 
-    def counted(self: table.Snapshot, path: str, columns: object) -> pa.Table:
+    def counted(self: table.TableSnapshot, path: str, columns: object) -> pa.Table:
         read.append(path)
         return whole(self, path, columns)  # type: ignore[arg-type]
 
     (_, path), others = located(index, 5)[5], located(index, 4, 24, 25)
-    monkeypatch.setattr(table.Snapshot, "rows", counted)
+    monkeypatch.setattr(table.TableSnapshot, "rows", counted)
     assert index.upsert(rows(5, v="new")).updated == 1
     assert read == [path]
     assert located(index, 4, 24, 25) == others
@@ -159,14 +159,14 @@ def test_data_and_index_are_both_committed_or_neither(
 def test_each_file_of_a_bucket_is_looked_up_by_itself(index: dp.RecordIndex, monkeypatch):
     """In parallel: files of other buckets are not read."""
     read = list[int | None]()
-    whole = seeking._found
+    whole = seeking._entries_in
 
     def counted(runs, file, keys, key):
         if len(keys):
             read.append(file.bucket)
         return whole(runs, file, keys, key)
 
-    monkeypatch.setattr(seeking, "_found", counted)
+    monkeypatch.setattr(seeking, "_entries_in", counted)
     index.upsert(rows(*range(40, 60)))
     read.clear()
     located(index, 7)

@@ -16,7 +16,7 @@ from series import drawn
 from test_local_series import HALVES, WAYS
 
 import deltaproduce as dp
-from deltaproduce.reading.readers import Reader
+from deltaproduce.reading.readers import StageReader
 from deltaproduce.testing import Oracle, plain_rows, strategies
 
 VERSIONS = 4
@@ -152,13 +152,13 @@ def test_content_is_not_read_where_no_update_tells_of_a_change(
         store.update({"orders": [order(1, "ann", 5)]})
         store.update({}, "an id")
         read: list[str] = []
-        content: Callable[..., Any] = Reader.content
+        content: Callable[..., Any] = StageReader.content
 
-        def noted(self: Reader, version: dp.Version, stage: dp.Stage) -> Any:
+        def noted(self: StageReader, version: dp.Version, stage: dp.Stage) -> Any:
             read.append(stage.name)
             return content(self, version, stage)
 
-        monkeypatch.setattr(Reader, "content", noted)
+        monkeypatch.setattr(StageReader, "content", noted)
         assert not any(found.differs for found in store.diff(1, 2).stages.values())
         assert read == []
         assert store.diff(0, 2).stages["totals"].added == 1

@@ -137,7 +137,7 @@ def test_an_index_that_stopped_while_it_caught_up_goes_on(tmp_path, monkeypatch,
     records = Records(tmp_path)
     for _ in range(6):
         records.foreign_append([records.fresh_key()])
-    left, read, rows = [3], [], table.Snapshot.rows
+    left, read, rows = [3], [], table.TableSnapshot.rows
 
     def crash(when, name, table):
         left[0] -= (when, name) == ("before", "index")
@@ -148,7 +148,7 @@ def test_an_index_that_stopped_while_it_caught_up_goes_on(tmp_path, monkeypatch,
         read.append(path)
         return rows(self, path, columns)
 
-    monkeypatch.setattr(table.Snapshot, "rows", counted)
+    monkeypatch.setattr(table.TableSnapshot, "rows", counted)
     stored = DeltaTable(records.location).version()
     with failpoints.armed(crash), pytest.raises(CrashError):
         records.index.compact()

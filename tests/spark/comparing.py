@@ -23,8 +23,8 @@ from deltaproduce.engines.spark.data_types import frame_struct, in_spark
 from deltaproduce.engines.spark.frames import frame
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
-from deltaproduce.reading.readers import Reader
-from deltaproduce.storage.locations import Table
+from deltaproduce.reading.readers import StageReader
+from deltaproduce.storage.locations import StoreTable
 from deltaproduce.storage.tables.access import TableAccess
 from deltaproduce.storage.tables.reader import TableReader
 from deltaproduce.storage.tables.tables import Tables
@@ -247,12 +247,12 @@ def read_by_delta_rs(store: Store) -> Store:
     tables = Tables(TableAccess(opened.engines, opened.tables.location))
     tables.reader = ReaderByDeltaRs(tables.access)
     log: Any = SimpleNamespace(versions=lambda: versions, last_read=[EMPTY, *versions][-1])
-    other._opened = replace(opened, tables=tables, reader=Reader(tables), log=log)
+    other._opened = replace(opened, tables=tables, reader=StageReader(tables), log=log)
     return other
 
 
 class ReaderByDeltaRs(TableReader):
-    def read(self, table: Table, delta_version: int | None = None) -> DataFrame:
+    def read(self, table: StoreTable, delta_version: int | None = None) -> DataFrame:
         if not table.address.startswith(self._access.location.address):  # someone else's
             return super().read(table, delta_version)
         found = plain_store.fetched(table.address, delta_version)

@@ -153,7 +153,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._both(
             partial(self.oracle.load, rows, update_id),
             partial(self.store.load, given, update_id),
-            data.draw(strategies.told(self.pipeline)),
+            data.draw(strategies.window_arguments(self.pipeline)),
         )
 
     @rule(data=st.data(), update_id=st.sampled_from([None, None, None, "a", "b"]))
@@ -162,7 +162,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._both(
             partial(self.oracle.update, {}, update_id),
             partial(self.store.update, {}, update_id),
-            data.draw(strategies.told(self.pipeline)),
+            data.draw(strategies.window_arguments(self.pipeline)),
         )
 
     @rule(data=st.data())
@@ -225,7 +225,7 @@ class StoreMachine(RuleBasedStateMachine):
         """An update ends at some fail point; the same is done again, or something else comes."""
         source = data.draw(st.sampled_from(self.pipeline.graph().sources))
         batch, update_id = self._drawn(data, [source]), f"crash {self.oracle.head}"
-        told = data.draw(strategies.told(self.pipeline))
+        told = data.draw(strategies.window_arguments(self.pipeline))
         given = as_frames(self.spark, self.pipeline, batch)
         with suppress(CrashError, MissingPartitionsError), failpoints.armed(CrashAt(point, fail)):
             self.store.update(given, update_id, **told)
@@ -297,7 +297,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._both(
             partial(self.oracle.update, batch, update_id),
             partial(self.store.update, given, update_id),
-            data.draw(strategies.told(self.pipeline)),
+            data.draw(strategies.window_arguments(self.pipeline)),
         )
 
     def _both(

@@ -52,7 +52,7 @@ def drawn(strategy: st.SearchStrategy[Any], count: int, number: int) -> list[Any
 def instructed(pipeline: Pipeline, versions: int) -> st.SearchStrategy[list[Any]]:
     """Histories of so many versions: of each a batch, and what the update says of windows."""
     histories = strategies.histories(pipeline, min_versions=versions, max_versions=versions)
-    told = st.lists(strategies.told(pipeline), min_size=versions, max_size=versions)
+    told = st.lists(strategies.window_arguments(pipeline), min_size=versions, max_size=versions)
     return st.tuples(histories, told).map(lambda both: [*zip(*both, strict=True)])
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.delta.tables import Place, Write
+from deltaproduce.engines.delta.tables import Place, TableWrite
 from deltaproduce.engines.spark import delta
 from deltaproduce.engines.spark.checkpoints import (
     checkpoint_in_files,
@@ -137,7 +137,7 @@ def test_spark_writes_many_rows_of_the_driver_in_several_files(
     for least, name in ((24, "many"), (25, "few")):
         tables = delta.SparkDelta(spark, Limits(local_rows=least))
         place = Place(f"{location}/{name}", in_catalog=False)
-        tables.write(place, Write(rows, COLUMNS[:1], "create", "by a test"))
+        tables.write(place, TableWrite(rows, COLUMNS[:1], "create", "by a test"))
         files = [pq.read_table(file)["n"].to_pylist() for file in paths(tables, place)]
         expected = [24, 14, 4] if name == "many" else [24]
         assert sorted((file[0] for file in files), reverse=True) == expected

@@ -123,6 +123,6 @@ def test_some_rows_are_drawn(spark: SparkSession) -> None:
     for engine in (LocalEngine(), SparkEngine(spark, Limits())):
         for most in (4, 20):
             given = [engine.here(rows, columns), renamed] if most == 4 else [rows]
-            found = engine.computed(engine.some(given, columns, most))
+            found = engine.computed(engine.sample(given, columns, most))
             drawn = found[0] if isinstance(found[0], pa.Table) else fetched(found[0], columns)
             assert found[1] == min(most, 9) == len(set(map(str, drawn.to_pylist())))

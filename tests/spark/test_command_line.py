@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import deltaproduce as dp
 from deltaproduce.cli.app import app
 from deltaproduce.cli.inputs.files import digests, files_of
-from deltaproduce.cli.inputs.given import Given
+from deltaproduce.cli.inputs.given import RunInput
 from deltaproduce.cli.inputs.given import rows as rows_of
 from deltaproduce.projects.file import ProjectFile, read
 
@@ -123,7 +123,7 @@ def test_files_mean_the_same_with_spark(
     for name, case in wrong.items():
         digest = digests(files_of(file, file.inputs[name]))
         snapshots = (name,) if mode == "snapshot" else ()
-        given = Given({name: digest} if mode == "changes" else {}, snapshots, None)
+        given = RunInput({name: digest} if mode == "changes" else {}, snapshots, None)
         with pytest.raises(dp.InvalidChangesError) as error:
             rows_of(file, pipeline, given, "UTC")
         found = error.value

@@ -12,7 +12,7 @@ from series import drawn
 
 from deltaproduce.engines.change_feed import ALONE, PAIRED, TIMES, FeedMode, feed_columns
 from deltaproduce.engines.choice import Engines, is_local
-from deltaproduce.engines.engine import Engine, Part, Rows
+from deltaproduce.engines.engine import Engine, FeederPart, Rows
 from deltaproduce.engines.marks import AFTER
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.model.layouts import Layout
@@ -89,7 +89,7 @@ def test_rows_are_brought_put_together_and_marked(engines: Engines, made: pa.Tab
     columns = (*few, VERSION_COLUMN)
     found = []
     for engine, rows in both(engines, made):
-        together = engine.united([rows, made], few)
+        together = engine.concat([rows, made], few)
         found.append(engine.with_all(together, VERSION_COLUMN, 7))
     assert_same(found[0], found[1], columns, ordered=False)
     assert engines.of(made).computed(found[0])[1] == engines.of(found[1]).computed(found[1])[1]
@@ -98,7 +98,7 @@ def test_rows_are_brought_put_together_and_marked(engines: Engines, made: pa.Tab
 def test_rows_of_keys_are_found(engines: Engines, made: pa.Table) -> None:
     wanted = made.slice(0, 7)
     here, there = (
-        engine.only(rows, engine.here(wanted, LAYOUT.key), LAYOUT.key)
+        engine.semi_join(rows, engine.here(wanted, LAYOUT.key), LAYOUT.key)
         for engine, rows in both(engines, made)
     )
     assert 7 <= len(here) < len(made)
@@ -107,7 +107,7 @@ def test_rows_of_keys_are_found(engines: Engines, made: pa.Table) -> None:
 
 def test_rows_are_picked(engines: Engines, made: pa.Table) -> None:
     here, there = (
-        engine.pick(rows, LAYOUT.key, {ORDINAL: 3}) for engine, rows in both(engines, made)
+        engine.select(rows, LAYOUT.key, {ORDINAL: 3}) for engine, rows in both(engines, made)
     )
     assert_same(here, there, LAYOUT.key, ordered=False)
 
@@ -172,7 +172,8 @@ def update(made: pa.Table, kept: Sequence[int], of_key: int, version: int) -> pa
 def test_files_are_in_order(engines: Engines, made: pa.Table) -> None:
     order = (*LAYOUT.key, *LAYOUT.sources, ORDINAL_COLUMN)
     here, there = (
-        engine.filed(rows, len(made), LAYOUT.key, order) for engine, rows in both(engines, made)
+        engine.write_layout(rows, len(made), LAYOUT.key, order)
+        for engine, rows in both(engines, made)
     )
     assert_same(here, there, LAYOUT.content, ordered=True)
 
@@ -186,8 +187,8 @@ def test_several_parts_are_read_as_one(engines: Engines, made: pa.Table) -> None
     found = []
     for engine, rows in both(engines, made):
         parts = [
-            Part(rows, LAYOUT.content, order, (*names[0], 0, *names[1])),
-            Part(made.slice(10), LAYOUT.content, order, (*names[0], 1, *nothing)),
+            FeederPart(rows, LAYOUT.content, order, (*names[0], 0, *names[1])),
+            FeederPart(made.slice(10), LAYOUT.content, order, (*names[0], 1, *nothing)),
         ]
         found.append(engine.by_key(parts, columns, LAYOUT.key))
     by_key = [sorted_by_key(rows, columns) for rows in found]

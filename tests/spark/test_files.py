@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import deltaproduce as dp
 from deltaproduce.cli.inputs import remote, tables
-from deltaproduce.cli.inputs.reading.reader import Reader
+from deltaproduce.cli.inputs.reading.reader import SourceReader
 from deltaproduce.cli.inputs.reading.texts import Forms
 from deltaproduce.cli.inputs.reading.times import instants
 from deltaproduce.projects.file import Input
@@ -24,13 +24,13 @@ SOURCE = PIPELINE.source("s", key="k string", value="n bigint, p struct<a: strin
 FLAT = PIPELINE.source("flat", key="k string", value="t string, n bigint")
 
 
-def reader(form: str) -> Reader:
+def reader(form: str) -> SourceReader:
     source = FLAT if form == "csv" else SOURCE
-    return Reader(Input(source.name, form, "", "snapshot"), source, Forms())
+    return SourceReader(Input(source.name, form, "", "snapshot"), source, Forms())
 
 
-def in_folders(path: str) -> Reader:
-    return Reader(Input("flat", "csv", path, "snapshot", optional=("n",)), FLAT, Forms())
+def in_folders(path: str) -> SourceReader:
+    return SourceReader(Input("flat", "csv", path, "snapshot", optional=("n",)), FLAT, Forms())
 
 
 def test_files_are_fetched_by_spark_and_read_by_the_same_reader(

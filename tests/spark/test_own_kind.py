@@ -48,7 +48,7 @@ class Distinct(ProducerKind):
         return "distinct"
 
     @property
-    def made_by(self) -> object:
+    def row_definition(self) -> object:
         return self.least
 
     def emitted(

@@ -16,9 +16,9 @@ from test_local_ordered import history
 from test_local_sketches import STAGES, site
 
 import deltaproduce as dp
-from deltaproduce.stages.sql.states.functions.sketches.distinct import Distinct
+from deltaproduce.stages.sql.states.functions.sketches.distinct import DistinctSketch
 from deltaproduce.stages.sql.states.functions.sketches.quantiles import (
-    Quantiles,
+    QuantilesSketch,
     approx_percentile,
 )
 from deltaproduce.stages.sql.states.functions.sketches.sketch import Sketch
@@ -84,29 +84,29 @@ def merged_in_spark(
 @pytest.mark.parametrize("size", [5, SIZE])
 def test_sketches_of_distinct_values_are_the_same(spark: SparkSession, size: int) -> None:
     """Small ones and large ones; and Spark merges those of the driver with its own."""
-    measures: dict[str, Sketch] = {ddl: Distinct(0, data_type(ddl), 12) for ddl in VALUES}
+    measures: dict[str, Sketch] = {ddl: DistinctSketch(0, data_type(ddl), 12) for ddl in VALUES}
     mine = {ddl: here(measure, VALUES[ddl][:size]) for ddl, measure in measures.items()}
     sparks = in_spark(spark, measures, size)
     both = merged_in_spark(spark, measures, mine, sparks)
     for ddl, measure in measures.items():
-        assert measure.united([sparks[ddl]]) == mine[ddl], ddl
-        assert measure.united([both[ddl]]) == mine[ddl], ddl
+        assert measure.merge([sparks[ddl]]) == mine[ddl], ddl
+        assert measure.merge([both[ddl]]) == mine[ddl], ddl
 
 
 def test_sketches_of_quantiles_are_the_same_where_they_are_exact(spark: SparkSession) -> None:
     """Spark merges those of the driver with its own."""
-    measures: dict[str, Sketch] = {d: Quantiles(0, data_type(d)) for d in MOMENTS_AND_NUMBERS}
+    measures: dict[str, Sketch] = {d: QuantilesSketch(0, data_type(d)) for d in MOMENTS_AND_NUMBERS}
     mine = {ddl: here(measure, VALUES[ddl][:FEW]) for ddl, measure in measures.items()}
     sparks = in_spark(spark, measures, FEW)
     both = merged_in_spark(spark, measures, mine, sparks)
     for ddl, measure in measures.items():
-        assert measure.united([sparks[ddl]]) == mine[ddl], ddl
-        assert measure.united([both[ddl]]) == measure.united([mine[ddl]] * 2), ddl
+        assert measure.merge([sparks[ddl]]) == mine[ddl], ddl
+        assert measure.merge([both[ddl]]) == measure.merge([mine[ddl]] * 2), ddl
 
 
 def test_quantiles_of_many_values_in_spark_keep_to_their_error(spark: SparkSession) -> None:
     """Twice of what is stated, since 99 of 100 keep to that."""
-    measures: dict[str, Sketch] = {d: Quantiles(0, data_type(d)) for d in MOMENTS_AND_NUMBERS}
+    measures: dict[str, Sketch] = {d: QuantilesSketch(0, data_type(d)) for d in MOMENTS_AND_NUMBERS}
     for ddl, state in in_spark(spark, measures, SIZE).items():
         planned = approx_percentile(0.5)(0, measures[ddl].of)
         assert planned is not None

@@ -12,7 +12,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from deltaproduce.engines.delta.log import commit_file
-from deltaproduce.engines.delta.tables import APP_ID, RefusedError, Write, properties
+from deltaproduce.engines.delta.tables import APP_ID, RefusedError, TableWrite, properties
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local import data_files
@@ -41,7 +41,7 @@ def here(path: Path) -> Directory:
 
 def write(directory: Directory, states: TableStates, number: int, fence: int | None = None) -> None:
     rows = pa.table({"n": [number]})
-    wanted = Write(rows, COLUMNS, "append", f"ours {number}", fence=fence, lookup=COLUMNS)
+    wanted = TableWrite(rows, COLUMNS, "append", f"ours {number}", fence=fence, lookup=COLUMNS)
     assert writes.written(directory, wanted, Handles(), states)
 
 
@@ -50,7 +50,7 @@ def table(tmp_path: Path) -> Directory:
     directory = here(tmp_path / "t")
     rows = pa.table({"n": [0]})
     kept = {**properties(COLUMNS, marked=False), "delta.checkpointInterval": "4"}
-    made = Write(rows, COLUMNS, "create", "made", properties=kept, lookup=COLUMNS)
+    made = TableWrite(rows, COLUMNS, "create", "made", properties=kept, lookup=COLUMNS)
     assert writes.written(directory, made, Handles(), TableStates())
     return directory
 
@@ -174,7 +174,7 @@ def test_what_the_log_says_is_what_delta_rs_says(table: Directory, tmp_path: Pat
     assert {*ours[0]} >= {k for k, v in added[0].items() if v is not None}
     demanding = here(tmp_path / "demanding")
     kept = {**properties(COLUMNS, marked=False), "delta.appendOnly": "true"}
-    made = Write(pa.table({"n": [0]}), COLUMNS, "create", "", properties=kept, lookup=COLUMNS)
+    made = TableWrite(pa.table({"n": [0]}), COLUMNS, "create", "", properties=kept, lookup=COLUMNS)
     assert writes.written(demanding, made, Handles(), TableStates())
     write(demanding, TableStates(), 1)
     assert '"engineInfo":"deltaproduce"' not in demanding.read(commit_file(1)).text
@@ -194,11 +194,11 @@ def test_a_null_struct_whose_fields_are_not_null_is_added(tmp_path: Path) -> Non
     directory, states = here(tmp_path / "t"), TableStates()
     for mode in ("create", "append"):
         kept = properties((), marked=False) if mode == "create" else None
-        wanted = Write(rows, columns, mode, "", properties=kept)
+        wanted = TableWrite(rows, columns, mode, "", properties=kept)
         assert writes.written(directory, wanted, Handles(), states)
     found = DeltaTable(directory.uri).to_pyarrow_table()
     assert found.to_pylist() == rows.to_pylist() * 2
-    marked = Write(rows, columns, "append", "", replaced={}, found_at=1)
+    marked = TableWrite(rows, columns, "append", "", replaced={}, located_at=1)
     assert writes.written(directory, marked, Handles(), states)
     before, after = (state_at(directory, number).files for number in (1, 2))
     ((path, _),) = {*after} - {*before}
@@ -208,7 +208,7 @@ def test_a_null_struct_whose_fields_are_not_null_is_added(tmp_path: Path) -> Non
 
 def test_nothing_is_an_append_too(table: Directory) -> None:
     none = replace(
-        Write(pa.table({"n": pa.array([], pa.int64())}), COLUMNS, "append", "none"), fence=1
+        TableWrite(pa.table({"n": pa.array([], pa.int64())}), COLUMNS, "append", "none"), fence=1
     )
     assert writes.written(table, none, Handles(), TableStates())
     assert numbers(table) == [0]

@@ -14,8 +14,8 @@ from view_queries import EXAMPLES, OF_SPARK, STAGES, contents, tables
 from deltaproduce.stages.sql.operators.changes.signed import (
     InconsistentError,
     Signed,
+    bag_difference,
     changed,
-    without,
 )
 from deltaproduce.stages.sql.operators.computing import QueryError
 from deltaproduce.stages.sql.operators.following import Following
@@ -162,9 +162,9 @@ def test_what_is_not_there_cannot_be_removed() -> None:
     """Equal rows are removed by their bits first, then by Spark's equality."""
     rows = pa.table({"x": [0.0, -0.0, 1.0]})
     gone = Signed.added(pa.table({"x": [-0.0]}))
-    assert bag(without(rows, gone)) == bag(pa.table({"x": [0.0, 1.0]}))
-    assert len(without(rows, Signed.united([gone, gone]))) == 1
+    assert bag(bag_difference(rows, gone)) == bag(pa.table({"x": [0.0, 1.0]}))
+    assert len(bag_difference(rows, Signed.concat([gone, gone]))) == 1
     with pytest.raises(InconsistentError):
-        without(rows, Signed.united([gone, gone, gone]))
+        bag_difference(rows, Signed.concat([gone, gone, gone]))
     assert not len(Signed.between(rows, rows))
     assert len(Signed.between(pa.table({"x": [0.0]}), pa.table({"x": [-0.0]}))) == 2

@@ -56,10 +56,10 @@ def test_the_rows_that_tasks_made_are_in_the_updates_or_made_again_by_tasks():
     assert mend(("runs", "gone"), runs=True, by_tasks=True).rows == "updates"
     assert mend(("updates", "gone"), by_tasks=True).rows == "kept"
     assert mend(("updates", "fold"), by_tasks=True).rows == "none"
-    whole = RepairAction.begun_anew(None)
+    whole = RepairAction.rebuild(None)
     assert (whole.rows, whole.before, whole.begins) == ("none", "content", False)
     lost = mend(("content", "gone"), ("updates", "gone"), by_tasks=True)
-    assert RepairAction.begun_anew(lost) == replace(lost, rows="none")
+    assert RepairAction.rebuild(lost) == replace(lost, rows="none")
 
 
 def test_runs_that_are_lost_matter_if_rows_are_in_them():

@@ -21,7 +21,7 @@ from deltaproduce.stages.sql.operators.computing import Computing, QueryError
 from deltaproduce.stages.sql.operators.evaluation import rows_of
 from deltaproduce.stages.sql.operators.following import Following
 from deltaproduce.stages.sql.resolve import resolved
-from deltaproduce.stages.views.grouped import Grouped
+from deltaproduce.stages.views.grouped import GroupedQuery
 from deltaproduce.types.columns import Columns, row_schema
 
 UTC = Computing("UTC")
@@ -66,7 +66,7 @@ def test_states_of_changed_rows_are_those_of_all_rows(text: str, long_run: bool)
     """Bit by bit, states too, also where the states before are unknown."""
     random, query = Random(text), resolved(text, STAGES)
     assert query.grouped is not None
-    grouped = Grouped.of(query.relation, query.fields, query.grouped)
+    grouped = GroupedQuery.of(query.relation, query.fields, query.grouped)
     assert grouped is not None
     layout = layout_of(text, grouped)
     rows, content = some(random), None
@@ -88,7 +88,7 @@ def test_states_of_changed_rows_are_those_of_all_rows(text: str, long_run: bool)
         rows = after
 
 
-def layout_of(text: str, grouped: Grouped) -> Layout:
+def layout_of(text: str, grouped: GroupedQuery) -> Layout:
     """The layout of a view that keeps the states, even if it would recompute."""
     pipeline = Pipeline("p")
     schema = STAGES["t"]
@@ -98,14 +98,14 @@ def layout_of(text: str, grouped: Grouped) -> Layout:
     return Layout.of(replace(stage, schema=replace(stage.schema, states=Columns(grouped.states))))
 
 
-def made(grouped: Grouped, rows: pa.Table, layout: Layout) -> pa.Table | None:
+def made(grouped: GroupedQuery, rows: pa.Table, layout: Layout) -> pa.Table | None:
     try:
-        return grouped.made(rows_of(grouped.aggregate.input, {"t": rows}, UTC), layout, UTC)
+        return grouped.compute(rows_of(grouped.aggregate.input, {"t": rows}, UTC), layout, UTC)
     except QueryError:
         return None
 
 
-def unknown(content: pa.Table, grouped: Grouped) -> pa.Table:
+def unknown(content: pa.Table, grouped: GroupedQuery) -> pa.Table:
     """The rows as Spark makes them, without states."""
     for column in grouped.states:
         place = content.schema.get_field_index(column.name)
@@ -114,7 +114,9 @@ def unknown(content: pa.Table, grouped: Grouped) -> pa.Table:
     return content
 
 
-def applied(grouped: Grouped, following: Following, content: pa.Table, layout: Layout) -> pa.Table:
+def applied(
+    grouped: GroupedQuery, following: Following, content: pa.Table, layout: Layout
+) -> pa.Table:
     """The content after the groups that change are replaced."""
     if not len(following.change(grouped.aggregate.input)):
         return content

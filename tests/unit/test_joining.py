@@ -26,7 +26,7 @@ def test_no_query_of_tpch_joins_each_row_with_each(name: str) -> None:
     """But for the one row of a subquery that does not depend on the others."""
     for join in joins(QUERIES[name]):
         of_one = [side for side in join.inputs if outline(side)[0] in ("Project", "Aggregate")]
-        assert join.equal or of_one, join.told
+        assert join.equal or of_one, join.label
 
 
 @pytest.mark.parametrize("name", ["q02", "q08", "q21"])
@@ -44,5 +44,5 @@ def test_what_each_branch_has_is_joined_by_though_the_condition_may_fail() -> No
     )
     (join,) = joins(text)
     assert len(join.equal) == 1
-    filters = [one.told for one in resolved(text, STAGES).relation.walk()]
+    filters = [one.label for one in resolved(text, STAGES).relation.walk()]
     assert any("DIV" in told for told in filters)  # it is computed of joined rows

@@ -99,10 +99,10 @@ def test_what_is_done_with_keys_touches_no_session():
     made = source()
     keys = taken(ROWS).keys()
     one = Selection.one(1, made.schema.key, ENGINES)
-    assert len(keys.without(one).keys) == 2
+    assert len(keys.anti_join(one).keys) == 2
     assert len(keys.union(one).keys) == 3
     content = taken(ROWS).upserts()
-    assert len(one.only(content, made.schema.key.columns)) == 2
+    assert len(one.semi_join(content, made.schema.key.columns)) == 2
     assert len(one.exactly(content)) == 2
     assert one.holds(content).sum() == 2
     gone = Batch.deleting(one, made)

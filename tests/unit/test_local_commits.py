@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from deltaproduce.engines.delta.tables import KEPT, RefusedError, Write, properties
+from deltaproduce.engines.delta.tables import KEPT, RefusedError, TableWrite, properties
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local import data_files
@@ -49,10 +49,10 @@ def others_commit(table: str) -> None:
     write_deltalake(table, pa.table({"n": [1]}), mode="append")
 
 
-def writing(mode: Any, *numbers: int) -> Write:
+def writing(mode: Any, *numbers: int) -> TableWrite:
     rows = pa.table({"n": numbers})
     made_with = None if mode == "append" else KEPT
-    return Write(rows, COLUMNS, mode, f"by {numbers}", properties=made_with)
+    return TableWrite(rows, COLUMNS, mode, f"by {numbers}", properties=made_with)
 
 
 def before_it_is_opened(rows: pa.Table, table: str) -> pa.Table:
@@ -110,9 +110,9 @@ def test_of_two_who_make_an_empty_table_one_does(
     assert len(reads.history(here(table), None)) == 1
 
 
-def parts(mode: Any, *ends: int, told: Any = COLUMNS, rows: pa.Table | None = None) -> Write:
+def parts(mode: Any, *ends: int, told: Any = COLUMNS, rows: pa.Table | None = None) -> TableWrite:
     found = pa.table({"n": range(ends[-1])}) if rows is None else rows
-    return Write(
+    return TableWrite(
         found,
         told,
         mode,

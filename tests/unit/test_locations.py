@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from deltaproduce.errors import CorruptStoreError, DefinitionError
 from deltaproduce.model.layouts import CONTENT, KINDS
-from deltaproduce.storage.locations import Location, Table, is_relative
+from deltaproduce.storage.locations import Location, StoreTable, is_relative
 from deltaproduce.types.ddl import identifier
 
 AT_A_PATH = Location("/lake", in_catalog=False)
@@ -71,18 +71,18 @@ def test_a_quoted_name_ends_where_it_ends(name: str) -> None:
 def test_a_table_is_not_named_with_a_version(text: str) -> None:
     """Delta would read the table /lake/t, at its version 0."""
     with pytest.raises(DefinitionError) as caught:
-        Table.existing(text)
+        StoreTable.existing(text)
     assert repr(text) in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["/lake/t@v0/t", "/lake/t@v", "/lake/t@2020", "/lake/@v0x", "/@"])
 def test_other_signs_are_part_of_a_path(text: str) -> None:
-    assert Table.existing(text).address.endswith(text)
+    assert StoreTable.existing(text).address.endswith(text)
 
 
 @pytest.mark.parametrize("text", ["/lake/${x}", "/lake/${env:HOME}/t", "s3://${spark.x}/lake"])
 def test_spark_would_replace_a_variable_in_any_text(text: str) -> None:
-    for parse in (Table.existing, Location.parse):
+    for parse in (StoreTable.existing, Location.parse):
         with pytest.raises(DefinitionError) as caught:
             parse(text)
         assert repr(text) in str(caught.value)
@@ -124,7 +124,7 @@ def test_a_folder_with_a_version_log_is_another_store() -> None:
     assert found[0] == AT_A_PATH.table("a", CONTENT)
 
 
-@pytest.mark.parametrize("parse", [Location.parse, Table.existing])
+@pytest.mark.parametrize("parse", [Location.parse, StoreTable.existing])
 @pytest.mark.parametrize("user", ["AKIAUSER:wJalr@EXAMPLE", ":wJalr+EXAMPLE", "a:wJalr:EXAMPLE"])
 def test_a_path_with_a_password_is_refused_without_showing_it(parse, user):
     with pytest.raises(DefinitionError) as caught:
@@ -134,7 +134,7 @@ def test_a_path_with_a_password_is_refused_without_showing_it(parse, user):
         assert secret not in str(caught.value)
 
 
-@pytest.mark.parametrize("parse", [Location.parse, Table.existing])
+@pytest.mark.parametrize("parse", [Location.parse, StoreTable.existing])
 @pytest.mark.parametrize(
     "path",
     [
@@ -172,7 +172,7 @@ def test_a_relative_path_is_one_of_the_current_directory(here: Path, text: str, 
     whole = os.path.abspath(here / below)
     assert is_relative(text)
     assert Location.parse(text) == Location(whole, in_catalog=False)
-    assert Table.existing(text) == Table(whole, whole, in_catalog=False)
+    assert StoreTable.existing(text) == StoreTable(whole, whole, in_catalog=False)
 
 
 def test_a_location_stays_where_it_was(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +198,7 @@ def test_a_location_stays_where_it_was(here: Path, monkeypatch: pytest.MonkeyPat
 def test_a_whole_path_needs_no_directory(text: str, address: str) -> None:
     assert not is_relative(text)
     assert Location.parse(text) == Location(address, in_catalog=False)
-    assert Table.existing(text).address == address
+    assert StoreTable.existing(text).address == address
 
 
 @pytest.mark.parametrize(
@@ -220,5 +220,5 @@ def test_parsing_what_was_parsed_changes_nothing(text: str) -> None:
     location = Location.parse(text)
     assert os.path.isabs(location.address)
     assert Location.parse(location.address) == location
-    table = Table.existing(text)
-    assert Table.existing(table.name) == table
+    table = StoreTable.existing(text)
+    assert StoreTable.existing(table.name) == table

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from deltaproduce.engines.delta.tables import RefusedError, Write, properties
+from deltaproduce.engines.delta.tables import RefusedError, TableWrite, properties
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local.delta import changes, reads, writes
@@ -50,14 +50,16 @@ class Series:
         self.handles, self.states = Handles(), TableStates()
         self.versions: list[dict[int, tuple[object, ...]]] = []
         self.next = 0
-        self.write(Write(self.new(20), COLUMNS, "create", "0", properties=KEPT, lookup=COLUMNS[:2]))
+        self.write(
+            TableWrite(self.new(20), COLUMNS, "create", "0", properties=KEPT, lookup=COLUMNS[:2])
+        )
 
     def new(self, count: int) -> pa.Table:
         ids = list(range(self.next, self.next + count))
         self.next += count
         return table_of(self.chance, ids)
 
-    def write(self, write: Write, gone: set[int] | None = None) -> None:
+    def write(self, write: TableWrite, gone: set[int] | None = None) -> None:
         """Write, and note the rows; without ``gone`` all rows before are."""
         assert writes.written(self.directory, write, self.handles, self.states, alone=True)
         before = {} if gone is None else {n: r for n, r in self.rows.items() if n not in gone}
@@ -74,12 +76,12 @@ class Series:
             gone = {n for n in self.rows if self.chance.random() < self.chance.choice([0.1, 0.9])}
             places = places_of(self.directory, self.states, last, gone)
             rows = self.new(self.chance.randrange(4))
-            write = Write(rows, COLUMNS, "append", "r", lookup=COLUMNS[:2], found_at=last)
+            write = TableWrite(rows, COLUMNS, "append", "r", lookup=COLUMNS[:2], located_at=last)
             self.write(replace(write, replaced=places), gone)
         elif what == "append":
-            self.write(Write(self.new(3), COLUMNS, "append", "a", lookup=COLUMNS[:2]), set())
+            self.write(TableWrite(self.new(3), COLUMNS, "append", "a", lookup=COLUMNS[:2]), set())
         elif what == "overwrite":
-            self.write(Write(self.new(8), COLUMNS, "overwrite", "o", properties=KEPT))
+            self.write(TableWrite(self.new(8), COLUMNS, "overwrite", "o", properties=KEPT))
         elif what == "merge":
             listed = reads.ranges(self.directory, last, self.handles, self.states)
             assert listed is not None
@@ -90,7 +92,9 @@ class Series:
             inside = ids_of(self.directory, self.states, last, some)
             rows = table_of(self.chance, [])
             kept = [pa.table([[v] for v in self.rows[n]], arrow_schema(COLUMNS)) for n in inside]
-            write = Write(pa.concat_tables([rows, *kept]), COLUMNS, "append", "m", found_at=last)
+            write = TableWrite(
+                pa.concat_tables([rows, *kept]), COLUMNS, "append", "m", located_at=last
+            )
             self.write(replace(write, merged=some), set(inside))
         else:
             to = self.chance.randrange(len(self.versions))
@@ -157,7 +161,7 @@ def test_each_delta_version_has_its_rows_for_every_reader(tmp_path: Path, number
 def test_of_two_writers_with_the_same_state_one_is_refused(tmp_path: Path) -> None:
     series = Series(tmp_path / "t", random.Random(1))
     places = places_of(series.directory, series.states, 0, {1})
-    write = Write(series.new(1), COLUMNS, "append", "a", replaced=places, found_at=0)
+    write = TableWrite(series.new(1), COLUMNS, "append", "a", replaced=places, located_at=0)
     series.write(write, {1})
     with pytest.raises(RefusedError):
         series.write(write, {1})

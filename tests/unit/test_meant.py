@@ -66,7 +66,7 @@ def test_the_names_of_agg_that_are_none_are_no_attributes() -> None:
 def test_columns_of_unknown_type_show_their_names_alone() -> None:
     stage = shop().sql("t", "SELECT order_id, amount FROM orders", key="order_id desc")
     assert repr(stage) == "Producer('t', sql, key='order_id DESC', reads=orders)"
-    assert stage.schema.value.told == "amount"
+    assert stage.schema.value.label == "amount"
 
 
 KEYED = (

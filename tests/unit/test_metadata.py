@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltaproduce import CorruptStoreError
-from deltaproduce.storage.attempts import Attempt, Part
+from deltaproduce.storage.attempts import Attempt, AttemptPart
 from deltaproduce.storage.figures import (
     Numbering,
     Past,
@@ -29,7 +29,9 @@ FIGURES = StageFigures(
     numbering=Numbering(surrogate="id"),
     past=Past(begun_at=-1, remade={"content": 2}),
 )
-PART = Part(("orders", "totals"), {"orders": {"content": 5}}, ("content", "updates"), FIGURES)
+PART = AttemptPart(
+    ("orders", "totals"), {"orders": {"content": 5}}, ("content", "updates"), FIGURES
+)
 ATTEMPT = Attempt(
     "0f" * 16, 7, 6, datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC), "a digest", PART, 9
 )

@@ -47,7 +47,11 @@ def content(seed: int, rows: int, *, sort: bool = False) -> pa.Table:
             "t": pa.array(["xy"[v] for v in chance.integers(0, 2, rows)]),
         }
     )
-    return LocalEngine().filed(found, rows, LAYOUT.key, LAYOUT.order("content")) if sort else found
+    return (
+        LocalEngine().write_layout(found, rows, LAYOUT.key, LAYOUT.order("content"))
+        if sort
+        else found
+    )
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -142,12 +146,12 @@ def test_rows_that_are_many_for_one_core_are_worked_on_by_all_of_them() -> None:
     one, other = (engine.compare(before, gone, new, LAYOUT) for engine in (here, parts))
     assert one.rows.equals(other.rows)
     assert one.rows.num_rows == 2 * count
-    kept = [e.without(before, LAYOUT.content, gone, LAYOUT.sources) for e in (here, parts)]
+    kept = [e.anti_join(before, LAYOUT.content, gone, LAYOUT.sources) for e in (here, parts)]
     assert kept[0].equals(kept[1])
     after = pa.concat_tables([kept[0], new.select(kept[0].column_names)])
     order = LAYOUT.order("content")
-    assert here.filed(after, count, LAYOUT.key, order).equals(
-        parts.filed(after, count, LAYOUT.key, order)
+    assert here.write_layout(after, count, LAYOUT.key, order).equals(
+        parts.write_layout(after, count, LAYOUT.key, order)
     )
 
 

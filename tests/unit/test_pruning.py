@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deltaproduce.stages.sql.algebra.relations import Aggregate, Project
+from deltaproduce.stages.sql.algebra.relations import AggregateRelation, ProjectRelation
 from deltaproduce.stages.sql.resolve import resolved
 from deltaproduce.types.columns import row_schema
 
@@ -47,9 +47,12 @@ def test_a_query_reads_the_columns_that_count(text: str) -> None:
 def test_expressions_and_aggregates_that_do_not_count_are_not_computed() -> None:
     text = "SELECT k FROM (SELECT k, max(a) AS x FROM (SELECT k, a, 1 / b AS q FROM t) GROUP BY k)"
     relations = [*resolved(text, STAGES).relation.walk()]
-    (groups,) = [one for one in relations if isinstance(one, Aggregate)]
+    (groups,) = [one for one in relations if isinstance(one, AggregateRelation)]
     assert groups.calls == ()
     computed = (
-        out.scalar.text for one in relations if isinstance(one, Project) for out in one.outputs
+        out.scalar.text
+        for one in relations
+        if isinstance(one, ProjectRelation)
+        for out in one.outputs
     )
     assert not any("/" in text for text in computed)

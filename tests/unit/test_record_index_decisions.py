@@ -10,7 +10,7 @@ import pytest
 from deltaproduce import DescriptorMismatchError, InvalidArgumentError
 from deltaproduce.record_index.decisions.buckets import buckets_of, hash_name, sized
 from deltaproduce.record_index.decisions.comparing import places, upserting
-from deltaproduce.record_index.decisions.descriptor import Descriptor, check
+from deltaproduce.record_index.decisions.descriptor import IndexDescriptor, check
 from deltaproduce.record_index.decisions.entries import entries, groups_in, known, newest
 from deltaproduce.record_index.decisions.features import (
     Protocol,
@@ -97,18 +97,20 @@ def test_own_hash_functions():
 
 
 def test_what_differs_of_a_descriptor_is_told():
-    built = Descriptor("/t", ("k",), ("bigint",), "xxhash64", 4, None)
-    check(built, Descriptor("/t", ("k",), ("bigint",), "xxhash64", 0, None), "/i", buckets=None)
+    built = IndexDescriptor("/t", ("k",), ("bigint",), "xxhash64", 4, None)
+    check(
+        built, IndexDescriptor("/t", ("k",), ("bigint",), "xxhash64", 0, None), "/i", buckets=None
+    )
     check(built, built, "/i", buckets=4)
     with pytest.raises(DescriptorMismatchError) as refused:
-        check(built, Descriptor("/u", ("k",), ("bigint",), "f", 0, "at"), "/i", buckets=5)
+        check(built, IndexDescriptor("/u", ("k",), ("bigint",), "f", 0, "at"), "/i", buckets=5)
     assert refused.value.differences == {
         "table": ("/u", "/t"),
         "hash": ("f", "xxhash64"),
         "ordering": ("at", None),
         "buckets": (5, 4),
     }
-    assert Descriptor.read(built.json) == built
+    assert IndexDescriptor.read(built.json) == built
 
 
 def test_the_newest_entry_counts():

@@ -245,7 +245,9 @@ def test_spark_reads_views_in_place_of_stages_in_every_subquery(text: str) -> No
 def test_having_chooses_groups_before_window_functions_see_them() -> None:
     text = "SELECT a, rank() OVER (ORDER BY count(*)) AS r FROM t GROUP BY a HAVING a > 1"
     names = [type(one).__name__ for one in resolved(text, STAGES).relation.walk()]
-    assert names == ["Scan", "Aggregate", "Filter", "Window", "Project"]
+    assert names == [
+        *("Scan", "AggregateRelation", "Filter", "WindowRelation", "ProjectRelation"),
+    ]
 
 
 def test_an_order_may_be_by_an_expression_over_the_columns_of_a_result() -> None:

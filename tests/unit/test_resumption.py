@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from deltaproduce.storage.attempts import Attempt, Commit, Part
+from deltaproduce.storage.attempts import Attempt, AttemptPart, Commit
 from deltaproduce.storage.decisions.resumption import NOTHING_KEPT, resumption
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.versions import Version
@@ -27,7 +27,7 @@ def attempt(id="first", given=GIVEN, version=4):
 def made(stage, complete, by=None, kinds=KINDS, stages=STAGES):
     """A stage's histories after an attempt has committed to ``kinds`` of its tables."""
     before = {name: {kind: PINNED[kind] + 1 for kind in KINDS} for name in complete}
-    part = Part(stages, before, KINDS, FIGURES)
+    part = AttemptPart(stages, before, KINDS, FIGURES)
     told = replace(by or attempt(), part=part)
     pinned = {kind: (Commit(PINNED[kind], None),) for kind in KINDS}
     return {
@@ -110,7 +110,7 @@ def test_functions_are_not_run_again_for_what_is_kept_or_did_not_change():
 
 
 def test_an_attempt_says_all_of_it_in_its_metadata():
-    told = replace(attempt(), part=Part(STAGES, {"orders": {"content": 5}}, KINDS, FIGURES))
+    told = replace(attempt(), part=AttemptPart(STAGES, {"orders": {"content": 5}}, KINDS, FIGURES))
     found = Attempt.parse(told.metadata("totals/content"))
     assert (found, found.part, found.given, found.started_at) == (
         told,

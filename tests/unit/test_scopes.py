@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from deltaproduce import DefinitionError, InvalidArgumentError
 from deltaproduce.operations.verbs.tasks import moment_of
-from deltaproduce.shown.tasks import told
+from deltaproduce.shown.tasks import display_text
 from deltaproduce.stages.sql.expressions.literals import literal
 from deltaproduce.stages.sql.scopes.clauses import Scopes
 from deltaproduce.stages.sql.scopes.coded import numbered
-from deltaproduce.stages.sql.scopes.partitions import Partitions
+from deltaproduce.stages.sql.scopes.partitions import ExpectedPartitions
 from deltaproduce.stages.sql.scopes.series import timeseries
 
 DAY = datetime(2022, 3, 31, 17, 5, tzinfo=UTC)
@@ -22,7 +22,7 @@ MOMENTS = st.datetimes(datetime(1600, 1, 1), datetime(2600, 1, 1), timezones=st.
 
 def scopes(text: str, moment: datetime = DAY) -> list[dict[str, str]]:
     found = Scopes.read(text).of(moment)
-    return [{name: told(value.value) for name, value in scope.items()} for scope in found]
+    return [{name: display_text(value.value) for name, value in scope.items()} for scope in found]
 
 
 def test_two_days_of_two_stores_are_four_scopes() -> None:
@@ -56,7 +56,7 @@ def test_no_clauses_are_one_scope_and_an_empty_list_is_none() -> None:
     ],
 )
 def test_time_series(step: str, count: int, wanted: list[str]) -> None:
-    assert [told(one.value) for one in timeseries(step, count, DAY)] == wanted
+    assert [display_text(one.value) for one in timeseries(step, count, DAY)] == wanted
 
 
 @given(MOMENTS, st.sampled_from(["hour", "day", "week", "month"]), st.integers(1, 9))
@@ -177,10 +177,10 @@ def test_lists_that_cannot_be_computed_are_refused(text: str) -> None:
 def test_two_scopes_of_one_partition_are_refused() -> None:
     """By the definition if they do so at any date, otherwise at the date."""
     with pytest.raises(DefinitionError, match="n=1"):
-        Partitions.read("n = 1", Scopes.read("FOR x IN sequence(1, 2)"))
+        ExpectedPartitions.read("n = 1", Scopes.read("FOR x IN sequence(1, 2)"))
     with pytest.raises(DefinitionError, match="partition n=1; let"):  # at whatever date
-        Partitions.read("n = 1", Scopes.read("FOR t IN timeseries('1 day', 2)"))
-    found = Partitions.read("n = month(t)", Scopes.read("FOR t IN timeseries('1 day', 2)"))
+        ExpectedPartitions.read("n = 1", Scopes.read("FOR t IN timeseries('1 day', 2)"))
+    found = ExpectedPartitions.read("n = month(t)", Scopes.read("FOR t IN timeseries('1 day', 2)"))
     planned = found.at(datetime(2022, 4, 1, tzinfo=UTC), stage="s")
     assert [planned.values(row) for row in range(len(planned))] == [(4,), (3,)]
     with pytest.raises(DefinitionError, match="n=3") as caught:
@@ -189,12 +189,12 @@ def test_two_scopes_of_one_partition_are_refused() -> None:
 
 
 def test_partition_columns_are_names_or_values_of_the_scope() -> None:
-    found = Partitions.read(
+    found = ExpectedPartitions.read(
         "day = date_sub(d, 1), x", Scopes.read("LET d = DATE '2022-03-01', LET x = 'a'")
     )
     assert found.at(DAY, stage="s").values(0) == (datetime(2022, 2, 28).date(), "a")
     with pytest.raises(DefinitionError):
-        Partitions.read("day", Scopes.read(""))
+        ExpectedPartitions.read("day", Scopes.read(""))
 
 
 def test_values_are_literals_of_their_type() -> None:

@@ -12,13 +12,13 @@ import pytest
 
 from deltaproduce.stages.sql.states.functions.plans import Planned
 from deltaproduce.stages.sql.states.functions.sketches.distinct import (
-    Distinct,
+    DistinctSketch,
     approx_count_distinct,
 )
 from deltaproduce.stages.sql.states.functions.sketches.frequent import Frequent, approx_top_k
 from deltaproduce.stages.sql.states.functions.sketches.quantiles import (
     EXACT_VALUES,
-    Quantiles,
+    QuantilesSketch,
     approx_percentile,
 )
 from deltaproduce.stages.sql.states.measures import Measure
@@ -59,7 +59,7 @@ SIZES = (0, 1, 7, 8, 9, 383, 384, 385, 386, 2_000, 50_000)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("lg_k", [4, 12])
 def test_a_sketch_of_distinct_values_is_decided_by_their_set(size: int, lg_k: int) -> None:
-    chance, measure = random.Random(size), Distinct(0, LONG, lg_k)
+    chance, measure = random.Random(size), DistinctSketch(0, LONG, lg_k)
     once = state_of(measure, range(size))
     for _ in range(3):
         values = [*range(size), *chance.choices(range(size), k=size // 3)] if size else []
@@ -71,20 +71,20 @@ def test_a_sketch_of_distinct_values_is_decided_by_their_set(size: int, lg_k: in
 def test_a_number_of_distinct_values_keeps_to_its_error(size: int, error: float) -> None:
     """Three times the standard error; of few values it is exact."""
     for first in range(0, 10 * size, size):
-        state = state_of(Distinct(0, LONG, 12), range(first, first + size))
+        state = state_of(DistinctSketch(0, LONG, 12), range(first, first + size))
         found = value(approx_count_distinct(12)(0, LONG), state)
         assert abs(found - size) <= error * size
 
 
 def test_texts_differ_from_numbers_only_by_type_and_an_empty_one_is_a_text() -> None:
-    texts = state_of(Distinct(0, STRING, 12), ["", "", "ü", None, "=", "=="], STRING)
+    texts = state_of(DistinctSketch(0, STRING, 12), ["", "", "ü", None, "=", "=="], STRING)
     assert value(approx_count_distinct(12)(0, STRING), texts) == 4
     binary = t.BinaryType()
-    bytes_ = state_of(Distinct(0, binary, 12), [b"", b"\xff", b"\xff\x00", None], binary)
+    bytes_ = state_of(DistinctSketch(0, binary, 12), [b"", b"\xff", b"\xff\x00", None], binary)
     assert value(approx_count_distinct(12)(0, binary), bytes_) == 3
     double = t.DoubleType()
     floats = [0.0, -0.0, math.nan, -math.nan, 1.5, None]
-    doubles = state_of(Distinct(0, double, 12), floats, double)
+    doubles = state_of(DistinctSketch(0, double, 12), floats, double)
     assert value(approx_count_distinct(12)(0, double), doubles) == 3
 
 
@@ -92,7 +92,7 @@ def test_texts_differ_from_numbers_only_by_type_and_an_empty_one_is_a_text() -> 
 def test_quantiles_of_few_values_are_exact_and_their_sketch_is_decided_by_the_values(
     size: int,
 ) -> None:
-    chance, measure = random.Random(size), Quantiles(0, LONG)
+    chance, measure = random.Random(size), QuantilesSketch(0, LONG)
     values = [chance.randrange(-50, 50) for _ in range(size)]
     once = state_of(measure, values)
     assert in_parts(measure, values, chance) == once
@@ -109,7 +109,7 @@ def test_quantiles_of_few_values_are_exact_and_their_sketch_is_decided_by_the_va
 @pytest.mark.parametrize("size", [EXACT_VALUES + 1, 1_000, 30_000])
 def test_quantiles_of_many_values_keep_to_their_error(size: int) -> None:
     """Twice of what is stated, since 99 of 100 keep to that: ranks of a uniform sequence."""
-    chance, measure = random.Random(size), Quantiles(0, LONG)
+    chance, measure = random.Random(size), QuantilesSketch(0, LONG)
     shares = (0.01, 0.25, 0.5, 0.75, 0.99)
     for state in (state_of(measure, range(size)), in_parts(measure, range(size), chance)):
         found = value(approx_percentile(shares)(0, LONG), state)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from deltaproduce.storage.attempts import Attempt, Part
+from deltaproduce.storage.attempts import Attempt, AttemptPart
 from deltaproduce.storage.figures import (
     Base,
     Numbering,
@@ -56,7 +56,7 @@ METADATA = (
     '["orders", "totals"], "before": {"totals": {"content": 5}}, "kinds": ["content", "updates"], '
     '"figures": ' + TEXT[TEXT.index('{"mode": "skipped"') : -1] + '}, "turn": 9}'
 )
-PART = Part(
+PART = AttemptPart(
     ("orders", "totals"), {"totals": {"content": 5}}, ("content", "updates"), FIGURES["orders"]
 )
 STARTED = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)

@@ -29,8 +29,8 @@ from deltaproduce.testing.strategies import (
     pipelines,
     snapshots,
     tables,
-    told,
     values,
+    window_arguments,
 )
 from deltaproduce.types.columns import row_schema
 
@@ -282,7 +282,7 @@ SHAPES = {
         (functions.rekeyed, tables.rekeyed_table, False, "rows", "rows"),
         (functions.filtered, tables.filtered_table, False, "rows", "rows"),
         (functions.by_text, tables.by_text_table, False, "rows", "by text"),
-        (functions.first_only, tables.first_of_stream, True, "rows", "rows"),
+        (functions.first_row, tables.first_of_stream, True, "rows", "rows"),
         (functions.totals, tables.totals_table, False, "by text", "rows"),
         (functions.numbered, tables.numbered_stream, True, "by text", "by text"),
         (functions.flattened, tables.flattened_table, False, "lists", "rows"),
@@ -411,7 +411,7 @@ def test_updates_name_partitions_and_days_and_keys_are_near_them():
 
     def all_of(pipeline):
         pools = key_pools(pipeline, min_size=4, max_size=8)
-        return st.tuples(told(pipeline), pools)
+        return st.tuples(window_arguments(pipeline), pools)
 
     windowed = pipelines().filter(partitioned)
     for names in ((), ("as_of",), ("partitions",), ("as_of", "partitions")):

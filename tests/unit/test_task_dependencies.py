@@ -156,7 +156,7 @@ def test_a_column_goes_before_a_name_of_the_scope() -> None:
     found = read("SELECT m FROM stock WHERE n = k AND m = 1")
     assert "CAST('2' AS int)" in found.sql({"stock": "v"}, SCOPE)
     named = Scopes.read("LET n = 7").sample
-    found = read_query("SELECT m FROM stock WHERE n = 7", STAGES, PARTITIONED, named).found
+    found = read_query("SELECT m FROM stock WHERE n = 7", STAGES, PARTITIONED, named).resolved
     assert found.constants == ()
 
 

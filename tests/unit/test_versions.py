@@ -27,7 +27,7 @@ from deltaproduce.storage.versions import (
     check_there,
     columns_of,
     stage_at,
-    told_since,
+    updates_known_since,
 )
 
 FIGURES = StageFigures(
@@ -75,7 +75,7 @@ def test_a_stage_has_the_columns_that_its_tables_had():
     ],
 )
 def test_updates_say_all_since_they_were_begun(figures, first, since):
-    assert told_since(versions(*figures, first=first), "leaf") == since
+    assert updates_known_since(versions(*figures, first=first), "leaf") == since
 
 
 def test_older_versions_of_a_table_that_was_made_anew_are_refused():

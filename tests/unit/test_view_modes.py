@@ -28,19 +28,19 @@ def test_the_page_has_each_reason() -> None:
 
 
 OF_PAGE = {
-    "Project": "`SELECT` of expressions",
+    "ProjectRelation": "`SELECT` of expressions",
     "Filter": "`WHERE`",
     "Values": "`VALUES`",
     "Join": "inner join",
     "Matched": "`EXISTS`, `IN`, `NOT IN`",
     "Single": "a scalar subquery",
-    "Aggregate": "`GROUP BY`",
+    "AggregateRelation": "`GROUP BY`",
     "Distinct": "`DISTINCT`",
     "SetOperation": "`INTERSECT`",
     "Limit": "`ORDER BY … LIMIT`",
     "Expand": "`ROLLUP`, `CUBE`, `GROUPING SETS`",
     "Generate": "`LATERAL VIEW`",
-    "Window": "window functions with `PARTITION BY`",
+    "WindowRelation": "window functions with `PARTITION BY`",
 }
 
 

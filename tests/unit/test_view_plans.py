@@ -18,7 +18,7 @@ from deltaproduce.stages.sql.operators.computing import QueryError
 from deltaproduce.stages.sql.operators.evaluation import rows_of
 from deltaproduce.stages.sql.operators.following import Following
 from deltaproduce.stages.sql.resolve import Resolved, resolved
-from deltaproduce.stages.views.kept import ORDERED, Kept, Table
+from deltaproduce.stages.views.kept import ORDERED, MaterializedRelation, ViewTable
 from deltaproduce.stages.views.keys import key_of
 from deltaproduce.stages.views.planning import ViewPlan, planned
 from deltaproduce.types.columns import row_schema
@@ -41,7 +41,7 @@ def plan_of(query: Resolved) -> ViewPlan:
     return planned(query, key_of(query, STAGES), STAGES, stage="v")
 
 
-def kept_rows(kept: Kept, rows: dict[str, pa.Table]) -> pa.Table:
+def kept_rows(kept: MaterializedRelation, rows: dict[str, pa.Table]) -> pa.Table:
     return kept.columns_of(rows_of(kept.relation, rows, UTC))
 
 
@@ -70,7 +70,7 @@ def check(
     return bool(len(change))
 
 
-def follow_names(change: Any, table: Table) -> Any:
+def follow_names(change: Any, table: ViewTable) -> Any:
     fields = [table.kept.fields[name] for name in table.scan.columns]
     return type(change)(
         change.rows.select(fields).rename_columns(list(table.scan.columns)), change.counts

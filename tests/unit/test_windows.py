@@ -42,7 +42,7 @@ def test_ranges_are_sets_of_numbers(one: frozenset[int], other: frozenset[int]) 
     assert left == Ranges.of((n, n) for n in one)
     assert left.union(right) == ranges(one | other)
     assert left.within(right) == ranges(one & other)
-    assert left.without(right) == ranges(one - other)
+    assert left.difference(right) == ranges(one - other)
     assert left.mapped(lambda n: n // 7) == ranges(frozenset(n // 7 for n in one))
     assert not one or left.greatest == max(one)
 
@@ -202,7 +202,7 @@ def test_a_limited_window_comes_to_its_goal(numbers, begin, edge, sort, most) ->
         if at == goal:
             break
         then = window.next_place(at, goal, present)
-        entering = {e: len(by_edge[e].without(at).within(present)) for e in by_edge}
+        entering = {e: len(by_edge[e].difference(at).within(present)) for e in by_edge}
         ends = [e for e, place in by_edge.items() if place == then]
         assert ends
         assert entering[ends[0]] <= most

@@ -29,7 +29,7 @@ from deltaproduce.engines.local import calls
 from deltaproduce.engines.local import worker as said
 from deltaproduce.engines.local import workers as workers_of_driver
 from deltaproduce.engines.local.arrays import key_ends
-from deltaproduce.engines.local.calls import Call, is_sooner_elsewhere, pickled
+from deltaproduce.engines.local.calls import BatchCall, is_sooner_elsewhere, pickled
 from deltaproduce.engines.local.worker import START
 from deltaproduce.engines.local.workers import Worker, Workers, process_workers
 
@@ -80,17 +80,17 @@ def keys(count: int) -> pa.Table:
 
 def call_of(
     stage: Producer, rows: pa.Table, most_bytes: int = MANY_BYTES, elsewhere: int = 0
-) -> Call:
+) -> BatchCall:
     function = pickled(in_worker(stage.kind.calls(stage, UTC)))
     assert function is not None
     ends = key_ends(rows.select(["k", "t"]))
-    return Call("stage", function, rows, ends, 2, most_bytes, elsewhere)
+    return BatchCall("stage", function, rows, ends, 2, most_bytes, elsewhere)
 
 
 def made(workers: Workers, function: Any, rows: pa.Table) -> list[dict[str, Any]]:
     """What a function over values makes of some rows in the workers."""
     stage = function if isinstance(function, Producer) else stage_of(function)
-    found = call_of(stage, rows).made(workers)
+    found = call_of(stage, rows).run(workers)
     assert found is not None
     return [row for part in found for row in part.to_pylist()]
 
@@ -187,11 +187,11 @@ def test_a_few_keys_are_quick(workers: Workers, monkeypatch: pytest.MonkeyPatch)
         return start(self)
 
     call = call_of(stage_of(one_by_one), keys(10))
-    call.made(workers)  # the worker has its place then
+    call.run(workers)  # the worker has its place then
     monkeypatch.setattr(Worker, "send", sending)
     monkeypatch.setattr(Workers, "_started", starting)
     monkeypatch.setattr(calls, "time", clock)
-    call.made(workers)
+    call.run(workers)
     assert sent == [said.FUNCTION, said.ROWS, said.ROWS]
     assert not started
 
@@ -254,7 +254,7 @@ def test_what_a_cluster_would_end_sooner_is_left_to_it(
         time.sleep(seconds)
         yield key.k, 0
 
-    found = call_of(stage_of(slow), keys(count), elsewhere=elsewhere).made(workers)
+    found = call_of(stage_of(slow), keys(count), elsewhere=elsewhere).run(workers)
     called = len([*tmp_path.glob("called-*")])
     assert (found is None) == is_left
     assert called < 100 if is_left else called == count
@@ -268,8 +268,8 @@ def test_a_key_is_one_call_and_rows_that_may_not_be_cut_are_one_worker_s(workers
     rows = table_of([(k, "a", v) for k in range(3) for v in range(20_000)])
     assert [row["v"] for row in made(workers, slow, rows)] == [20_000] * 3
     call = call_of(stage_of(pids), keys(50))
-    whole = Call("stage", call.function, call.rows, call.ends[-1:], 2, MANY_BYTES)
-    (only,) = whole.made(workers) or ()
+    whole = BatchCall("stage", call.function, call.rows, call.ends[-1:], 2, MANY_BYTES)
+    (only,) = whole.run(workers) or ()
     assert len(set(only["v"].to_pylist())) == 1
 
 
@@ -279,11 +279,11 @@ def test_much_goes_and_comes_and_too_much_is_left_to_others(workers: Workers) ->
             yield n, n
 
     call = call_of(stage_of(many), keys(50))
-    found = call.made(workers)
+    found = call.run(workers)
     assert found is not None
     assert sum(map(len, found)) == 1_000_000
-    bounded = Call("stage", call.function, call.rows, call.ends, 2, 1 << 20)
-    assert bounded.made(workers) is None
+    bounded = BatchCall("stage", call.function, call.rows, call.ends, 2, 1 << 20)
+    assert bounded.run(workers) is None
     assert len(made(workers, pids, keys(5))) == 5
 
 
@@ -375,8 +375,8 @@ def test_what_cannot_be_sent_is_left_to_others(workers: Workers) -> None:
     assert pickled(lambda: lock) is None
     assert pickled(lambda: unreadable) is not None
     assert pickled(lambda: unreadable, (Unreadable,)) is None
-    call = Call("stage", pickled(lambda: unreadable) or b"", keys(3), key_ends(keys(3)), 2, 1)
-    assert call.made(workers) is None
+    call = BatchCall("stage", pickled(lambda: unreadable) or b"", keys(3), key_ends(keys(3)), 2, 1)
+    assert call.run(workers) is None
     assert made(workers, pids, keys(3))
 
 
@@ -424,7 +424,7 @@ def test_nobody_waits_for_workers_that_do_not_start(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(workers_of_driver, "START", "import time; time.sleep(0.3)")
     pool, found = Workers(1), list[object]()
     call = call_of(stage_of(pids), keys(3))
-    threads = [threading.Thread(target=lambda: found.append(call.made(pool))) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: found.append(call.run(pool))) for _ in range(4)]
     for thread in threads:
         thread.daemon = True
         thread.start()

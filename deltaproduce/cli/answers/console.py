@@ -70,17 +70,17 @@ def drawn(table: Table) -> Drawn:
     from rich.text import Text
 
     headed = any(table.columns)
-    made = Drawn(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=headed)
-    made.title_justify = "left"
-    made.title = Text(cell_text(table.title)) if table.title else None
+    grid = Drawn(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=headed)
+    grid.title_justify = "left"
+    grid.title = Text(cell_text(table.title)) if table.title else None
     for place, name in enumerate(table.columns):
         right = _are_numbers(row[place] for row in table.rows)
-        made.add_column(
+        grid.add_column(
             Text(cell_text(name)), justify="right" if right else "left", overflow="fold"
         )
     for row in table.rows:
-        made.add_row(*(Text(cell_text(cell)) for cell in row))
-    return made
+        grid.add_row(*(Text(cell_text(cell)) for cell in row))
+    return grid
 
 
 def _print_table(console: Console, table: Table) -> None:
@@ -98,5 +98,5 @@ def _print_table(console: Console, table: Table) -> None:
 
 def _are_numbers(cells: Iterable[Cell]) -> bool:
     """Return whether a column has numbers, and nothing else."""
-    found = [cell for cell in cells if cell is not None]
-    return bool(found) and all(map(is_number, found))
+    present = [cell for cell in cells if cell is not None]
+    return bool(present) and all(map(is_number, present))

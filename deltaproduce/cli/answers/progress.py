@@ -60,8 +60,8 @@ class Lines:
                 return
             if progress.mode is not None:  # else no change reached it
                 cells = zip(COLUMNS[2:5], _row(progress)[2:5], strict=True)
-                told = ", ".join(f"{name} {cell_text(cell)}" for name, cell in cells)
-                done = f"{told}, {cell_text(_row(progress)[5])} s"
+                text = ", ".join(f"{name} {cell_text(cell)}" for name, cell in cells)
+                done = f"{text}, {cell_text(_row(progress)[5])} s"
                 self._held.append(f"{cell_text(progress.stage)}: {done}")
         if self._held and now - self._started >= _SECONDS:
             self.stream.write("".join(f"{line}\n" for line in self._held))

@@ -45,10 +45,10 @@ def stage_of(store: Store | Reader, stage: str, version: int | None = None) -> S
         SessionError: only Spark knows its columns.
     """
     opened = opened_by(store)
-    found = stage_at(opened.version(version), opened.stage(stage))
-    if stage in opened.needing and not all(column.is_known for column in found.schema.key):
+    recorded = stage_at(opened.version(version), opened.stage(stage))
+    if stage in opened.needing and not all(column.is_known for column in recorded.schema.key):
         raise opened.needing[stage]  # no version has its columns
-    return found
+    return recorded
 
 
 def key_columns(stage: Stage) -> Columns:
@@ -105,27 +105,27 @@ def _where(
 
 def printed(rows: DataFrame | pa.Table, limit: int) -> Answer:
     """Return the first rows as an answer: an object each in JSON, and a table otherwise."""
-    columns, found, more = _taken(rows, limit)
+    columns, fetched, more = _taken(rows, limit)
     data = {
-        "rows": [dict(zip(columns, map(plain, row), strict=True)) for row in found],
+        "rows": [dict(zip(columns, map(plain, row), strict=True)) for row in fetched],
         "truncated": more,
     }
-    table = Table("", columns, tuple(tuple(map(cell, row)) for row in found))
+    table = Table("", columns, tuple(tuple(map(cell, row)) for row in fetched))
     said = f"the first {limit:,} rows: --limit 0 prints all" if more else ""
-    return Answer(data, tuple(p for p in (table if found else "no rows", said) if p))
+    return Answer(data, tuple(p for p in (table if fetched else "no rows", said) if p))
 
 
-def of_lineage(found: Lineage, limit: int) -> Answer:
+def of_lineage(lineage: Lineage, limit: int) -> Answer:
     """Return a lineage as an answer: the stages upstream and downstream, and the keys in each."""
-    ways = {"upstream": found.upstream, "downstream": found.downstream}
+    ways = {"upstream": lineage.upstream, "downstream": lineage.downstream}
     taken = {
         way: {stage: _taken(keys, limit) for stage, keys in stages.items()}
         for way, stages in ways.items()
     }
     data: dict[str, Any] = {
-        "stage": found.stage,
-        "key": plain(found.key),
-        "version": found.version,
+        "stage": lineage.stage,
+        "key": plain(lineage.key),
+        "version": lineage.version,
     }
     for way, stages in taken.items():
         data[way] = {
@@ -145,9 +145,9 @@ def of_lineage(found: Lineage, limit: int) -> Answer:
     }
     if not any(rows.values()):
         return Answer(data, ("no such key, and so nothing is made of it",))
-    own = ("this", found.stage, ", ".join(map(cell_of, _parts(found.key))))
+    own = ("this", lineage.stage, ", ".join(map(cell_of, _parts(lineage.key))))
     table = Table(
-        f"version {found.version}",
+        f"version {lineage.version}",
         ("", "stage", "key"),
         (*rows["upstream"], own, *rows["downstream"]),
     )

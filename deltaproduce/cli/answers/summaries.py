@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from deltaproduce.cli.answers.answer import DONE, FAILED, NOTHING_TO_DO, Answer
 from deltaproduce.cli.inputs.positions import Again
 from deltaproduce.shown.table import UNKNOWN, Cell, Table
-from deltaproduce.shown.update_ids import Digests, told
+from deltaproduce.shown.update_ids import Digests, description
 
 if TYPE_CHECKING:
-    from deltaproduce.operations.told.plans import Plan, PlannedStep
+    from deltaproduce.operations.reports.plans import Plan, PlannedStep
     from deltaproduce.operations.vacuum import Vacuumed
     from deltaproduce.operations.verifying.findings import Finding
     from deltaproduce.postgres.sync import Synced
@@ -36,7 +36,7 @@ def version_line(version: Version) -> str:
     return f"version {version.number}, {version.operation}, {when}"
 
 
-def version_made(
+def versions_published(
     before: Version, *versions: Version, again: Sequence[Again] = (), exit_code: bool = False
 ) -> Answer:
     """Return what an operation did: the versions that it published, or that it had nothing to do.
@@ -48,22 +48,24 @@ def version_made(
         exit_code: as for `nothing_is_3`.
     """
     last = versions[-1]
-    made = last.number > before.number
-    data: dict[str, Any] = {"made": made, "version": _version(last, last.stages)}
+    is_new = last.number > before.number
+    data: dict[str, Any] = {"made": is_new, "version": _version(last, last.stages)}
     if again:
         data["sent_again"] = [one.as_dict() for one in again]
     noticed = [one.sentence for one in again]
-    if not made:
+    if not is_new:
         answer = Answer(data, (*noticed, f"nothing to do: {version_line(last)}"))
-        return nothing_is_3(answer, made, exit_code=exit_code)
-    return Answer(data, (*noticed, *(part for version in versions for part in _made(version))))
+        return nothing_is_3(answer, is_new, exit_code=exit_code)
+    return Answer(
+        data, (*noticed, *(part for version in versions for part in _stage_tables(version)))
+    )
 
 
-def _made(version: Version) -> Iterator[Table | str]:
+def _stage_tables(version: Version) -> Iterator[Table | str]:
     """Yield what one version did to its stages."""
     figures = version.stages
-    reached = {name: found for name, found in figures.items() if found.mode != "skipped"}
-    rows = tuple((name, *found.in_short().values()) for name, found in reached.items())
+    reached = {name: one for name, one in figures.items() if one.mode != "skipped"}
+    rows = tuple((name, *one.in_short().values()) for name, one in reached.items())
     left = len(figures) - len(reached)
     if rows:
         yield Table("", _HEADINGS, rows)
@@ -102,7 +104,7 @@ def nothing_is_3(answer: Answer, done: bool, *, exit_code: bool) -> Answer:
     return Answer(answer.data, answer.parts, code)
 
 
-def versions(found: Sequence[Version], stages: Collection[str]) -> Answer:
+def versions(all_versions: Sequence[Version], stages: Collection[str]) -> Answer:
     """Return all versions, oldest first."""
     rows = tuple(
         (
@@ -111,13 +113,13 @@ def versions(found: Sequence[Version], stages: Collection[str]) -> Answer:
             version.operation,
             sum(version.stages[name].mode != "skipped" for name in _of(version, stages)),
             sum(version.stages[name].changed_keys for name in _of(version, stages)),
-            told(version.update_id),
+            description(version.update_id),
         )
-        for version in found
+        for version in all_versions
     )
     headings = ("version", "time", "operation", "stages", "changed keys", "update id")
     table = Table("", headings, rows) if rows else "no versions yet: deltaproduce run makes one"
-    return Answer([_version(version, stages) for version in found], (table,))
+    return Answer([_version(version, stages) for version in all_versions], (table,))
 
 
 def planned(
@@ -183,7 +185,7 @@ def _planned(
 
 
 def checked(
-    stages: Sequence[str], found: Sequence[Problem], unchecked: Sequence[str] = ()
+    stages: Sequence[str], problems: Sequence[Problem], unchecked: Sequence[str] = ()
 ) -> Answer:
     """Return the problems of a project: exit code 1 if one of them is an error.
 
@@ -192,10 +194,10 @@ def checked(
     """
     data: dict[str, Any] = {
         "stages": list(stages),
-        "problems": [one.as_dict() for one in found],
+        "problems": [one.as_dict() for one in problems],
     }
-    rows = tuple((one.stage, one.message) for one in found)
-    code = FAILED if any(one.severity == "error" for one in found) else DONE
+    rows = tuple((one.stage, one.message) for one in problems)
+    code = FAILED if any(one.severity == "error" for one in problems) else DONE
     parts: list[Table | str] = [Table("", ("stage", "problem"), rows)]
     if unchecked:
         data["unchecked"] = list(unchecked)
@@ -203,9 +205,9 @@ def checked(
     return Answer(data, tuple(parts), code)
 
 
-def findings(found: Sequence[Finding], stages: Collection[str]) -> Answer:
+def findings(faults: Sequence[Finding], stages: Collection[str]) -> Answer:
     """Return what is wrong with tables: exit code 1 if anything is."""
-    wrong = [one for one in found if one.stage in stages or not one.stage]
+    wrong = [one for one in faults if one.stage in stages or not one.stage]
     data = [finding.as_dict() for finding in wrong]
     if not wrong:
         return Answer(data, ("nothing is wrong",))
@@ -215,27 +217,29 @@ def findings(found: Sequence[Finding], stages: Collection[str]) -> Answer:
     return Answer(data, (Table("", ("stage", "table", "what", "wrong"), rows), mend), FAILED)
 
 
-def forgotten(found: Forgotten) -> Answer:
+def forgotten(outcome: Forgotten) -> Answer:
     """Return what forgetting a key did, and where it can still be read."""
-    line = version_line(found.version)
-    if not found.remains:
-        return Answer(found.as_dict(), ("it can be read nowhere any more", line))
-    rows = tuple((one.stage, one.table, ", ".join(map(str, one.versions))) for one in found.remains)
+    line = version_line(outcome.version)
+    if not outcome.remains:
+        return Answer(outcome.as_dict(), ("it can be read nowhere any more", line))
+    rows = tuple(
+        (one.stage, one.table, ", ".join(map(str, one.versions))) for one in outcome.remains
+    )
     table = Table("it can still be read in", ("stage", "table", "versions"), rows)
     mend = "deltaproduce vacuum --keep-versions 1 removes them"
-    return Answer(found.as_dict(), (table, mend, line))
+    return Answer(outcome.as_dict(), (table, mend, line))
 
 
-def vacuumed(found: Vacuumed, *, dry_run: bool) -> Answer:
+def vacuumed(outcome: Vacuumed, *, dry_run: bool) -> Answer:
     """Return what a vacuum removed, or would remove."""
-    numbers = ", ".join(map(str, found.versions)) or "none"
+    numbers = ", ".join(map(str, outcome.versions)) or "none"
     would = "would be " if dry_run else ""
     parts = [
         f"versions {would}dropped: {numbers}",
-        f"tables {would}removed: {', '.join(found.tables) or 'none'}",
-        f"files {would}removed: {found.files:,}, {found.bytes:,} bytes",
+        f"tables {would}removed: {', '.join(outcome.tables) or 'none'}",
+        f"files {would}removed: {outcome.files:,}, {outcome.bytes:,} bytes",
     ]
-    return Answer(found.as_dict(), (*parts, *found.paths))
+    return Answer(outcome.as_dict(), (*parts, *outcome.paths))
 
 
 def graph(feeders: Mapping[str, Sequence[str]], kinds: Mapping[str, str]) -> Answer:
@@ -256,12 +260,13 @@ def task_graph(tasks: Sequence[Task], *, drawn: bool) -> Answer:
     reads = {str(task): [str(one) for one in task.dependencies] for task in tasks}
     states = {str(task): task.state for task in tasks}
     data = [
-        {"task": name, "state": states[name], "dependencies": some} for name, some in reads.items()
+        {"task": name, "state": states[name], "dependencies": feeders}
+        for name, feeders in reads.items()
     ]
     if not drawn:
-        rows = tuple((name, states[name], ", ".join(some)) for name, some in reads.items())
+        rows = tuple((name, states[name], ", ".join(feeders)) for name, feeders in reads.items())
         return Answer(data, (Table("", ("task", "state", "reads"), rows),))
-    others = {one: list[str]() for some in reads.values() for one in some}
+    others = {one: list[str]() for feeders in reads.values() for one in feeders}
     return Answer(data, (mermaid({**others, **reads}),))
 
 
@@ -329,8 +334,8 @@ def _in_a_line(value: object) -> Cell:
 
 
 def _version(version: Version, stages: Collection[str]) -> dict[str, Any]:
-    found = version.as_dict()
-    return {**found, "stages": {name: found["stages"][name] for name in _of(version, stages)}}
+    fields = version.as_dict()
+    return {**fields, "stages": {name: fields["stages"][name] for name in _of(version, stages)}}
 
 
 def _of(version: Version, stages: Collection[str]) -> list[str]:
@@ -342,12 +347,12 @@ def _quoted(name: str) -> str:
     return name.replace('"', "#quot;")
 
 
-def synced(found: Synced) -> Answer:
+def synced(outcome: Synced) -> Answer:
     """Return what a sync did to each table of a database."""
     columns = ("table", "rows", "deleted", "inserted", "seconds", "all rows because")
     rows = tuple(
         (one.table, one.rows, one.deleted, one.inserted, round(one.seconds, 2), one.reason)
-        for one in found.tables
+        for one in outcome.tables
     )
-    line = f"all of version {found.version}"
-    return Answer(found.as_dict(), (Table("", columns, rows), line))
+    line = f"all of version {outcome.version}"
+    return Answer(outcome.as_dict(), (Table("", columns, rows), line))

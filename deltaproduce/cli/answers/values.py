@@ -72,7 +72,8 @@ def value_of(text: str, column: Column) -> Any:  # noqa: ANN401 of the column's 
         return pa.scalar(text, pa.string()).cast(kind).as_py()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise InvalidArgumentError(
-            f"{shown(text)} is not a value of column {column.name!r}, {column.told}", argument="key"
+            f"{shown(text)} is not a value of column {column.name!r}, {column.label}",
+            argument="key",
         ) from error
 
 
@@ -87,14 +88,14 @@ def filters_of(
     Raises:
         InvalidArgumentError: a text is neither, or there are two keys, or two values of a column.
     """
-    found: dict[str, Any] = {}
+    filters: dict[str, Any] = {}
     known = {column.name: column for column in columns}
     keys = []
     for text in texts:
         name, equals, value = text.partition("=")
         if equals and name in known:
-            _check_once(name, found)
-            found[name] = value_of(value, known[name])
+            _check_once(name, filters)
+            filters[name] = value_of(value, known[name])
         elif equals and name in others:
             raise _no_key_column(name, columns)
         else:
@@ -114,9 +115,9 @@ def filters_of(
                 raise _no_key_column(name, columns) from error
             raise
         for name, part in zip(known, key if len(columns) > 1 else [key], strict=True):
-            _check_once(name, found)
-            found[name] = part
-    return found
+            _check_once(name, filters)
+            filters[name] = part
+    return filters
 
 
 def _no_key_column(name: str, columns: Columns) -> InvalidArgumentError:
@@ -125,8 +126,8 @@ def _no_key_column(name: str, columns: Columns) -> InvalidArgumentError:
     return InvalidArgumentError(message, argument="key")
 
 
-def _check_once(name: str, found: Collection[str]) -> None:
-    if name in found:
+def _check_once(name: str, strings: Collection[str]) -> None:
+    if name in strings:
         raise InvalidArgumentError(f"column {name!r} has two values; give one", argument="key")
 
 
@@ -136,22 +137,22 @@ def partitions_of(texts: Iterable[str]) -> dict[str, list[str | None]]:
     Raises:
         InvalidArgumentError: a text does not have this form.
     """
-    found = dict[str, list[str | None]]()
+    partitions = dict[str, list[str | None]]()
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise InvalidArgumentError(
                 f"{shown(text)} is not a partition; write column=value", argument="where"
             )
-        found.setdefault(name, []).append(None if value == _NULL else value)
-    return found
+        partitions.setdefault(name, []).append(None if value == _NULL else value)
+    return partitions
 
 
 def cell(value: object) -> Cell:
     """Return a value for a table: lists, maps and structs as JSON; null differs from empty text."""
-    match found := plain(value):
+    match scalar := plain(value):
         case None:
             return "NULL"
         case bool() | list() | dict():
-            return escaped(json.dumps(found, ensure_ascii=False), limit=LONGEST_CELL)
-    return escaped(str(found), limit=LONGEST_CELL)
+            return escaped(json.dumps(scalar, ensure_ascii=False), limit=LONGEST_CELL)
+    return escaped(str(scalar), limit=LONGEST_CELL)

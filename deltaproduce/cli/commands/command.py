@@ -90,7 +90,7 @@ def command(verb: Verb) -> Callable[..., None]:
     return carried_out
 
 
-def _answer(asked: Callable[[], Answer], *, debug: bool) -> Answer:
+def _answer(answer: Callable[[], Answer], *, debug: bool) -> Answer:
     """Return the answer of a verb, once it is printed.
 
     Raises:
@@ -98,7 +98,7 @@ def _answer(asked: Callable[[], Answer], *, debug: bool) -> Answer:
     """
     try:
         with packages_named():
-            return asked()
+            return answer()
     except (typer.Exit, typer.TyperException, BrokenPipeError):  # typer handles these itself
         raise
     except KeyboardInterrupt as error:

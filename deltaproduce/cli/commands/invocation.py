@@ -79,11 +79,11 @@ class Invocation:
             DeltaProduceError: as for `file`, `pipeline` and `Store`.
         """
         from deltaproduce.cli.answers.progress import on_standard_error
-        from deltaproduce.projects.pipelines import placed
+        from deltaproduce.projects.pipelines import locating_errors
         from deltaproduce.projects.stores import opened
 
         file = self.file
-        with placed(file), opened(file, self.pipeline, on_standard_error()) as store:
+        with locating_errors(file), opened(file, self.pipeline, on_standard_error()) as store:
             yield store
 
     @contextmanager
@@ -103,9 +103,9 @@ class Invocation:
         from deltaproduce.projects.reading import recorded
         from deltaproduce.reading.recorded.reader import open
 
-        found = recorded(self.file) if place is None else open(place)
-        if found is None or (place is None and stage is not None and stage not in found.stages):
+        reader = recorded(self.file) if place is None else open(place)
+        if reader is None or (place is None and stage is not None and stage not in reader.stages):
             with self.store() as store:
                 yield store
         else:
-            yield found
+            yield reader

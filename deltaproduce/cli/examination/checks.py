@@ -18,7 +18,13 @@ from deltaproduce.model.graph import Source
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.checks import Checked, Problem
 from deltaproduce.projects.file import FILE_FORMATS, Input, ProjectFile, has_scheme
-from deltaproduce.projects.pipelines import Examined, examined, in_project, placed, sql_files
+from deltaproduce.projects.pipelines import (
+    Examined,
+    examined,
+    in_project,
+    locating_errors,
+    sql_files,
+)
 from deltaproduce.projects.project import checked
 from deltaproduce.projects.statements import SqlFile
 from deltaproduce.projects.stores import opened
@@ -32,35 +38,37 @@ def check(file: ProjectFile) -> tuple[Pipeline | None, Checked]:
 
     The session of a project is not started for definitions that are wrong without it.
     """
-    found = examined(file)
-    if found.errors and file.engine == "spark":
-        every = [source.name for source in found.pipeline.graph().sources]  # as far as is known
-        return None, _with_inputs(file, found, checked(found, None), every)
+    examination = examined(file)
+    if examination.errors and file.engine == "spark":
+        every = [
+            source.name for source in examination.pipeline.graph().sources
+        ]  # as far as is known
+        return None, _with_inputs(file, examination, checked(examination, None), every)
     with opened(file, Pipeline(file.name)) as store:  # of no stage, since some may be refused
-        outcome, begun = checked(found, store), begun_in(store)
-    if found.errors or outcome.has_errors:
-        pipeline = None if found.errors else found.pipeline
-        return pipeline, _with_inputs(file, found, outcome, begun)
-    with placed(file), opened(file, found.pipeline) as store:
-        more = problems(file, found.pipeline, store)
-    return found.pipeline, Checked([*more, *outcome.problems], outcome.unchecked)
+        outcome, begun = checked(examination, store), begun_in(store)
+    if examination.errors or outcome.has_errors:
+        pipeline = None if examination.errors else examination.pipeline
+        return pipeline, _with_inputs(file, examination, outcome, begun)
+    with locating_errors(file), opened(file, examination.pipeline) as store:
+        more = problems(file, examination.pipeline, store)
+    return examination.pipeline, Checked([*more, *outcome.problems], outcome.unchecked)
 
 
 def _with_inputs(
-    file: ProjectFile, found: Examined, outcome: Checked, begun: Collection[str]
+    file: ProjectFile, examination: Examined, outcome: Checked, begun: Collection[str]
 ) -> Checked:
     """Add what is wrong with the inputs of the sources that are defined."""
-    wrong = _of_inputs(file, found.pipeline, begun)
+    wrong = _of_inputs(file, examination.pipeline, begun)
     return Checked([*outcome.problems, *wrong], outcome.unchecked)
 
 
 def problems(file: ProjectFile, pipeline: Pipeline, store: Store) -> list[Problem]:
     """Return what would stop a run, as far as that can be known before."""
-    found: list[Problem] = []
+    faults: list[Problem] = []
     needing = opened_by(store).needing
     files = {one.statement.name: one for one in sql_files(file, [])} if needing else {}
     for name, needed in needing.items():
-        found.append(_needing(in_project(needed, files.get(name)), name, files.get(name)))
+        faults.append(_needing(in_project(needed, files.get(name)), name, files.get(name)))
     try:
         check_sources(file, pipeline)
         if not needing:
@@ -68,8 +76,8 @@ def problems(file: ProjectFile, pipeline: Pipeline, store: Store) -> list[Proble
             with by_files(file, pipeline, store):
                 store.plan(snapshots=all_of)
     except DeltaProduceError as error:
-        found.append(_problem(getattr(error, "stage", None) or "", str(error)))
-    return [*found, *_of_inputs(file, pipeline, begun_in(store))]
+        faults.append(_problem(getattr(error, "stage", None) or "", str(error)))
+    return [*faults, *_of_inputs(file, pipeline, begun_in(store))]
 
 
 def _needing(error: SessionError, stage: str, file: SqlFile | None) -> Problem:
@@ -78,13 +86,13 @@ def _needing(error: SessionError, stage: str, file: SqlFile | None) -> Problem:
 
 
 def _of_inputs(file: ProjectFile, pipeline: Pipeline, begun: Collection[str]) -> list[Problem]:
-    found: list[Problem] = []
+    faults: list[Problem] = []
     sources = {source.name: source for source in pipeline.graph().sources}
     for name, one in file.inputs.items():
         if name in sources and one.format in FILE_FORMATS and not has_scheme(one.path):
-            told = _of_input(file, one, sources[name], begun)
-            found += [_problem(name, text) for text in told]
-    return found
+            texts = _of_input(file, one, sources[name], begun)
+            faults += [_problem(name, text) for text in texts]
+    return faults
 
 
 def _problem(stage: str, message: str) -> Problem:

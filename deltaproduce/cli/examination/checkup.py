@@ -79,23 +79,23 @@ def checkup(call: Invocation, *, with_session: bool) -> tuple[Check, ...]:
     return tuple(checks)
 
 
-def python(found: tuple[int, int]) -> Check:
+def python(running: tuple[int, int]) -> Check:
     """Check the version of Python that runs this."""
-    told = ".".join(map(str, found))
-    if (3, 11) <= found < (3, 14):
-        return Check("Python", "ok", told)
-    return Check("Python", "failed", told, "install Python 3.11, 3.12 or 3.13")
+    number = ".".join(map(str, running))
+    if (3, 11) <= running < (3, 14):
+        return Check("Python", "ok", number)
+    return Check("Python", "failed", number, "install Python 3.11, 3.12 or 3.13")
 
 
 def package(name: str) -> Check:
     """Check that a package is installed in a version that the library supports."""
     wanted = _wanted(name)
     mend = f"pip install '{name}{wanted}'"
-    found = _installed(name)
-    if found is None:
+    installed = _installed(name)
+    if installed is None:
         return Check(name, "failed", "not there", mend)
-    fits = wanted.contains(found, prereleases=True)
-    return Check(name, "ok" if fits else "failed", found, "" if fits else mend)
+    fits = wanted.contains(installed, prereleases=True)
+    return Check(name, "ok" if fits else "failed", installed, "" if fits else mend)
 
 
 def pyspark() -> Check:
@@ -117,11 +117,11 @@ def java(said: str | None) -> Check:
     mend = f"install Java {_OLDEST_JAVA} or newer, and let JAVA_HOME name it"
     if said is None:
         return Check("Java", "failed", "not there", mend)
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
-    if found is None:
+    match = re.search(r'version "(?:1\.)?(\d+)', said)
+    if match is None:
         return Check("Java", "failed", said.strip().split("\n")[0][:100], mend)
-    fits = int(found[1]) >= _OLDEST_JAVA
-    return Check("Java", "ok" if fits else "failed", found[1], "" if fits else mend)
+    fits = int(match[1]) >= _OLDEST_JAVA
+    return Check("Java", "ok" if fits else "failed", match[1], "" if fits else mend)
 
 
 def jars(folders: tuple[Path, ...]) -> Check:
@@ -131,9 +131,9 @@ def jars(folders: tuple[Path, ...]) -> Check:
         return Check("Delta's jars", "failed", "no delta-spark", "install delta-spark")
     wanted = f"delta-spark_*-{delta}.jar"
     for folder in folders:
-        found = next(folder.rglob(f"*{wanted}"), None)
-        if found is not None:
-            return Check("Delta's jars", "ok", str(found))
+        jar = next(folder.rglob(f"*{wanted}"), None)
+        if jar is not None:
+            return Check("Delta's jars", "ok", str(jar))
     return Check("Delta's jars", "ok", f"no {wanted} yet: the first session downloads it")
 
 
@@ -146,8 +146,8 @@ def worker() -> Check:
     said = _output([name, "-c", code])
     fits = said is not None and said.strip() == "{}.{}".format(*sys.version_info[:2])
     mend = "" if fits else f"set PYSPARK_PYTHON to {sys.executable}, or unset it"
-    found = f"PYSPARK_PYTHON={name}: {said.strip() if said else 'does not run'}"
-    return Check("workers' Python", "ok" if fits else "failed", found, mend)
+    text = f"PYSPARK_PYTHON={name}: {said.strip() if said else 'does not run'}"
+    return Check("workers' Python", "ok" if fits else "failed", text, mend)
 
 
 def rights(location: str) -> Check:
@@ -157,8 +157,8 @@ def rights(location: str) -> Check:
     if not there.is_dir():
         return Check("store", "failed", f"{there} is a file", "name another place for the store")
     if os.access(there, os.R_OK | os.W_OK | os.X_OK):
-        made = "can be written" if there == place else "will be made by the first run"
-        return Check("store", "ok", f"{location} {made}")
+        text = "can be written" if there == place else "will be made by the first run"
+        return Check("store", "ok", f"{location} {text}")
     return Check("store", "failed", f"no right to write in {there}", "get it, or move the store")
 
 
@@ -204,9 +204,9 @@ def _inputs(call: Invocation, file: ProjectFile) -> str:
     from deltaproduce.cli.examination.checks import problems
 
     with call.store() as store:
-        found = problems(file, call.pipeline, store)
-    if found:
-        raise ProjectFileError("; ".join(one.message for one in found))
+        input_problems = problems(file, call.pipeline, store)
+    if input_problems:
+        raise ProjectFileError("; ".join(one.message for one in input_problems))
     return f"{len(file.inputs)} can be read"
 
 
@@ -214,8 +214,8 @@ def _session(file: ProjectFile | None) -> str:
     from deltaproduce.engines.spark.sessions.session import local_session
     from deltaproduce.projects.sessions import session
 
-    found = None if file is None else session(file)
-    spark = local_session() if found is None else found
+    options = None if file is None else session(file)
+    spark = local_session() if options is None else options
     return f"Spark {spark.version} runs, with Delta"
 
 

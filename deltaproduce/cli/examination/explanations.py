@@ -20,7 +20,7 @@ def explanation(graph: Graph, stage: str, store: Store) -> dict[str, Any]:
         NotFoundError: there is no such stage.
         DefinitionError: as for an update.
     """
-    found = graph.stage(stage)
+    of_stage = graph.stage(stage)
     head = store.head
     figures = head.stages.get(stage)
     try:
@@ -29,13 +29,13 @@ def explanation(graph: Graph, stage: str, store: Store) -> dict[str, Any]:
     except SessionError as error:
         follows = f"unknown: {in_project(error, None)}"
     readers = [one.name for one in graph.readers_of(stage) if one.hidden is None]
-    seen = [column.told for column in found.schema.key if not column.is_hidden]
+    seen = [column.label for column in of_stage.schema.key if not column.is_hidden]
     return {
         "stage": stage,
-        "kind": found.kind.word,
+        "kind": of_stage.kind.word,
         "key": seen,
-        "value": [column.told for column in found.schema.value],
-        "made_from": [feeder.name for feeder in found.merged],
+        "value": [column.label for column in of_stage.schema.value],
+        "made_from": [feeder.name for feeder in of_stage.merged],
         "read_by": readers,
         "version": head.number,
         "figures": None if figures is None else figures.as_dict(),

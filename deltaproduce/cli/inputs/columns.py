@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from deltaproduce.cli.inputs.reading.faults import FileFault
+from deltaproduce.cli.inputs.reading.file_parts import Absence
 from deltaproduce.cli.inputs.reading.folders import folders_of
-from deltaproduce.cli.inputs.reading.found import Absence
 from deltaproduce.model.graph import Source
 from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL
 
@@ -46,12 +46,12 @@ class Headers:
         own, allowed = self._own(file), _lower(self.optional)
         values = (column for column in self.source.schema.value if column.nullable)
         lacking = [column.name for column in values if column.name.lower() not in own]
-        found = [name for name in lacking if name.lower() in allowed]
-        unsure = [name for name in lacking if name not in found]
+        candidates = [name for name in lacking if name.lower() in allowed]
+        unsure = [name for name in lacking if name not in candidates]
         fault = _twice(in_folders) or self._fault(file, unsure)
         if fault is None and self._is_older(file, unsure):
-            found += unsure
-        return Absence(frozenset([*found, *folders]), folders, fault)
+            candidates += unsure
+        return Absence(frozenset([*candidates, *folders]), folders, fault)
 
     def is_whole(self, file: str) -> bool:
         """Return whether a file has all columns, or has no rows."""
@@ -81,7 +81,7 @@ class Headers:
         """Return why columns that a file lacks cannot be newer than it; None if they can be."""
         had = {name: self._last_before(file, name) for name in lacking}
         lost = {name: other for name, other in had.items() if other is not None}
-        others = self._come_with(file)
+        others = self._new_columns(file)
         if not lost and not (lacking and others):
             return None
         names = [*lost] or [*lacking]
@@ -105,7 +105,7 @@ class Headers:
         before = reversed(files[: files.index(file)])
         return next((one for one in before if name.lower() in self._own(one)), None)
 
-    def _come_with(self, file: str) -> list[str]:
+    def _new_columns(self, file: str) -> list[str]:
         """Return the columns of a file that nobody declares, and that the file before it lacks."""
         known = _lower(self.source.schema.names) | {CHANGE_TYPE, ORDINAL}
         before = next((names for names in reversed(self._before(file)) if names is not None), ())

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from deltaproduce.cli.inputs.files import files_of
-from deltaproduce.cli.inputs.reading.reader import Reader
+from deltaproduce.cli.inputs.reading.reader import SourceReader
 from deltaproduce.cli.inputs.reading.texts import Forms
 from deltaproduce.errors import DefinitionError, InvalidChangesError
 from deltaproduce.model.graph import Source
@@ -63,12 +63,16 @@ def _having(file: ProjectFile, one: Input, was: Source, columns: Collection[str]
     Args:
         was: the source with the columns that it had, which JSON files are searched for.
     """
-    read, wanted, found = Reader(one, was, Forms()), {name.lower() for name in columns}, list[str]()
+    read, wanted, missing = (
+        SourceReader(one, was, Forms()),
+        {name.lower() for name in columns},
+        list[str](),
+    )
     for name, path in files_of(file, one).items():
         try:
             names = read.names(path) or ()
         except InvalidChangesError:  # a run refuses it, which is another error
             continue
         if wanted & {own.lower() for own in names}:
-            found.append(name)
-    return found
+            missing.append(name)
+    return missing

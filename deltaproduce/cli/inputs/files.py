@@ -14,15 +14,15 @@ from deltaproduce.projects.file import Input, ProjectFile
 from deltaproduce.projects.sections import ProjectFileError
 
 
-def files_of(file: ProjectFile, found: Input) -> dict[str, Path]:
+def files_of(file: ProjectFile, input_: Input) -> dict[str, Path]:
     """Return the files by name, in the order of names: paths relative to the input's folder.
 
     Raises:
         ProjectFileError: there is no such file or folder, or a snapshot would have no file.
     """
-    place = Path(file.place(found.path))
-    if has_magic(found.path):
-        parts = Path(found.path).parts
+    place = Path(file.place(input_.path))
+    if has_magic(input_.path):
+        parts = Path(input_.path).parts
         plain = next(n for n, part in enumerate(parts) if has_magic(part))
         root = Path(file.folder, *parts[:plain])  # it may have such characters itself
         paths = [
@@ -33,11 +33,11 @@ def files_of(file: ProjectFile, found: Input) -> dict[str, Path]:
     elif place.is_file():
         root, paths = place.parent, [place]
     else:
-        raise missing(found, f"{str(place)!r} is not there")
+        raise missing(input_, f"{str(place)!r} is not there")
     names = {path.relative_to(root).as_posix(): path for path in paths if path.is_file()}
     there = {name: names[name] for name in sorted(names) if not _is_hidden(name)}
-    if not there and found.mode == "snapshot":
-        raise missing(found, f"no file is at {str(place)!r}, which would delete all of its rows")
+    if not there and input_.mode == "snapshot":
+        raise missing(input_, f"no file is at {str(place)!r}, which would delete all of its rows")
     return there
 
 
@@ -55,9 +55,9 @@ def _is_hidden(name: str) -> bool:
     return any(part.startswith((".", "_")) for part in name.split("/"))
 
 
-def missing(found: Input, what: str) -> ProjectFileError:
+def missing(input_: Input, what: str) -> ProjectFileError:
     """Return the error that an input is not where its path says."""
     return ProjectFileError(
-        f"[sources.{found.source}] path is {found.path!r}, and {what}: mend the path, or put the "
+        f"[sources.{input_.source}] path is {input_.path!r}, and {what}: mend the path, or put the "
         "files there"
     )

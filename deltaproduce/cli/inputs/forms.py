@@ -6,7 +6,7 @@ import codecs
 from datetime import tzinfo
 from typing import NoReturn
 
-from deltaproduce.cli.inputs.reading.reader import Reader
+from deltaproduce.cli.inputs.reading.reader import SourceReader
 from deltaproduce.cli.inputs.reading.texts import Forms
 from deltaproduce.cli.inputs.reading.time_forms import DATES, TIMES, TimeForm, form_of
 from deltaproduce.errors import DefinitionError
@@ -17,7 +17,7 @@ from deltaproduce.times.zones import zone_of
 from deltaproduce.types.excerpts import shown
 
 
-def reader(found: Input, source: Source, zone: str) -> Reader:
+def reader(input_: Input, source: Source, zone: str) -> SourceReader:
     """Return the reader of an input's files.
 
     Args:
@@ -27,43 +27,45 @@ def reader(found: Input, source: Source, zone: str) -> Reader:
         ProjectFileError: a form, an encoding, a time zone or an optional column is unknown.
     """
     try:
-        if not codecs.lookup(found.encoding)._is_text_encoding:
+        if not codecs.lookup(input_.encoding)._is_text_encoding:
             raise LookupError
     except LookupError:
-        _refuse(found, "encoding", found.encoding, 'one that Python knows, such as "latin-1"')
+        _refuse(input_, "encoding", input_.encoding, 'one that Python knows, such as "latin-1"')
     values = {column.name.lower() for column in source.schema.value if column.nullable}
-    for name in found.optional:
+    for name in input_.optional:
         if name.lower() not in values:
             wanted = "columns of the source that take nulls and are no key"
-            _refuse(found, "optional", name, wanted)
+            _refuse(input_, "optional", name, wanted)
     forms = Forms(
-        zone=_zone(found, zone),
-        decimal=found.decimal,
-        dates=_form(found, "date_format", found.date_format, DATES),
-        times=_form(found, "timestamp_format", found.timestamp_format, TIMES),
+        zone=_zone(input_, zone),
+        decimal=input_.decimal,
+        dates=_form(input_, "date_format", input_.date_format, DATES),
+        times=_form(input_, "timestamp_format", input_.timestamp_format, TIMES),
     )
-    return Reader(found, source, forms)
+    return SourceReader(input_, source, forms)
 
 
-def _zone(found: Input, zone: str) -> tzinfo:
+def _zone(input_: Input, zone: str) -> tzinfo:
     try:
-        return zone_of(found.timezone or zone)
+        return zone_of(input_.timezone or zone)
     except DefinitionError:
-        if found.timezone is None:
+        if input_.timezone is None:
             raise
-        _refuse(found, "timezone", found.timezone, 'a region or an offset, such as "Europe/Paris"')
+        _refuse(
+            input_, "timezone", input_.timezone, 'a region or an offset, such as "Europe/Paris"'
+        )
 
 
-def _form(found: Input, key: str, text: str | None, default: TimeForm) -> TimeForm:
+def _form(input_: Input, key: str, text: str | None, default: TimeForm) -> TimeForm:
     if text is None:
         return default
     try:
         return form_of(text, of_times=default is TIMES)
     except ValueError as error:
-        _refuse(found, key, text, f'the codes of strptime, such as "%d.%m.%Y": {error}')
+        _refuse(input_, key, text, f'the codes of strptime, such as "%d.%m.%Y": {error}')
 
 
-def _refuse(found: Input, key: str, value: str, wanted: str) -> NoReturn:
+def _refuse(input_: Input, key: str, value: str, wanted: str) -> NoReturn:
     raise ProjectFileError(
-        f"deltaproduce.toml: [sources.{found.source}] {key} is {shown(value)}; give {wanted}"
+        f"deltaproduce.toml: [sources.{input_.source}] {key} is {shown(value)}; give {wanted}"
     )

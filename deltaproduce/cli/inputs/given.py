@@ -18,8 +18,8 @@ from deltaproduce.cli.inputs import remote, tables
 from deltaproduce.cli.inputs.files import digests, files_of
 from deltaproduce.cli.inputs.forms import reader
 from deltaproduce.cli.inputs.headers import absences
-from deltaproduce.cli.inputs.positions import Again, Position
-from deltaproduce.cli.inputs.reading.reader import Reader
+from deltaproduce.cli.inputs.positions import Again, TakenFiles
+from deltaproduce.cli.inputs.reading.reader import SourceReader
 from deltaproduce.cli.inputs.repeats import located
 from deltaproduce.cli.inputs.rollbacks import Undone, held, retaken
 from deltaproduce.errors import InvalidArgumentError, InvalidChangesError
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RunInput:
     """The input of a run, without its rows.
 
     Attributes:
@@ -56,7 +56,7 @@ class Given:
     again: tuple[Again, ...] = ()
 
 
-def found(file: ProjectFile, pipeline: Pipeline, store: Store) -> Given:
+def run_input(file: ProjectFile, pipeline: Pipeline, store: Store) -> RunInput:
     """Find the input for the next version of a store.
 
     Raises:
@@ -69,7 +69,7 @@ def found(file: ProjectFile, pipeline: Pipeline, store: Store) -> Given:
         if one.mode == "changes"
     }
     ids = store.update_ids()
-    position, holding = Position.of(ids), held(ids)
+    position, holding = TakenFiles.of(ids), held(ids)
     new = position.new(there)
     snapshots = tuple(
         name
@@ -79,12 +79,12 @@ def found(file: ProjectFile, pipeline: Pipeline, store: Store) -> Given:
     )
     released = [name for name in snapshots if name in holding]
     update_id = position.update_id(new, released)
-    return Given(new, snapshots, update_id, begun_in(store), position.again(new))
+    return RunInput(new, snapshots, update_id, begun_in(store), position.again(new))
 
 
 def begun_in(store: Store) -> frozenset[str]:
     """Return the stages that have rows, or had some."""
-    return frozenset(name for name, found in store.head.stages.items() if found.delta_versions)
+    return frozenset(name for name, figures in store.head.stages.items() if figures.delta_versions)
 
 
 def undone(
@@ -98,7 +98,7 @@ def undone(
     """
     later = {one.update_id for one in store.versions() if one.number > version}
     ids = store.update_ids()
-    now, before = Position.of(ids), Position.of([one for one in ids if one not in later])
+    now, before = TakenFiles.of(ids), TakenFiles.of([one for one in ids if one not in later])
     snapshots = {
         name: digests(files_of(file, one)) if hold and not has_scheme(one.path) else {}
         for name, one in file.inputs.items()
@@ -106,7 +106,7 @@ def undone(
     }
     files = retaken(before, now)
     if hold and not all(snapshots.values()):
-        names = ", ".join(name for name, found in snapshots.items() if not found)
+        names = ", ".join(name for name, files in snapshots.items() if not files)
         said = f"--hold is given, and the files of {names} are not on this machine: leave it out"
         raise InvalidArgumentError(said, argument="--hold")
     if (hold and not snapshots) or (retake and not files):
@@ -133,7 +133,7 @@ def check_sources(file: ProjectFile, pipeline: Pipeline) -> None:
 
 
 def rows(
-    file: ProjectFile, pipeline: Pipeline, given: Given, zone: str
+    file: ProjectFile, pipeline: Pipeline, given: RunInput, zone: str
 ) -> tuple[dict[str, object], dict[str, object]]:
     """Return the rows of the changes and of the snapshots, by source.
 
@@ -158,7 +158,7 @@ def rows(
 
 @contextmanager
 def by_lines(
-    file: ProjectFile, pipeline: Pipeline, given: Given, taken: Mapping[str, object], zone: str
+    file: ProjectFile, pipeline: Pipeline, given: RunInput, taken: Mapping[str, object], zone: str
 ) -> Iterator[None]:
     """Name files and lines in errors about rows that the store refuses by their numbers.
 
@@ -186,9 +186,9 @@ def by_lines(
 
 
 def _changes(
-    file: ProjectFile, read: Reader, files: Mapping[str, str], begun: Collection[str]
+    file: ProjectFile, read: SourceReader, files: Mapping[str, str], begun: Collection[str]
 ) -> object:
-    source, there = read.source, files_of(file, read.found)
+    source, there = read.source, files_of(file, read.input)
     paths = {name: there[name] for name in files if name in there}
     taken = None
     if len(paths) == len(files):
@@ -203,12 +203,12 @@ def _changes(
 
 
 def _snapshot(
-    file: ProjectFile, read: Reader, spark: SparkSession | None, begun: Collection[str]
+    file: ProjectFile, read: SourceReader, spark: SparkSession | None, begun: Collection[str]
 ) -> object:
-    place, source = file.place(read.found.path), read.source
+    place, source = file.place(read.input.path), read.source
     taken = _all_rows(file, read, spark, begun)
     is_empty = not len(taken) if isinstance(taken, pa.Table) else remote.is_empty(taken)
-    if is_empty and not read.found.allow_empty:
+    if is_empty and not read.input.allow_empty:
         raise InvalidChangesError(
             f"{place!r} of source {source.name!r} has no rows, and a snapshot without rows deletes "
             "all that there are; if that is right, write allow_empty = true under "
@@ -220,9 +220,9 @@ def _snapshot(
 
 
 def _all_rows(
-    file: ProjectFile, read: Reader, spark: SparkSession | None, begun: Collection[str]
+    file: ProjectFile, read: SourceReader, spark: SparkSession | None, begun: Collection[str]
 ) -> DataFrame | pa.Table:
-    one, source = read.found, read.source
+    one, source = read.input, read.source
     if one.format in FILE_FORMATS:
         if spark is not None and has_scheme(one.path):
             return remote.snapshot(spark, one.path, read, is_begun=source.name in begun)

@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from deltaproduce.cli.inputs.columns import Headers, Names
-from deltaproduce.cli.inputs.reading.found import Absence
-from deltaproduce.cli.inputs.reading.reader import Reader
+from deltaproduce.cli.inputs.reading.file_parts import Absence
+from deltaproduce.cli.inputs.reading.reader import SourceReader
 from deltaproduce.errors import InvalidChangesError
 
 
 def headers(
-    files: Mapping[str, Path], new: Collection[str], read: Reader, begun: Collection[str]
+    files: Mapping[str, Path], new: Collection[str], read: SourceReader, begun: Collection[str]
 ) -> Headers:
     """Return the columns of files: of all, if a new one lacks some, otherwise of the new ones.
 
@@ -25,10 +25,10 @@ def headers(
         InvalidChangesError: a new file does not have its format.
     """
     names: dict[str, Names] = {name: read.names(files[name]) for name in files if name in new}
-    optional, is_begun = read.found.optional, read.source.name in begun
-    found = Headers(names, read.source, optional, is_begun)
-    if all(map(found.is_whole, names)):
-        return found
+    optional, is_begun = read.input.optional, read.source.name in begun
+    header = Headers(names, read.source, optional, is_begun)
+    if all(map(header.is_whole, names)):
+        return header
     every = {
         name: names[name] if name in names else _names(path, read) for name, path in files.items()
     }
@@ -36,14 +36,14 @@ def headers(
 
 
 def absences(
-    files: Mapping[str, Path], new: Collection[str], read: Reader, begun: Collection[str]
+    files: Mapping[str, Path], new: Collection[str], read: SourceReader, begun: Collection[str]
 ) -> dict[Path, Absence]:
     """Return what is known of the columns that each new file lacks; see `headers`."""
-    found = headers(files, new, read, begun)
-    return {files[name]: found.absence(name) for name in files if name in new}
+    header = headers(files, new, read, begun)
+    return {files[name]: header.absence(name) for name in files if name in new}
 
 
-def _names(path: Path, read: Reader) -> Names:
+def _names(path: Path, read: SourceReader) -> Names:
     """Return the columns of a file that was taken before; none if it is no file of theirs now."""
     try:
         return read.names(path)

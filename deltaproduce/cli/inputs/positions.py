@@ -43,7 +43,7 @@ class Again:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class TakenFiles:
     """The change files that a store has taken.
 
     Attributes:
@@ -57,23 +57,23 @@ class Position:
     contents: Digests = field(default_factory=dict)
 
     @staticmethod
-    def of(update_ids: Iterable[str]) -> Position:
+    def of(update_ids: Iterable[str]) -> TakenFiles:
         """Return the position after a store's updates, given by their ids, oldest first."""
         runs, taken, contents = 0, dict[str, dict[str, str]](), dict[str, dict[str, str]]()
         for text in update_ids:
-            found = run_of(text)
-            if found is None:
+            run = run_of(text)
+            if run is None:
                 continue
-            runs = max(runs, found[0])
-            for source, files in found[1].items():
+            runs = max(runs, run[0])
+            for source, files in run[1].items():
                 taken.setdefault(source, {}).update(files)
                 for name, digest in files.items():
                     contents.setdefault(source, {}).setdefault(digest, name)
-        return Position(runs, taken, contents)
+        return TakenFiles(runs, taken, contents)
 
     def new(self, there: Digests) -> Digests:
         """Return the files that were not taken yet, in their order."""
-        found = {
+        new_files = {
             source: {
                 name: digest
                 for name, digest in files.items()
@@ -81,18 +81,18 @@ class Position:
             }
             for source, files in there.items()
         }
-        return {source: files for source, files in found.items() if files}
+        return {source: files for source, files in new_files.items() if files}
 
     def again(self, new: Digests) -> tuple[Again, ...]:
         """Return the new files whose content was taken, or is new, under another name."""
-        found = list[Again]()
+        changes = list[Again]()
         for source, files in new.items():
             known = dict(self.contents.get(source, {}))
             for name, digest in files.items():
                 before = known.setdefault(digest, name)
                 if before != name:
-                    found.append(Again(source, name, before))
-        return tuple(found)
+                    changes.append(Again(source, name, before))
+        return tuple(changes)
 
     def update_id(self, files: Digests, released: Iterable[str] = ()) -> str | None:
         """Return the id of the update that takes files; None if it needs none.

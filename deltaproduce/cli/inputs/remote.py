@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from deltaproduce.cli.inputs.columns import Headers
 from deltaproduce.cli.inputs.files import missing
+from deltaproduce.cli.inputs.reading.file_parts import NO_ABSENCE, Absence
 from deltaproduce.cli.inputs.reading.folders import folders_of
-from deltaproduce.cli.inputs.reading.found import NO_ABSENCE, Absence
-from deltaproduce.cli.inputs.reading.reader import Reader
+from deltaproduce.cli.inputs.reading.reader import SourceReader
 from deltaproduce.stages.sources.given.kind import Given
 from deltaproduce.stages.sources.given.required import unchecked
 from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, Column
@@ -33,12 +33,12 @@ _MOST_ROWS: Final = 1 << 40
 
 
 def snapshot(
-    spark: SparkSession, path: str, reader: Reader, *, is_begun: bool = False
+    spark: SparkSession, path: str, reader: SourceReader, *, is_begun: bool = False
 ) -> DataFrame:
     """Return all rows of files.
 
-    They are read when the rows are computed, which raises the errors of `Reader.parts`. If files
-    may lack columns, their columns are read before: one job more.
+    They are read when the rows are computed, which raises the errors of `SourceReader.parts`. If
+    files may lack columns, their columns are read before: one job more.
 
     Args:
         is_begun: whether the source has rows, or had some.
@@ -53,7 +53,7 @@ def snapshot(
     files = spark.read.format("binaryFile").option("recursiveFileLookup", True).load(path)
     names = sorted(row.path for row in files.select("path").collect())
     if not names:
-        raise missing(reader.found, f"no file is at {path!r}, which would delete all of its rows")
+        raise missing(reader.input, f"no file is at {path!r}, which would delete all of its rows")
     columns = _columns(reader)
     sent = replace(reader, source=replace(reader.source, kind=Given()))
     firsts = {name: number * _MOST_ROWS for number, name in enumerate(names)}
@@ -68,19 +68,19 @@ def is_empty(rows: DataFrame) -> bool:
     """Return whether there are no rows; one job, which reads as far as the first row.
 
     Raises:
-        InvalidChangesError: see `Reader.parts`.
+        InvalidChangesError: see `SourceReader.parts`.
     """
     with _refused():
         return rows.isEmpty()
 
 
 def _absences(
-    files: DataFrame, names: Sequence[str], reader: Reader, *, is_begun: bool
+    files: DataFrame, names: Sequence[str], reader: SourceReader, *, is_begun: bool
 ) -> dict[str, Absence]:
     """Return what is known of the columns that each file lacks."""
     from deltaproduce.engines.failures import in_worker
 
-    below = {name: _below(name, reader.found.path) for name in names}
+    below = {name: _below(name, reader.input.path) for name in names}
     may_lack = any(column.nullable for column in reader.source.schema.value)
     if not may_lack and not any(folders_of(name) for name in below.values()):
         return {}
@@ -89,8 +89,8 @@ def _absences(
         rows = files.select("path", "content").mapInArrow(read, "path string, names array<string>")
         there = {row[0]: row[1] for row in rows.collect()}
     known = {below[name]: there[name] for name in names}
-    found = Headers(known, reader.source, reader.found.optional, is_begun)
-    return {name: found.absence(below[name]) for name in names}
+    missing = Headers(known, reader.source, reader.input.optional, is_begun)
+    return {name: missing.absence(below[name]) for name in names}
 
 
 def _below(name: str, path: str) -> str:
@@ -124,7 +124,7 @@ def _refused() -> Iterator[None]:
         raise failure from failure.__cause__
 
 
-def _headers(files: Iterator[pa.RecordBatch], reader: Reader) -> Iterator[pa.RecordBatch]:
+def _headers(files: Iterator[pa.RecordBatch], reader: SourceReader) -> Iterator[pa.RecordBatch]:
     """Yield the path and the columns of each file."""
     for batch in files:
         for path, content in zip(*batch.columns, strict=True):
@@ -133,14 +133,14 @@ def _headers(files: Iterator[pa.RecordBatch], reader: Reader) -> Iterator[pa.Rec
             yield pa.RecordBatch.from_arrays(columns, names=["path", "names"])
 
 
-def _columns(reader: Reader) -> tuple[Column, ...]:
+def _columns(reader: SourceReader) -> tuple[Column, ...]:
     schema = reader.source.schema
     return unchecked((*schema.key, *schema.value, ORDINAL_COLUMN))
 
 
 def _rows(
     files: Iterator[pa.RecordBatch],
-    reader: Reader,
+    reader: SourceReader,
     firsts: Mapping[str, int],
     absences: Mapping[str, Absence],
 ) -> Iterator[pa.RecordBatch]:
@@ -158,9 +158,9 @@ def _rows(
             first, absence = firsts[name], absences.get(name, NO_ABSENCE)
             for part in reader.parts_of(content.as_buffer(), name, absence):
                 numbers = {ORDINAL: pa.array(np.arange(first, first + part.rows))}
-                made = {**numbers, **part.columns}
+                arrays = {**numbers, **part.columns}
                 yield pa.RecordBatch.from_arrays(
-                    [made[column.name] for column in columns],
+                    [arrays[column.name] for column in columns],
                     names=[str(n) for n in range(len(columns))],
                 )
                 first += part.rows

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaproduce.cli.inputs.reading.found import Absence, Part
-from deltaproduce.cli.inputs.reading.reader import Reader
+from deltaproduce.cli.inputs.reading.file_parts import Absence, FilePart
+from deltaproduce.cli.inputs.reading.reader import SourceReader
 from deltaproduce.engines.local.arrays import isin_rows
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.stages.sources.given.contents import UPSERTS
@@ -29,7 +29,7 @@ def located(
     rows: pa.Table,
     files: Mapping[str, Path],
     absences: Mapping[Path, Absence],
-    read: Reader,
+    read: SourceReader,
 ) -> InvalidChangesError:
     """Return an error about a key that is there twice, with the files and lines of two rows.
 
@@ -43,28 +43,28 @@ def located(
         The error itself if the rows are not found.
     """
     key = rows.slice(error.rows[0], 1).select(read.source.schema.key.names)
-    found = [
+    rows_by_file = [
         (name, path, _rows_of(key, read.parts(path, absences[path])))
         for name, path in files.items()
     ]
-    found = [one for one in found if one[2]]
-    if read.found.mode == "changes":  # the rows of the last file count
-        found = found[-1:]
-    places = list(islice(((path, row) for _, path, own in found for row in own), 2))
+    rows_by_file = [one for one in rows_by_file if one[2]]
+    if read.input.mode == "changes":  # the rows of the last file count
+        rows_by_file = rows_by_file[-1:]
+    places = list(islice(((path, row) for _, path, own in rows_by_file for row in own), 2))
     if len(places) < 2:
         return error
     lines = [_line(path, row, read) for path, row in places]
     (one, first), (other, second) = zip((path for path, _ in places), lines, strict=True)
-    noun = "line" if read.found.format in {"csv", "json"} else "row"
+    noun = "line" if read.input.format in {"csv", "json"} else "row"
     where = (
         f"{str(one)!r} of source {error.source!r}, {noun}s {first} and {second}"
         if one == other
         else f"{str(one)!r}, {noun} {first}, and {str(other)!r}, {noun} {second}, "
         f"of source {error.source!r}"
     )
-    key_told = f"key {shown(error.keys[0])}" if error.keys else "a key"
+    key_text = f"key {shown(error.keys[0])}" if error.keys else "a key"
     return InvalidChangesError(
-        f"{where}: {key_told} is there twice, and the source is unique: drop one of the rows",
+        f"{where}: {key_text} is there twice, and the source is unique: drop one of the rows",
         source=error.source,
         keys=error.keys,
         rows=error.rows,
@@ -73,9 +73,9 @@ def located(
     )
 
 
-def _rows_of(key: pa.Table, parts: Iterable[Part]) -> list[int]:
+def _rows_of(key: pa.Table, parts: Iterable[FilePart]) -> list[int]:
     """Return the numbers of the first two rows of a key in a file that are no deletes."""
-    found, first = list[int](), 0
+    numbers, first = list[int](), 0
     for part in parts:
         if part.rows:
             columns = {name: part.columns[name] for name in key.column_names}
@@ -84,14 +84,14 @@ def _rows_of(key: pa.Table, parts: Iterable[Part]) -> list[int]:
             if types is not None:
                 upserts = pc.is_in(types, value_set=pa.array(UPSERTS, types.type))
                 marks &= upserts.to_numpy(zero_copy_only=False)
-            found += (first + np.flatnonzero(marks)).tolist()
+            numbers += (first + np.flatnonzero(marks)).tolist()
         first += part.rows
-        if len(found) > 1:
+        if len(numbers) > 1:
             break
-    return found[:2]
+    return numbers[:2]
 
 
-def _line(path: Path, row: int, read: Reader) -> int:
+def _line(path: Path, row: int, read: SourceReader) -> int:
     """Return the line of a row, or its number where a file has no lines."""
     lines = read.lines(path)
     return row if lines is None else next(islice(lines, row, None), row)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deltaproduce.cli.inputs.positions import Position
+from deltaproduce.cli.inputs.positions import TakenFiles
 from deltaproduce.shown.update_ids import Digests, held_in, run_id
 
 
@@ -52,26 +52,26 @@ class Undone:
     @property
     def sentences(self) -> tuple[str, ...]:
         """What the next run does, and how to choose otherwise."""
-        found = list[str]()
+        texts = list[str]()
         names, files = ", ".join(self.snapshots), _named(self.files)
         if names and self.hold:
-            found.append(f"held until their files change: {names}")
+            texts.append(f"held until their files change: {names}")
         elif names:
-            found.append(
+            texts.append(
                 f"the next run takes the snapshots again, with their rows: {names}; "
                 f"deltaproduce rollback {self.version} --hold leaves them until their files change"
             )
         if files and self.retake:
-            found.append(f"new again, for the next run: {files}")
+            texts.append(f"new again, for the next run: {files}")
         elif files:
-            found.append(
+            texts.append(
                 f"these files stay taken, and their rows are gone: {files}; "
                 f"deltaproduce rollback {self.version} --retake lets the next run take them"
             )
         if self.tables:
             names = ", ".join(self.tables)
-            found.append(f"the next run takes what existing tables have since then: {names}")
-        return tuple(found)
+            texts.append(f"the next run takes what existing tables have since then: {names}")
+        return tuple(texts)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -84,9 +84,9 @@ class Undone:
         }
 
 
-def retaken(before: Position, now: Position) -> Digests:
+def retaken(before: TakenFiles, now: TakenFiles) -> Digests:
     """Return the files that were taken since a position, with the digests that they had then."""
-    found = {
+    repeated = {
         source: {
             name: before.taken.get(source, {}).get(name, "")
             for name, digest in files.items()
@@ -94,18 +94,18 @@ def retaken(before: Position, now: Position) -> Digests:
         }
         for source, files in now.taken.items()
     }
-    return {source: files for source, files in found.items() if files}
+    return {source: files for source, files in repeated.items() if files}
 
 
 def held(update_ids: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
     """Return the held snapshots, with the digests of the files that they are held at."""
-    found = dict[str, Mapping[str, str]]()
+    positions = dict[str, Mapping[str, str]]()
     for text in update_ids:
-        found |= held_in(text)
-    return {source: files for source, files in found.items() if files}
+        positions |= held_in(text)
+    return {source: files for source, files in positions.items() if files}
 
 
 def _named(files: Digests) -> str:
-    names = [f"{source}/{name}" for source, some in files.items() for name in some]
+    names = [f"{source}/{name}" for source, by_name in files.items() for name in by_name]
     more = f" and {len(names) - 10:,} more" if len(names) > 10 else ""
     return ", ".join(names[:10]) + more

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.cli.inputs.reading.found import NO_ABSENCE, Absence, Part
-from deltaproduce.cli.inputs.reading.reader import CONTROLS, Reader, fault_in
+from deltaproduce.cli.inputs.reading.file_parts import NO_ABSENCE, Absence, FilePart
+from deltaproduce.cli.inputs.reading.reader import CONTROLS, SourceReader, fault_in
 from deltaproduce.engines.local.arrays import factorize
 from deltaproduce.engines.local.large.spilling import LARGE_BYTES, Spill
 from deltaproduce.errors import InvalidChangesError
@@ -28,7 +28,7 @@ NO_ABSENCES: Final[Mapping[Path, Absence]] = MappingProxyType({})
 
 
 def snapshot(
-    paths: Iterable[Path], reader: Reader, absences: Mapping[Path, Absence] = NO_ABSENCES
+    paths: Iterable[Path], reader: SourceReader, absences: Mapping[Path, Absence] = NO_ABSENCES
 ) -> pa.Table:
     """Return all rows of files, one file after the other.
 
@@ -36,14 +36,14 @@ def snapshot(
         absences: what is known of the columns that files lack.
 
     Raises:
-        InvalidChangesError: see `Reader.parts`.
+        InvalidChangesError: see `SourceReader.parts`.
     """
     rows, _ = _gathered(paths, reader, absences)
     return rows
 
 
 def changes(
-    paths: Iterable[Path], reader: Reader, absences: Mapping[Path, Absence] = NO_ABSENCES
+    paths: Iterable[Path], reader: SourceReader, absences: Mapping[Path, Absence] = NO_ABSENCES
 ) -> pa.Table:
     """Return the net changes of files, one file after the other.
 
@@ -51,7 +51,7 @@ def changes(
         absences: what is known of the columns that files lack.
 
     Raises:
-        InvalidChangesError: see `Reader.parts`. A file of deletes needs key columns only.
+        InvalidChangesError: see `SourceReader.parts`. A file of deletes needs key columns only.
     """
     rows, sizes = _gathered(paths, reader, absences)
     return newest_of_keys(rows, sizes, reader.source.schema.key.names)
@@ -101,7 +101,7 @@ def delta(path: str, source: Source) -> pa.Table:
 
 
 def _gathered(
-    paths: Iterable[Path], reader: Reader, absences: Mapping[Path, Absence]
+    paths: Iterable[Path], reader: SourceReader, absences: Mapping[Path, Absence]
 ) -> tuple[pa.Table, list[int]]:
     """Return the rows of files, and how many each has; control columns only if a file has them."""
     spill, sizes, said = Spill(LARGE_BYTES), list[int](), set[str]()
@@ -118,7 +118,7 @@ def _gathered(
     return spill.table().drop_columns(unsaid), sizes
 
 
-def _with_controls(part: Part, first: int) -> dict[str, pa.Array]:
+def _with_controls(part: FilePart, first: int) -> dict[str, pa.Array]:
     """Return the columns of a part: without a change type its rows are upserts, in their order.
 
     Args:

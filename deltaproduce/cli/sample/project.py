@@ -32,11 +32,11 @@ def write(folder: Path) -> tuple[str, ...]:
             f"{str(folder)!r} is there, and not an empty folder: give another name", argument="name"
         )
     name = folder.absolute().name
-    told = {"name": name, "name_in_toml": json.dumps(name, ensure_ascii=False)}
+    values = {"name": name, "name_in_toml": json.dumps(name, ensure_ascii=False)}
     sample = files(__package__).joinpath("files")
     for path, template in _FILES.items():
         text = sample.joinpath(*template.split("/")).read_text(encoding="utf-8")
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(Template(text).substitute(told), encoding="utf-8")
+        target.write_text(Template(text).substitute(values), encoding="utf-8")
     return tuple(_FILES)

@@ -49,7 +49,7 @@ def sync(
     from deltaproduce.postgres import Sync
 
     with call.store() as store:
-        found = Sync(
+        copy = Sync(
             store,
             to,
             stages=stages or None,
@@ -57,5 +57,5 @@ def sync(
             schema=schema,
             on_break="reload" if reload else "raise",
         ).run()
-    done = any(one.reason or one.deleted or one.inserted for one in found.tables)
-    return summaries.nothing_is_3(summaries.synced(found), done, exit_code=exit_code)
+    done = any(one.reason or one.deleted or one.inserted for one in copy.tables)
+    return summaries.nothing_is_3(summaries.synced(copy), done, exit_code=exit_code)

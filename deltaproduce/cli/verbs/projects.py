@@ -18,9 +18,9 @@ def init(call: Invocation, name: Folder) -> Answer:
     from deltaproduce.cli.sample.project import write
 
     folder = call.folder / name
-    made = write(folder)
-    said = (f"made in {folder}: {', '.join(made)}", f"next: cd {folder}; deltaproduce run")
-    return Answer({"folder": str(folder), "files": list(made)}, said)
+    paths = write(folder)
+    said = (f"made in {folder}: {', '.join(paths)}", f"next: cd {folder}; deltaproduce run")
+    return Answer({"folder": str(folder), "files": list(paths)}, said)
 
 
 def check(call: Invocation, select: Select = None) -> Answer:
@@ -33,14 +33,14 @@ def check(call: Invocation, select: Select = None) -> Answer:
     if pipeline is None:  # there is nothing to select from
         return summaries.checked([], outcome.problems, outcome.unchecked)
     stages = selected(select or (), feeders_of(pipeline.graph()))
-    found = [
+    problems = [
         one for one in outcome.problems if not {one.stage, *one.users}.isdisjoint((*stages, ""))
     ]
-    if not found:
+    if not problems:
         well = f"all is well: {len(stages)} stages, {len(file.inputs)} inputs"
         return Answer({"stages": list(stages), "problems": []}, (well,))
     unchecked = [name for name in outcome.unchecked if name in stages]
-    return summaries.checked(stages, found, unchecked)
+    return summaries.checked(stages, problems, unchecked)
 
 
 def graph(
@@ -54,14 +54,14 @@ def graph(
     """List or draw the stages and their feeders; with --as-of, the tasks of a day."""
     from deltaproduce.cli.selection import feeders_of, selected
 
-    found = call.pipeline.graph()
-    feeders = feeders_of(found)
+    graph = call.pipeline.graph()
+    feeders = feeders_of(graph)
     chosen = {name: feeders[name] for name in selected(select or (), feeders)}
     if as_of is not None:
         with call.store() as store:
             tasks = [task for task in store.tasks(as_of=as_of) if task.stage in chosen]
         return summaries.task_graph(tasks, drawn=form == "mermaid")
-    answer = summaries.graph(chosen, {name: found.stage(name).kind.word for name in chosen})
+    answer = summaries.graph(chosen, {name: graph.stage(name).kind.word for name in chosen})
     drawn = (summaries.mermaid(chosen),) if form == "mermaid" else answer.parts
     return Answer(answer.data, drawn)
 
@@ -83,10 +83,10 @@ def doctor(
     """Check this machine and this project, and say how to fix what is missing."""
     from deltaproduce.cli.examination.checkup import checkup
 
-    found = checkup(call, with_session=session)
-    rows = tuple((one.state, one.name, one.found, one.mend) for one in found)
-    failed = any(one.state == "failed" for one in found)
+    diagnosis = checkup(call, with_session=session)
+    rows = tuple((one.state, one.name, one.found, one.mend) for one in diagnosis)
+    failed = any(one.state == "failed" for one in diagnosis)
     table = Table("", ("", "what", "found", "mend"), rows)
-    data = [one.as_dict() for one in found]
+    data = [one.as_dict() for one in diagnosis]
     said = "something has to be mended" if failed else "all that is needed is there"
     return Answer(data, (table, said), FAILED if failed else 0)

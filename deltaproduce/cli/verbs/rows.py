@@ -33,15 +33,15 @@ def show(
     from deltaproduce.cli.answers.values import filters_of
 
     with call.reading(place, stage) as store:
-        found = readings.stage_of(store, stage, version)
-        columns = readings.key_columns(found)
-        filters = filters_of(key or (), columns, found.schema.value.names)
+        recorded = readings.stage_of(store, stage, version)
+        columns = readings.key_columns(recorded)
+        filters = filters_of(key or (), columns, recorded.schema.value.names)
         if filters and not rows and place is None and readings.has_tasks(store):
             with call.store() as defined:  # only the pipeline knows what a task makes
-                told = readings.of_partition(defined, stage, filters, as_of)
-            if told is not None:
-                return told
-        taken = readings.rows_of(store, found, filters, version, internal=place is None)
+                answer = readings.of_partition(defined, stage, filters, as_of)
+            if answer is not None:
+                return answer
+        taken = readings.rows_of(store, recorded, filters, version, internal=place is None)
         return readings.printed(taken, limit)
 
 
@@ -95,8 +95,8 @@ def diff(
 ) -> Answer:
     """Compare two versions: keys added, removed and changed of each stage, and some rows."""
     with call.reading(place) as store:
-        found = store.diff(before, after, sample=sample)
-    return Answer(found.as_dict(), found.as_tables())
+        differences = store.diff(before, after, sample=sample)
+    return Answer(differences.as_dict(), differences.as_tables())
 
 
 def lineage(

@@ -43,7 +43,7 @@ def repair(
     """Publish a version that fixes what verify finds."""
     with call.store() as store:
         before, version = store.head, store.repair(recompute=sample or recompute)
-    return summaries.version_made(before, version, exit_code=exit_code)
+    return summaries.versions_published(before, version, exit_code=exit_code)
 
 
 def compact(call: Invocation) -> Answer:
@@ -91,9 +91,9 @@ def vacuum(
             argument="--keep-versions",
         )
     with call.store() as store:
-        found = store.vacuum(
+        outcome = store.vacuum(
             keep_versions, keep_days, unfinished_hours=unfinished_hours, dry_run=dry_run
         )
-    answer = summaries.vacuumed(found, dry_run=dry_run)
-    done = bool(found.versions or found.tables or found.files)
+    answer = summaries.vacuumed(outcome, dry_run=dry_run)
+    done = bool(outcome.versions or outcome.tables or outcome.files)
     return summaries.nothing_is_3(answer, done, exit_code=exit_code)

@@ -25,13 +25,13 @@ def plan(
 ) -> Answer:
     """Show what a run would do to each stage, and why; writes nothing."""
     from deltaproduce.cli.inputs.dropped import by_files
-    from deltaproduce.cli.inputs.given import by_lines, found, rows
+    from deltaproduce.cli.inputs.given import by_lines, rows, run_input
     from deltaproduce.cli.selection import feeders_of, selected
 
     file, pipeline = call.file, call.pipeline
     stages = selected(select or (), feeders_of(pipeline.graph()))
     with call.store() as store:
-        given = found(file, pipeline, store)
+        given = run_input(file, pipeline, store)
         changes, snapshots = rows(file, pipeline, given, store.time_zone)
         lines = by_lines(file, pipeline, given, changes | snapshots, store.time_zone)
         with by_files(file, pipeline, store), lines:
@@ -56,7 +56,7 @@ def run(
 ) -> Answer:
     """Read the inputs, publish a version of their changes, and run the tasks of a day."""
     from deltaproduce.cli.inputs.dropped import by_files
-    from deltaproduce.cli.inputs.given import by_lines, found, rows
+    from deltaproduce.cli.inputs.given import by_lines, rows, run_input
 
     file, pipeline = call.file, call.pipeline
     if dry_run:
@@ -68,7 +68,7 @@ def run(
             summaries.rehearsed(foreseen), bool(foreseen.done), exit_code=exit_code
         )
     with call.store() as store:
-        given = found(file, pipeline, store)
+        given = run_input(file, pipeline, store)
         changes, snapshots = rows(file, pipeline, given, store.time_zone)
         before = store.head
         lines = by_lines(file, pipeline, given, changes | snapshots, store.time_zone)
@@ -83,11 +83,11 @@ def run(
         has_tasks = any(stage.kind.tasks.make_rows for stage in pipeline.stages)
         if as_of is not None and has_tasks:
             store.run(as_of=as_of)
-        made = [version for version in store.versions() if version.number > before.number]
-        for version in made if openlineage else ():
+        new_versions = [version for version in store.versions() if version.number > before.number]
+        for version in new_versions if openlineage else ():
             store.emit_openlineage(version.number)
-        answer = summaries.version_made(
-            before, *(made or [before]), again=given.again, exit_code=exit_code
+        answer = summaries.versions_published(
+            before, *(new_versions or [before]), again=given.again, exit_code=exit_code
         )
         return _with_dirty(answer, store) if as_of is None and has_tasks else answer
 
@@ -117,9 +117,9 @@ def versions(call: Invocation, select: Select = None, place: StoreAt = None) -> 
         raise typer.BadParameter("--select goes by the stages of a project: leave out --store")
     stages = selected(select, feeders_of(call.pipeline.graph())) if select else None
     with call.reading(place) as store:
-        found = store.versions()
-    every = {name for version in found for name in version.stages}
-    return summaries.versions(found, every if stages is None else {*stages})
+        all_versions = store.versions()
+    every = {name for version in all_versions for name in version.stages}
+    return summaries.versions(all_versions, every if stages is None else {*stages})
 
 
 def refresh(call: Invocation, select: Select = None, exit_code: ExitCode = False) -> Answer:
@@ -138,7 +138,7 @@ def refresh(call: Invocation, select: Select = None, exit_code: ExitCode = False
         before = version = store.head
         for name in chosen if select else (None,):
             version = store.refresh(name)
-    return summaries.version_made(before, version, exit_code=exit_code)
+    return summaries.versions_published(before, version, exit_code=exit_code)
 
 
 def backfill(
@@ -180,7 +180,7 @@ def backfill(
     with call.store() as store:
         before = store.head
         wanted = names[0] if names in (["all"], ["none"]) else names
-        found = store.backfill(
+        outcome = store.backfill(
             stage,
             partitions_of(where or ()) if condition is None else condition,
             wanted,
@@ -188,12 +188,12 @@ def backfill(
             dry_run=dry_run,
         )
         version = store.head
-    told = Table("", ("task",), tuple((name,) for name in found.tasks))
-    data = {"tasks": list(found.tasks), "sizes": [asdict(one) for one in found.sizes]}
+    tasks = Table("", ("task",), tuple((name,) for name in outcome.tasks))
+    data = {"tasks": list(outcome.tasks), "sizes": [asdict(one) for one in outcome.sizes]}
     if dry_run:
-        return Answer({"made": False, **data}, (told, *found.as_tables(), "nothing was written"))
-    answer = summaries.version_made(before, version)
-    return Answer({**answer.data, **data}, (told, *answer.parts))
+        return Answer({"made": False, **data}, (tasks, *outcome.as_tables(), "nothing was written"))
+    answer = summaries.versions_published(before, version)
+    return Answer({**answer.data, **data}, (tasks, *answer.parts))
 
 
 def rollback(
@@ -220,7 +220,7 @@ def rollback(
     file, pipeline = call.file, call.pipeline
     with call.store() as store:
         undoing = undone(file, pipeline, store, version, hold=hold, retake=retake)
-        before, made = store.head, store.rollback(version, undoing.update_id)
-    answer = summaries.version_made(before, made, exit_code=exit_code)
+        before, new = store.head, store.rollback(version, undoing.update_id)
+    answer = summaries.versions_published(before, new, exit_code=exit_code)
     data = {**answer.data, "inputs": undoing.as_dict()}
     return Answer(data, (*answer.parts, *undoing.sentences), answer.code)

@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deltaproduce.datasets.tables import Snapshot
+from deltaproduce.datasets.tables import DatasetSnapshot
 from deltaproduce.described.partitions import Values
 from deltaproduce.errors import ConflictError
 
@@ -34,18 +34,18 @@ class Checkpoint:
     resume_from: int = 0
 
     @staticmethod
-    def of(name: str, snapshot: Snapshot) -> Checkpoint:
+    def of(name: str, snapshot: DatasetSnapshot) -> Checkpoint:
         """Read the checkpoint of an input from a table."""
         commits = snapshot.position(_named(name, "commits"))
         resume_from = snapshot.position(_named(name, "rows"))
         return Checkpoint(name, commits or 0, resume_from or 0)
 
-    def durable_before(self, partition: Values, snapshot: Snapshot) -> int:
+    def durable_before(self, partition: Values, snapshot: DatasetSnapshot) -> int:
         """Return the row number before which all rows of a partition are durable."""
-        found = snapshot.position(_named(self.name, "rows", partition))
-        return max(self.resume_from, found or 0)
+        position = snapshot.position(_named(self.name, "rows", partition))
+        return max(self.resume_from, position or 0)
 
-    def check(self, snapshot: Snapshot, location: str) -> None:
+    def check(self, snapshot: DatasetSnapshot, location: str) -> None:
         """Refuse to continue from a checkpoint that is not the newest any more.
 
         Raises:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from deltaproduce.datasets.writing.rows import RowTaker, wrong_rows
 from deltaproduce.described.descriptor import Description
-from deltaproduce.described.partitions import EMPTY, Partition, Values, unstorable, values_of
+from deltaproduce.described.partitions import EMPTY, PartitionColumn, Values, unstorable, values_of
 from deltaproduce.engines.delta.log import logged
 from deltaproduce.engines.local.arrays import Numbers, factorize
 from deltaproduce.errors import InvalidChangesError
@@ -23,7 +23,7 @@ from deltaproduce.types.conversions import misfits
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PartitionRows:
     """The rows of one partition in one batch of input.
 
     Attributes:
@@ -34,13 +34,13 @@ class Group:
     rows: pa.Table
     numbers: Numbers
 
-    def since(self, number: int) -> Group:
+    def since(self, number: int) -> PartitionRows:
         """Return the rows from a number on."""
         begin = int(np.searchsorted(self.numbers, number))
-        return Group(self.partition, self.rows.slice(begin), self.numbers[begin:])
+        return PartitionRows(self.partition, self.rows.slice(begin), self.numbers[begin:])
 
 
-class Grouping:
+class PartitionGrouping:
     """Assigns rows to the partitions of a data set, or of one part of it.
 
     Args:
@@ -84,7 +84,7 @@ class Grouping:
         if tried:
             self.groups(taker.of_rows([values]), number)
 
-    def groups(self, rows: pa.Table, first: int) -> list[Group]:
+    def groups(self, rows: pa.Table, first: int) -> list[PartitionRows]:
         """Return rows by partition, in the order in which partitions first appear.
 
         Args:
@@ -96,20 +96,20 @@ class Grouping:
         """
         numbers = np.arange(first, first + len(rows))
         if not self._by or not len(rows):
-            return [Group((), rows, numbers)] if len(rows) else []
+            return [PartitionRows((), rows, numbers)] if len(rows) else []
         values = self._values(rows, first)
         codes = factorize(values.columns)
         _, begins, codes = np.unique(codes, return_index=True, return_inverse=True)
         order = np.argsort(codes, kind="stable")
         ends = np.cumsum(np.bincount(codes))
-        found = list[Group]()
+        groups = list[PartitionRows]()
         for code in np.argsort(begins):
             begin = int(begins[code])
             partition = self._partition(values.slice(begin, 1), first + begin)
             places = order[ends[code - 1] if code else 0 : ends[code]]
             of_it = rows if len(places) == len(rows) else rows.take(pa.array(places))
-            found.append(Group(partition, of_it, numbers[places]))
-        return found
+            groups.append(PartitionRows(partition, of_it, numbers[places]))
+        return groups
 
     def _values(self, rows: pa.Table, first: int) -> pa.Table:
         try:
@@ -129,7 +129,7 @@ class Grouping:
 
     def _partition(self, row: pa.Table, number: int) -> Values:
         """Return the partition of a row of values."""
-        found = list[str | None]()
+        names = list[str | None]()
         for one in self._by:
             values = row.column(one.column.name)
             if wrong := unstorable(values):
@@ -137,14 +137,14 @@ class Grouping:
             text = logged(values[0].as_py(), one.column.data_type)
             if one.column.name in self._within:
                 self._check(one, text, number)
-            found.append(text)
-        return tuple(found)
+            names.append(text)
+        return tuple(names)
 
-    def _check(self, one: Partition, text: str | None, number: int) -> None:
+    def _check(self, one: PartitionColumn, text: str | None, number: int) -> None:
         wanted = self._within[one.column.name]
         if text != wanted:
             raise self._wrong(one, number, f"is {text!r}, and rows of {wanted!r} are written here")
 
-    def _wrong(self, one: Partition, number: int, finding: str) -> InvalidChangesError:
+    def _wrong(self, one: PartitionColumn, number: int, finding: str) -> InvalidChangesError:
         name = one.column.name
         return wrong_rows(self._location, f"column {name!r} {finding}", name, number)

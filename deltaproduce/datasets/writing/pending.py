@@ -95,11 +95,11 @@ class Pending:
         Args:
             first: the number of the first new row.
         """
-        found = self._rows.setdefault(partition, _Rows(first))
+        pending = self._rows.setdefault(partition, _Rows(first))
         size = rows.nbytes
-        found.held.append(rows)
-        found.count += len(rows)
-        found.bytes += size
+        pending.held.append(rows)
+        pending.count += len(rows)
+        pending.bytes += size
         self._bytes += size
         self._open[partition] = None
         self._open.move_to_end(partition)
@@ -109,15 +109,15 @@ class Pending:
 
     def take(self, partition: Values) -> list[pa.Table]:
         """Remove and return all rows of a partition."""
-        found = self._rows.pop(partition)
+        rows = self._rows.pop(partition)
         self._open.pop(partition, None)
-        self._bytes -= found.bytes
-        return [*map(self._aside.take, found.spans), *found.held]
+        self._bytes -= rows.bytes
+        return [*map(self._aside.take, rows.spans), *rows.held]
 
     def count(self, partition: Values) -> int:
         """Return the number of rows of a partition."""
-        found = self._rows.get(partition)
-        return 0 if found is None else found.count
+        rows = self._rows.get(partition)
+        return 0 if rows is None else rows.count
 
     def firsts(self) -> dict[Values, int]:
         """Return the number of the first row of each partition that has any, oldest first."""
@@ -141,9 +141,9 @@ class Pending:
         self._aside.close()
 
     def _put_aside(self, partition: Values) -> None:
-        found = self._rows[partition]
-        found.spans.append(self._aside.put(pa.concat_tables(found.held)))
-        found.held = []
-        self._bytes -= found.bytes
-        found.bytes = 0
+        rows = self._rows[partition]
+        rows.spans.append(self._aside.put(pa.concat_tables(rows.held)))
+        rows.held = []
+        self._bytes -= rows.bytes
+        rows.bytes = 0
         del self._open[partition]

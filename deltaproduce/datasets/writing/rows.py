@@ -80,8 +80,8 @@ class RowTaker:
                 write([value])
             except Misfit as misfit:
                 raise self._wrong(_said(misfit, column), number, column) from misfit
-        found: Sequence[Any] = settled(values)
-        return found
+        settled_row: Sequence[Any] = settled(values)
+        return settled_row
 
     def _first_wrong(self, row: object) -> str | None:
         """Return the first column that a dict lacks or should not have; None for other rows."""
@@ -109,9 +109,9 @@ class RowTaker:
         Raises:
             InvalidChangesError: it is not Arrow data, or does not fit.
         """
-        for found, by_pandas in _read(given, self._location, first):
-            yield self.table(found, first, by_pandas=by_pandas)
-            first += len(found)
+        for table, by_pandas in _read(given, self._location, first):
+            yield self.table(table, first, by_pandas=by_pandas)
+            first += len(table)
 
     def frame(self, rows: DataFrame, first: int) -> DataFrame:
         """Return a Spark DataFrame in the declared columns, before Spark computes any of it.
@@ -128,14 +128,14 @@ class RowTaker:
         places, struct = self._places(rows.columns, first), frame_struct(rows)
         wanted: list[str] = []
         for column, place in zip(self._columns, places, strict=True):
-            found = struct.fields[place]
-            if not widens(found.dataType, column.data_type, by_name=True):
-                finding = misfit_of_types(found.dataType, column.data_type)
+            field = struct.fields[place]
+            if not widens(field.dataType, column.data_type, by_name=True):
+                finding = misfit_of_types(field.dataType, column.data_type)
                 raise self._wrong(finding, first, column)
-            wanted.append(f"{cast_by_name(found, column.data_type)} AS {identifier(column.name)}")
+            wanted.append(f"{cast_by_name(field, column.data_type)} AS {identifier(column.name)}")
         return rows.selectExpr(*wanted)
 
-    def table(self, found: pa.Table, first: int, *, by_pandas: bool = False) -> pa.Table:
+    def table(self, table: pa.Table, first: int, *, by_pandas: bool = False) -> pa.Table:
         """Return a table in the declared columns.
 
         Args:
@@ -145,12 +145,12 @@ class RowTaker:
         Raises:
             InvalidChangesError: it has other columns, or a value does not fit.
         """
-        places = self._places(found.column_names, first)
-        made = [
-            self._conformed(column, found.column(place), first, by_pandas=by_pandas)
+        places = self._places(table.column_names, first)
+        arrays = [
+            self._conformed(column, table.column(place), first, by_pandas=by_pandas)
             for column, place in zip(self._columns, places, strict=True)
         ]
-        return pa.Table.from_arrays(made, names=list(self._columns.names))
+        return pa.Table.from_arrays(arrays, names=list(self._columns.names))
 
     def _places(self, names: Sequence[str], first: int) -> list[int]:
         """Return the position of each declared column among these names; case does not count."""

@@ -28,10 +28,10 @@ def sure_of(columns: Columns) -> SureOf:
         f" {''.join(f'v{place}, ' for place in places)} = row",
         f" return {' and '.join(f'({one})' for one in seen)}",
     )
-    made: dict[str, Any] = dict(_NAMES)
-    exec("\n".join(lines), made)  # noqa: S102 this module writes all of the text
-    found: SureOf = made["sure"]
-    return found
+    namespace: dict[str, Any] = dict(_NAMES)
+    exec("\n".join(lines), namespace)  # noqa: S102 this module writes all of the text
+    function: SureOf = namespace["sure"]
+    return function
 
 
 def _seen(column: Column, value: str) -> str:

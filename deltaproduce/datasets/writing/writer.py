@@ -18,10 +18,10 @@ import pyarrow as pa
 from deltalake.transaction import AddAction
 
 from deltaproduce.datasets.absorbing import settled
-from deltaproduce.datasets.tables import Change, DataTable, Snapshot
+from deltaproduce.datasets.tables import Change, DatasetSnapshot, DataTable
 from deltaproduce.datasets.writing.checkpoints import Checkpoint
 from deltaproduce.datasets.writing.files import discard, written
-from deltaproduce.datasets.writing.grouping import Group, Grouping
+from deltaproduce.datasets.writing.grouping import PartitionGrouping, PartitionRows
 from deltaproduce.datasets.writing.pending import Pending
 from deltaproduce.datasets.writing.rows import RowTaker, is_row
 from deltaproduce.described.descriptor import Description
@@ -75,7 +75,7 @@ def opened_writer(
     table.check_commits()
     snapshot = settled(table)
     table.check_rules(snapshot)
-    grouping = Grouping(snapshot.descriptor, table.address, within)
+    grouping = PartitionGrouping(snapshot.descriptor, table.address, within)
     return DatasetWriter(
         engines,
         table,
@@ -94,8 +94,8 @@ class DatasetWriter:
         self,
         engines: Engines,
         table: DataTable,
-        snapshot: Snapshot,
-        grouping: Grouping,
+        snapshot: DatasetSnapshot,
+        grouping: PartitionGrouping,
         *,
         roll_rows: int | None,
         checkpoint: str | None,
@@ -196,8 +196,8 @@ class DatasetWriter:
         """Take the rows of a DataFrame, one of its partitions at a time."""
         self._flush()
         wanted = self._taker.frame(rows, self._next)
-        found = streamed(wanted, unchecked(self._descriptor.columns.columns))
-        self._take_tables(self._taker.table(table, self._next) for table in found)
+        batches = streamed(wanted, unchecked(self._descriptor.columns.columns))
+        self._take_tables(self._taker.table(table, self._next) for table in batches)
 
     def _take_tables(self, tables: Iterable[pa.Table]) -> None:
         """Take tables as they come; after a wrong one that is not the first, go no further."""
@@ -271,17 +271,17 @@ class DatasetWriter:
         self._next += len(rows)
         self._is_whole = True
 
-    def _left(self, group: Group) -> Group:
+    def _left(self, group: PartitionRows) -> PartitionRows:
         """Return the rows of a group that are not durable yet; a resumed input has durable ones."""
         if self._checkpoint is None:
             return group
-        found = self._durable.get(group.partition)
-        if found is None:
-            found = self._checkpoint.durable_before(group.partition, self._opened)
-            self._durable[group.partition] = found
-        return group.since(found)
+        durable = self._durable.get(group.partition)
+        if durable is None:
+            durable = self._checkpoint.durable_before(group.partition, self._opened)
+            self._durable[group.partition] = durable
+        return group.since(durable)
 
-    def _complete(self, groups: Sequence[Group]) -> list[tuple[int, int, int]]:
+    def _complete(self, groups: Sequence[PartitionRows]) -> list[tuple[int, int, int]]:
         """Return the files that these rows complete, in order.
 
         Returns:
@@ -300,7 +300,7 @@ class DatasetWriter:
             )
         )
 
-    def _add(self, group: Group, begin: int, end: int) -> None:
+    def _add(self, group: PartitionRows, begin: int, end: int) -> None:
         if begin < end:
             rows = group.rows.slice(begin, end - begin)
             self._pending.add(group.partition, rows, int(group.numbers[begin]))
@@ -331,7 +331,7 @@ class DatasetWriter:
         known = self._checkpoint
         positions = {} if known is None else known.positions(resume_from, durable_before)
 
-        def decide() -> tuple[Snapshot, Change]:
+        def decide() -> tuple[DatasetSnapshot, Change]:
             snapshot = settled(self._table)
             self._check_same(snapshot)
             if known is not None:
@@ -358,7 +358,7 @@ class DatasetWriter:
                 "another one"
             )
 
-    def _check_same(self, snapshot: Snapshot) -> None:
+    def _check_same(self, snapshot: DatasetSnapshot) -> None:
         if snapshot.id != self._opened.id or snapshot.descriptor != self._descriptor:
             raise ConflictError(
                 f"the data set at {self._table.address} was made again, or has another description "

@@ -85,14 +85,14 @@ def checkpoint_file(delta_version: int) -> str:
 
 def checkpoint_of(name: str) -> int | None:
     """Return the delta version of a checkpoint in one file, by its name; None for other files."""
-    found = _IS_CHECKPOINT(name)
-    return None if found is None else int(found[1])
+    match = _IS_CHECKPOINT(name)
+    return None if match is None else int(match[1])
 
 
 def number_of(name: str) -> int | None:
     """Return the delta version that a file's name begins with; None if it begins with none."""
-    found = _NUMBER(name)
-    return None if found is None else int(found[1])
+    match = _NUMBER(name)
+    return None if match is None else int(match[1])
 
 
 def is_known(name: str) -> bool:
@@ -130,7 +130,7 @@ def removed_in_turn(names: Iterable[str]) -> list[str]:
     numbers = {name: number_of(name) for name in listed}
     first = beginning(listed)
     if first is None:
-        first = min((found for found in numbers.values() if found is not None), default=0)
+        first = min((one for one in numbers.values() if one is not None), default=0)
 
     def place(name: str) -> tuple[int, int, bool]:
         number = numbers[name]
@@ -154,8 +154,8 @@ def log_files(table: Directory) -> LogFiles:
     if all(entry.name != LAST_CHECKPOINT for entry in entries):
         return LogFiles(entries, None)
     try:
-        told = json.loads(log.read(LAST_CHECKPOINT).text)
-        return LogFiles(entries, int(told["version"]))
+        pointer = json.loads(log.read(LAST_CHECKPOINT).text)
+        return LogFiles(entries, int(pointer["version"]))
     except (ValueError, KeyError, TypeError):
         return LogFiles(entries, None)  # readers ignore it, too
 
@@ -265,7 +265,7 @@ def is_committed(table: Directory, delta_version: int, attempt: str) -> bool:
 
 def commits_in(names: Iterable[str]) -> set[int]:
     """Return the delta versions of the commits in a log."""
-    return {int(found[1]) for found in map(_IS_COMMIT, names) if found}
+    return {int(match[1]) for match in map(_IS_COMMIT, names) if match}
 
 
 def _beginning(commits: set[int], names: Iterable[str]) -> int | None:
@@ -274,16 +274,16 @@ def _beginning(commits: set[int], names: Iterable[str]) -> int | None:
     if 0 in commits:
         return 0
     readable = range(min(commits) - 1, max(commits) + 1)
-    checkpoints = (found for found in map(checkpoint_of, names) if found is not None)
-    return min((found for found in checkpoints if found in readable), default=None)
+    checkpoints = (checkpoint for checkpoint in map(checkpoint_of, names) if checkpoint is not None)
+    return min((checkpoint for checkpoint in checkpoints if checkpoint in readable), default=None)
 
 
 def _commit(table: Directory, delta_version: int) -> LoggedCommit:
-    found = table.read(commit_file(delta_version))
-    info = _info(found.text.split("\n"))
-    millis = info.get("inCommitTimestamp") or found.modified_ns // 1_000_000
-    told, operation = info.get("userMetadata"), info.get("operation")
-    metadata = None if told is None else str(told)
+    entry = table.read(commit_file(delta_version))
+    info = _info(entry.text.split("\n"))
+    millis = info.get("inCommitTimestamp") or entry.modified_ns // 1_000_000
+    user_metadata, operation = info.get("userMetadata"), info.get("operation")
+    metadata = None if user_metadata is None else str(user_metadata)
     return LoggedCommit(delta_version, metadata, str(operation or UNTOLD), int(millis) * 1_000)
 
 
@@ -295,9 +295,9 @@ def _info(lines: Sequence[str]) -> Mapping[str, Any]:
     """
     for line in lines:
         if '"commitInfo"' in line:
-            found: Mapping[str, Any] | None = json.loads(line).get("commitInfo")
-            if found is not None:
-                return found
+            info: Mapping[str, Any] | None = json.loads(line).get("commitInfo")
+            if info is not None:
+                return info
     actions = [json.loads(line) for line in lines if line.strip()]
     if not actions or not all(isinstance(action, dict) for action in actions):
         raise ValueError("a commit has actions")

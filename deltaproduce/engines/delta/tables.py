@@ -83,7 +83,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class TableWrite:
     """One commit that writes rows.
 
     Attributes:
@@ -111,7 +111,7 @@ class Write:
         replaced: rows that count as deleted from this commit on, by their numbers in each file, by
             the file's path from the table's directory; only where rows are appended, and only
             where the driver commits.
-        found_at: the delta version at which these rows have these numbers.
+        located_at: the delta version at which these rows have these numbers.
         merged: the paths of files whose rows these are, and which they replace; only where the
             driver commits. The commit changes no row of the table.
     """
@@ -131,7 +131,7 @@ class Write:
     within: pa.Table | None = None
     fence: int | None = None
     replaced: Mapping[str, NDArray[np.int64]] | None = None
-    found_at: int | None = None
+    located_at: int | None = None
     merged: frozenset[str] = frozenset()
 
 
@@ -193,7 +193,7 @@ class DeltaTables(Protocol):
     ) -> None:
         """Create an empty table if there is none, or if one was begun and has no commit."""
 
-    def write(self, place: Place, write: Write) -> Written:
+    def write(self, place: Place, write: TableWrite) -> Written:
         """Write rows, and return what is known of the commit."""
 
     def delete(self, place: Place, predicate: str, metadata: str) -> None:

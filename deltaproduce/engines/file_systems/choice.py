@@ -22,5 +22,5 @@ def directory(address: str) -> Directory | None:
     path = local_path(address)
     if path is not None:
         return Directory(ThisMachine(), path)
-    found = _BUCKET.fullmatch(address)
-    return None if found is None else Directory(ObjectStore.of_environment(), found[1])
+    match = _BUCKET.fullmatch(address)
+    return None if match is None else Directory(ObjectStore.of_environment(), match[1])

@@ -23,6 +23,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import S3Store
 from pyarrow import fs
+from typing_extensions import override
 
 from deltaproduce.engines.file_systems.directory import Entry, FileSystem, Text
 from deltaproduce.types.excerpts import escaped
@@ -62,13 +63,13 @@ class ObjectStore(FileSystem):
     @staticmethod
     def of_environment(variables: Mapping[str, str] = os.environ) -> ObjectStore:
         """Return the store that delta-rs's variables describe, in upper or lower case."""
-        told = {name.upper(): value for name, value in variables.items() if value}
+        options = {name.upper(): value for name, value in variables.items() if value}
 
         def first(*names: str) -> str | None:
-            return next((told[name] for name in names if name in told), None)
+            return next((options[name] for name in names if name in options), None)
 
         def is_true(name: str) -> bool:
-            return told.get(name, "").lower() in _TRUE
+            return options.get(name, "").lower() in _TRUE
 
         return ObjectStore(
             endpoint=first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
@@ -119,47 +120,48 @@ class ObjectStore(FileSystem):
         del is_local
         return self.key is not None
 
+    @override
     def takes(self, path: str) -> bool:
-        """See `FileSystem.takes`."""
         return _PLAIN.fullmatch(path) is not None
 
+    @override
     def uri(self, path: str) -> str:
-        """See `FileSystem.uri`."""
         return f"s3://{path}"
 
+    @override
     def named(self, path: str) -> str:
-        """See `FileSystem.named`."""
         return f"s3a://{path}"
 
+    @override
     def names(self, path: str) -> list[str]:
-        """See `FileSystem.names`."""
-        return [info.base_name for info in self._found(path)]
+        return [info.base_name for info in self._entries_below(path)]
 
+    @override
     def entries(self, path: str) -> list[Entry]:
-        """See `FileSystem.entries`."""
         try:
-            return sorted(map(_entry, self._found(path)))
+            return sorted(map(_entry, self._entries_below(path)))
         except FileNotFoundError:
             return []
 
+    @override
     def exists(self, path: str) -> bool:
-        """See `FileSystem.exists`."""
         return bool(_opened(self).get_file_info(path).type != fs.FileType.NotFound)
 
+    @override
     def read(self, path: str) -> Text:
-        """See `FileSystem.read`."""
         with _opened(self).open_input_stream(path) as file:
             modified = datetime.fromisoformat(file.metadata()["Last-Modified"].decode())
             text = file.readall().decode()
         return Text(text, int(modified.timestamp()) * 1_000_000_000)
 
+    @override
     def write(self, path: str, text: str) -> None:
-        """See `FileSystem.write`."""
         with _opened(self).open_output_stream(path) as file:
             file.write(text.encode())
 
+    @override
     def put_first(self, path: str, text: str) -> bool:
-        """See `FileSystem.put_first`: pyarrow has no conditional put."""
+        """Pyarrow has no conditional put."""
         bucket, _, key = path.partition("/")
         try:
             obstore.put(_conditional(self, bucket), key, text.encode(), mode="create")
@@ -169,8 +171,8 @@ class ObjectStore(FileSystem):
             raise OSError(str(error)) from error
         return True
 
+    @override
     def mark(self, path: str) -> object | None:
-        """See `FileSystem.mark`."""
         try:
             with _opened(self).open_input_stream(path) as file:
                 about = file.metadata()
@@ -178,29 +180,31 @@ class ObjectStore(FileSystem):
             return None
         return about.get("ETag"), about.get("Last-Modified"), about.get("Content-Length")
 
+    @override
     def parquet(self, path: str) -> dict[str, Any]:
-        """See `FileSystem.parquet`."""
         return {"where": path, "filesystem": _opened(self)}
 
+    @override
     def make_directory(self, path: str) -> None:
-        """See `FileSystem.make_directory`: there are none."""
+        """There are none."""
         del path
 
+    @override
     def size(self, path: str) -> int:
-        """See `FileSystem.size`."""
         return int(_opened(self).get_file_info(path).size)
 
+    @override
     def link(self, path: str, of: str) -> None:
-        """See `FileSystem.link`: the service copies it."""
+        """The service copies it."""
         _opened(self).copy_file(of, path)
 
+    @override
     def opened(self, path: str, *, written: bool = False) -> BinaryIO:
-        """See `FileSystem.opened`."""
         system = _opened(self)
-        found: BinaryIO = (
+        stream: BinaryIO = (
             system.open_output_stream(path) if written else system.open_input_stream(path)
         )
-        return found
+        return stream
 
     def real(self, path: str) -> str:
         """There are no links."""
@@ -216,28 +220,28 @@ class ObjectStore(FileSystem):
         del root, path
         return False
 
+    @override
     def remove_file(self, path: str) -> None:
-        """See `FileSystem.remove_file`."""
         try:
             _opened(self).delete_file(path)
         except FileNotFoundError:
             return
 
+    @override
     def remove_tree(self, path: str) -> None:
-        """See `FileSystem.remove_tree`."""
-        found = _opened(self)
-        if found.get_file_info(path).type == fs.FileType.File:
-            found.delete_file(path)
+        opened = _opened(self)
+        if opened.get_file_info(path).type == fs.FileType.File:
+            opened.delete_file(path)
         else:
-            found.delete_dir(path)
+            opened.delete_dir(path)
 
     def remove_if_empty(self, path: str) -> None:
         """Remove what pyarrow leaves in place of a directory when its last file is removed."""
         if not self.entries(path):
             _opened(self).delete_dir(path)
 
+    @override
     def silence(self, error: BaseException) -> str | None:
-        """See `FileSystem.silence`."""
         text = str(error)
         if isinstance(error, FileNotFoundError) or _OF_A_KEY.search(text):
             return None
@@ -245,7 +249,7 @@ class ObjectStore(FileSystem):
             return None
         return escaped(" ".join(_ORNAMENTS.sub("", text).split()), limit=_LONGEST)
 
-    def _found(self, path: str) -> list[fs.FileInfo]:
+    def _entries_below(self, path: str) -> list[fs.FileInfo]:
         infos = _opened(self).get_file_info(fs.FileSelector(path))
         return [info for info in infos if info.base_name]
 
@@ -253,9 +257,9 @@ class ObjectStore(FileSystem):
 @cache
 def _conditional(store: ObjectStore, bucket: str) -> S3Store:
     """Return the view of a bucket that puts files where there is none."""
-    told: Any = {k: v for k, v in store.storage_options.items() if k != _OF_DELTA_RS}
+    options: Any = {k: v for k, v in store.storage_options.items() if k != _OF_DELTA_RS}
     is_plain = (store.endpoint or "").startswith("http:")
-    return S3Store(bucket, config=told, client_options={"allow_http": is_plain})
+    return S3Store(bucket, config=options, client_options={"allow_http": is_plain})
 
 
 @cache

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from typing_extensions import override
+
 from deltaproduce.engines.file_systems.directory import Entry, FileSystem, Text
 from deltaproduce.engines.paths import is_linked
 
@@ -47,48 +49,49 @@ class ThisMachine(FileSystem):
         """The session's path may be of another file system, or of another machine."""
         return is_local
 
+    @override
     def takes(self, path: str) -> bool:
-        """See `FileSystem.takes`."""
         return _PLAIN.fullmatch(path) is not None
 
     def uri(self, path: str) -> str:
         """A plain path is a URI for delta-rs."""
         return path
 
+    @override
     def named(self, path: str) -> str:
-        """See `FileSystem.named`."""
         return f"file:{path}"
 
+    @override
     def names(self, path: str) -> list[str]:
-        """See `FileSystem.names`."""
         return os.listdir(path)
 
+    @override
     def entries(self, path: str) -> list[Entry]:
-        """See `FileSystem.entries`."""
-        found = []
+        names = []
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(path) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):  # another process was faster
-                    found.append(_entry(entry))
-        return sorted(found)
+                    names.append(_entry(entry))
+        return sorted(names)
 
+    @override
     def exists(self, path: str) -> bool:
-        """See `FileSystem.exists`."""
         return os.path.exists(path)
 
+    @override
     def read(self, path: str) -> Text:
-        """See `FileSystem.read`."""
         with open(path, encoding="utf-8") as file:
             return Text(file.read(), os.fstat(file.fileno()).st_mtime_ns)
 
+    @override
     def write(self, path: str, text: str) -> None:
-        """See `FileSystem.write`."""
         file = Path(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
 
+    @override
     def put_first(self, path: str, text: str) -> bool:
-        """See `FileSystem.put_first`: the file is written under another name, and then linked."""
+        """The file is written under another name, and then linked."""
         beside = f"{path}.{uuid.uuid4().hex}.tmp"
         try:
             self.write(beside, text)
@@ -101,28 +104,29 @@ class ThisMachine(FileSystem):
             with suppress(OSError):  # the file is there, or not, whatever becomes of this one
                 os.unlink(beside)
 
+    @override
     def mark(self, path: str) -> object | None:
-        """See `FileSystem.mark`."""
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError:
             return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
+    @override
     def parquet(self, path: str) -> dict[str, Any]:
-        """See `FileSystem.parquet`."""
         return {"where": path}
 
+    @override
     def make_directory(self, path: str) -> None:
-        """See `FileSystem.make_directory`."""
         os.makedirs(path, exist_ok=True)
 
+    @override
     def size(self, path: str) -> int:
-        """See `FileSystem.size`."""
         return os.path.getsize(path)
 
+    @override
     def link(self, path: str, of: str) -> None:
-        """See `FileSystem.link`: a second name, or a copy where files cannot have two."""
+        """A second name, or a copy where files cannot have two."""
         try:
             os.utime(of)  # both names have one age
             os.link(of, path)
@@ -131,37 +135,38 @@ class ThisMachine(FileSystem):
         except OSError:
             shutil.copyfile(of, path)
 
+    @override
     def opened(self, path: str, *, written: bool = False) -> BinaryIO:
-        """See `FileSystem.opened`."""
         return open(path, "wb") if written else open(path, "rb")
 
+    @override
     def real(self, path: str) -> str:
-        """See `FileSystem.real`."""
         return os.path.realpath(path)
 
+    @override
     def is_link(self, path: str) -> bool:
-        """See `FileSystem.is_link`."""
         return os.path.islink(path)
 
+    @override
     def is_linked(self, root: str, path: str) -> bool:
-        """See `FileSystem.is_linked`."""
         return is_linked(root, path)
 
+    @override
     def remove_file(self, path: str) -> None:
-        """See `FileSystem.remove_file`; also removes Hadoop's checksum file for it."""
+        """Also removes Hadoop's checksum file for it."""
         file = Path(path)
         file.unlink(missing_ok=True)
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
 
+    @override
     def remove_tree(self, path: str) -> None:
-        """See `FileSystem.remove_tree`."""
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path)
         else:
             os.unlink(path)
 
+    @override
     def remove_if_empty(self, path: str) -> None:
-        """See `FileSystem.remove_if_empty`."""
         if not os.listdir(path):
             os.rmdir(path)
 

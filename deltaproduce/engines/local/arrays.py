@@ -132,16 +132,16 @@ def firsts_of(groups: Numbers) -> Numbers:
 def isin_rows(rows: pa.Table, keys: pa.Table) -> Marks:
     """Mark the rows that equal one of ``keys``, column by column in their order."""
     marks = _may_be_among(rows, keys)
-    if not marks.any() or (rows.num_columns == 1 and _is_told(rows.columns[0])):
+    if not marks.any() or (rows.num_columns == 1 and _has_equality(rows.columns[0])):
         return marks
-    some = rows.filter(pa.array(marks))
-    others = keys.filter(pa.array(_may_be_among(keys, some)))
+    marked = rows.filter(pa.array(marks))
+    others = keys.filter(pa.array(_may_be_among(keys, marked)))
     together = (
         pa.chunked_array([*a.chunks, *b.chunks], type=a.type)
-        for a, b in zip(some.columns, others.columns, strict=True)
+        for a, b in zip(marked.columns, others.columns, strict=True)
     )
     numbers = pa.array(_row_codes(together))
-    there = pc.is_in(numbers[: len(some)], value_set=numbers[len(some) :])
+    there = pc.is_in(numbers[: len(marked)], value_set=numbers[len(marked) :])
     marks[marks] = in_numpy(there)
     return marks
 
@@ -164,9 +164,9 @@ def matched(rows: pa.Table, keys: pa.Table) -> Numbers:
     numbers -= numbers.min(initial=0)
     if numbers.max(initial=0) >= _MARKS_A_ROW * len(numbers):
         numbers = _dense(numbers)
-    found = np.full(int(numbers.max(initial=0)) + 1, -1)
-    found[numbers[len(rows) :]] = np.arange(len(keys))
-    return found[numbers[: len(rows)]]
+    positions = np.full(int(numbers.max(initial=0)) + 1, -1)
+    positions[numbers[len(rows) :]] = np.arange(len(keys))
+    return positions[numbers[: len(rows)]]
 
 
 def _are_alike(rows: pa.Table, others: pa.Table) -> bool:
@@ -175,10 +175,10 @@ def _are_alike(rows: pa.Table, others: pa.Table) -> bool:
     return len(rows) == len(others) and all(one.equals(other) for one, other in pairs)
 
 
-def same_rows(some: pa.Table, others: pa.Table) -> bool:
+def same_rows(rows: pa.Table, others: pa.Table) -> bool:
     """Return whether two tables have the same rows, equally often, in any order."""
-    numbers = _row_codes(pa.concat_tables([some, others]).columns)
-    one, other = numbers[: len(some)], numbers[len(some) :]
+    numbers = _row_codes(pa.concat_tables([rows, others]).columns)
+    one, other = numbers[: len(rows)], numbers[len(rows) :]
     return np.array_equal(np.sort(one), np.sort(other))
 
 
@@ -210,9 +210,9 @@ def sorting(numbers: Sequence[Numbers]) -> Numbers:
     if most >= 1 << _COUNTED_BITS and _is_narrow(one):
         at = np.full(most + 1, rows)
         at[one] = np.arange(rows)
-        found = at[at < rows]
-        if len(found) == rows:  # all are distinct
-            return found
+        places = at[at < rows]
+        if len(places) == rows:  # all are distinct
+            return places
     if most < 1 << _RADIX_BITS:
         return _radix_sorting(one, most)
     return np.argsort(one, kind="stable")
@@ -250,11 +250,11 @@ def taken(table: pa.Table, rows: Numbers) -> pa.Table:
 
 def _begins(in_order: Sequence[Numbers]) -> Marks:
     """Mark the first row of each run of equal rows."""
-    found = np.zeros(len(in_order[0]), bool)
-    found[:1] = True
+    marks = np.zeros(len(in_order[0]), bool)
+    marks[:1] = True
     for numbers in in_order:
-        found[1:] |= numbers[1:] != numbers[:-1]
-    return found
+        marks[1:] |= numbers[1:] != numbers[:-1]
+    return marks
 
 
 def _is_sorted(numbers: Numbers) -> bool:
@@ -265,7 +265,7 @@ def _whole(array: pa.ChunkedArray | pa.Array) -> pa.Array:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-def _is_told(column: pa.ChunkedArray) -> bool:
+def _has_equality(column: pa.ChunkedArray) -> bool:
     """Return whether Arrow can tell that two values of a column are equal."""
     return not (pa.types.is_nested(column.type) or pa.types.is_floating(column.type))
 
@@ -277,7 +277,7 @@ def _may_be_among(rows: pa.Table, keys: pa.Table) -> Marks:
     """
     marks = np.ones(len(rows), bool)
     for column, values in zip(rows.columns, keys.columns, strict=True):
-        if _is_told(column):
+        if _has_equality(column):
             marks &= _is_in(column, values)
     return marks
 
@@ -327,15 +327,15 @@ def _marked(rows: Numbers, sought: Numbers) -> Marks | None:
         return None
     marks = np.zeros(greatest - least + 1, bool)
     marks[sought - least] = True
-    found = (rows >= least) & (rows <= greatest)
-    found[found] = marks[rows[found] - least]
-    return found
+    is_within = (rows >= least) & (rows <= greatest)
+    is_within[is_within] = marks[rows[is_within] - least]
+    return is_within
 
 
 def _order_codes(array: pa.Array, column: Column) -> Numbers:
-    found = _in_order_of_floats(array) if pa.types.is_floating(array.type) else _plain(array)
-    if found is not None:
-        return ~found if column.descending else found
+    codes = _in_order_of_floats(array) if pa.types.is_floating(array.type) else _plain(array)
+    if codes is not None:
+        return ~codes if column.descending else codes
     places = None
     if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
         encoded = array.dictionary_encode()
@@ -352,9 +352,9 @@ def _in_order_of_floats(array: pa.Array) -> Numbers:
     """Return numbers in the order of floats: null first, then up to NaN."""
     floats = one_of_each(array.cast(pa.float64()).fill_null(0.0))
     bits = floats.view(np.int64)
-    found = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)  # flips all but the sign bit
-    found[in_numpy(array.is_null())] = np.iinfo(np.int64).min
-    return found
+    codes = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)  # flips all but the sign bit
+    codes[in_numpy(array.is_null())] = np.iinfo(np.int64).min
+    return codes
 
 
 def _row_codes(arrays: Iterable[pa.ChunkedArray]) -> Numbers:
@@ -364,18 +364,18 @@ def _row_codes(arrays: Iterable[pa.ChunkedArray]) -> Numbers:
 
 def _packed(columns: Sequence[Numbers]) -> list[Numbers]:
     """Return fewer columns of non-negative numbers, with the same equality and order of rows."""
-    found: list[Numbers] = []
+    packed: list[Numbers] = []
     room = 0
     for column in columns:
         least, greatest = (int(column.min()), int(column.max())) if len(column) else (0, 0)
         size = greatest - least + 1
-        if found and room * size < _BEYOND:
-            found[-1] = found[-1] * size + (column - least)
+        if packed and room * size < _BEYOND:
+            packed[-1] = packed[-1] * size + (column - least)
             room *= size
         else:
-            found.append(column - least if size < _BEYOND else _ranks(column))
+            packed.append(column - least if size < _BEYOND else _ranks(column))
             room = min(size, _BEYOND - 1)
-    return found
+    return packed
 
 
 def _dense(numbers: Numbers) -> Numbers:
@@ -386,9 +386,9 @@ def _dense(numbers: Numbers) -> Numbers:
         marks[numbers - least] = True
         return (marks.cumsum() - 1)[numbers - least]
     order = sorting([numbers])
-    found = np.empty(len(numbers), np.int64)
-    found[order] = grouped([numbers[order]])
-    return found
+    dense = np.empty(len(numbers), np.int64)
+    dense[order] = grouped([numbers[order]])
+    return dense
 
 
 def _ranks(numbers: Numbers) -> Numbers:
@@ -399,15 +399,15 @@ def _plain(array: pa.Array) -> Numbers | None:
     """Return values that are whole numbers, in their order; None for other types and with nulls."""
     if array.null_count:
         return None
-    found = array.type
-    if pa.types.is_integer(found) or pa.types.is_boolean(found) or pa.types.is_timestamp(found):
+    kind = array.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_timestamp(kind):
         return in_numpy(array.cast(pa.int64()), np.int64)
-    if pa.types.is_date32(found):
+    if pa.types.is_date32(kind):
         return in_numpy(array.view(pa.int32()), np.int64)
-    return without_points(array) if pa.types.is_decimal128(found) else None
+    return unscaled(array) if pa.types.is_decimal128(kind) else None
 
 
-def without_points(array: pa.Decimal128Array) -> Numbers | None:
+def unscaled(array: pa.Decimal128Array) -> Numbers | None:
     """Return decimals without nulls and without their points: 1.25 is 125.
 
     None if one exceeds 64 bits.
@@ -420,24 +420,24 @@ def without_points(array: pa.Decimal128Array) -> Numbers | None:
 
 def _codes(array: pa.Array) -> Numbers:
     """Return for each value a number, equal only for equal values; a nested null is -1."""
-    found = _plain(array)
-    return _looked_up(array) if found is None else found
+    codes = _plain(array)
+    return _looked_up(array) if codes is None else codes
 
 
 def _looked_up(array: pa.Array) -> Numbers:
     """Return numbers from 0, equal only for equal values; -1 for null."""
     if pa.types.is_struct(array.type):
-        found = factorize(array.flatten())
+        codes = factorize(array.flatten())
     elif pa.types.is_map(array.type):
-        found = _codes_of_maps(array)
+        codes = _codes_of_maps(array)
     elif pa.types.is_list(array.type):
-        found = _codes_of_lists(in_numpy(array.offsets), _codes(array.values))
+        codes = _codes_of_lists(in_numpy(array.offsets), _codes(array.values))
     elif pa.types.is_floating(array.type):
-        found = _codes_of_floats(array)
+        codes = _codes_of_floats(array)
     else:
         return in_numpy(pc.fill_null(array.dictionary_encode().indices, _NULL), np.int64)
-    found[in_numpy(array.is_null())] = _NULL
-    return found
+    codes[in_numpy(array.is_null())] = _NULL
+    return codes
 
 
 def _codes_of_floats(array: pa.Array) -> Numbers:

@@ -24,7 +24,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.engines.failures import WorkerError, died, found_failure
+from deltaproduce.engines.failures import WorkerError, died, failure_in
 from deltaproduce.engines.local import worker as said
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.engines.local.workers import EndedError, Worker, Workers
@@ -78,7 +78,7 @@ def _pickler() -> Any:  # noqa: ANN401 a class of a module that is imported here
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class BatchCall:
     """A function, and the rows to call it for.
 
     Attributes:
@@ -99,7 +99,7 @@ class Call:
     most_bytes: int | None
     elsewhere: int = 0
 
-    def made(self, workers: Workers) -> list[pa.Table] | None:
+    def run(self, workers: Workers) -> list[pa.Table] | None:
         """Return the function's result for the rows, in their order.
 
         Returns:
@@ -110,7 +110,7 @@ class Call:
             ProducerError: the function failed, or its worker died.
             WorkerError: something else failed in a worker.
         """
-        return _Sharing(self, workers).made()
+        return _Sharing(self, workers).run()
 
 
 def is_sooner_elsewhere(count: int, left: int, each: float, here: int, elsewhere: int) -> bool:
@@ -144,13 +144,13 @@ class _Part:
 class _Sharing:
     """A call in progress. One thread waits for all of its workers."""
 
-    def __init__(self, call: Call, workers: Workers) -> None:
+    def __init__(self, call: BatchCall, workers: Workers) -> None:
         self._call = call
         self._workers = workers
         self._most = max(1, min(call.most_workers, workers.most))
         self._selector = DefaultSelector()
         self._lent: dict[Worker, _Part | None] = {}  # None while it starts
-        self._told: set[Worker] = set()
+        self._called_workers: set[Worker] = set()
         self._parts: list[_Part] = []
         self._first_open = 0
         self._next_row = 0
@@ -161,8 +161,8 @@ class _Sharing:
         self._begun: set[Worker] = set()
         self._began: float | None = None
 
-    def made(self) -> list[pa.Table] | None:
-        """See `Call.made`."""
+    def run(self) -> list[pa.Table] | None:
+        """See `BatchCall.run`."""
         first = self._workers.take()
         if first is None:
             return None
@@ -239,10 +239,10 @@ class _Sharing:
         part = self._lent[worker] = _Part(end - first, now)
         self._parts.append(part)
         try:
-            if worker not in self._told:
+            if worker not in self._called_workers:
                 worker.send_place()
                 worker.send(said.FUNCTION, self._call.function)
-                self._told.add(worker)
+                self._called_workers.add(worker)
             worker.send(said.ROWS, _written(self._call.rows.slice(first, end - first)))
         except EndedError:
             self._lose(worker)
@@ -298,9 +298,9 @@ class _Sharing:
         part = self._part(worker)
         part.done = True
         seconds = time.monotonic() - part.since
-        for found in (self._busy, self._warm) if worker in self._begun else (self._busy,):
-            found[0] += part.rows
-            found[1] += seconds
+        for idle in (self._busy, self._warm) if worker in self._begun else (self._busy,):
+            idle[0] += part.rows
+            idle[1] += seconds
         self._begun.add(worker)
         if self._has_more and self._is_sooner_elsewhere():
             raise _LeftError
@@ -309,7 +309,7 @@ class _Sharing:
     def _fail(self, worker: Worker, payload: bytes) -> None:
         text = payload.decode()
         other = WorkerError(escaped(text, limit=_LONGEST_TEXT, lines=True))
-        self._part(worker).failure = found_failure(text) or other
+        self._part(worker).failure = failure_in(text) or other
         self._failed = True
         self._lent[worker] = None
         self._let_go(worker)

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from deltalake.transaction import AddAction
 
 from deltaproduce.engines.delta.log import folder_of, logged
-from deltaproduce.engines.delta.tables import ROWS_PER_FILE, Write, packed
+from deltaproduce.engines.delta.tables import ROWS_PER_FILE, TableWrite, packed
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.arrays import Marks, factorize, isin_rows
 from deltaproduce.model.machine import cores
@@ -44,7 +44,7 @@ def written(
     rows: pa.Table,
     ends: Sequence[int],
     group_rows: int,
-    told: Sequence[Column],
+    described: Sequence[Column],
     differences: Sequence[str],
     *,
     unique: str | None = None,
@@ -57,7 +57,7 @@ def written(
         ends: the row before which each file ends.
         partition: columns that files do not have: the rows of a file have one value of each.
         differences: the columns of `delta.tables.packed`.
-        told: the columns that the log has statistics of.
+        described: the columns that the log has statistics of.
         unique: a column of distinct values, for which no dictionary is tried.
 
     Raises:
@@ -77,7 +77,7 @@ def written(
             f"{folder}/{name}" if folder else name,
             part.drop_columns([*values]),
             group_rows,
-            [column for column in told if column.name not in values],
+            [column for column in described if column.name not in values],
             [column for column in differences if column not in values],
             compression=compression,
             values=values,
@@ -89,7 +89,7 @@ def written(
         return list(threads.map(write, range(len(ends)), firsts, ends))
 
 
-def of_write(directory: Directory, rows: pa.Table, write: Write) -> list[AddAction]:
+def of_write(directory: Directory, rows: pa.Table, write: TableWrite) -> list[AddAction]:
     """Write the rows of a write in files, which nobody sees before they are committed.
 
     Args:
@@ -113,7 +113,7 @@ def of_write(directory: Directory, rows: pa.Table, write: Write) -> list[AddActi
     )
 
 
-def ends_of(count: int, write: Write) -> tuple[int, ...]:
+def ends_of(count: int, write: TableWrite) -> tuple[int, ...]:
     """Return the rows before which a file ends, of a write without partitions.
 
     Args:
@@ -140,16 +140,16 @@ def partition_ends(rows: pa.Table, partition: Sequence[Column], most: int) -> tu
     )
 
 
-def in_partitions(told: pa.Table, partitions: pa.Table) -> Marks:
+def in_partitions(listed: pa.Table, partitions: pa.Table) -> Marks:
     """Mark the files that are in some partitions.
 
     Args:
-        told: a row for each file, with its values in ``partition``, as delta-rs has them.
+        listed: a row for each file, with its values in ``partition``, as delta-rs has them.
         partitions: values of some or all of the partition columns.
     """
-    if not len(told):
+    if not len(listed):
         return np.zeros(0, bool)
-    structs = told.column("partition").combine_chunks()
+    structs = listed.column("partition").combine_chunks()
     values = {
         field.name: pc.struct_field(structs, [field.name]).cast(field.type)
         for field in partitions.schema
@@ -162,7 +162,7 @@ def file_of(
     inside: str,
     rows: pa.Table,
     group_rows: int,
-    told: Sequence[Column],
+    described: Sequence[Column],
     differences: Sequence[str],
     *,
     compression: str = "snappy",
@@ -174,7 +174,7 @@ def file_of(
     Args:
         inside: its path from the table's directory; missing directories are made.
         values: the values of its partition, as the log stores them.
-        told: see `written`, also for the other arguments.
+        described: see `written`, also for the other arguments.
 
     Raises:
         OSError: it cannot be written.
@@ -193,7 +193,7 @@ def file_of(
             writer.write_table(piece, row_group_size=group_rows)
     size, now = place.size(name), int(time.time() * 1000)
     return AddAction(
-        inside, size, dict(values), now, data_change=True, stats=_statistics(rows, told)
+        inside, size, dict(values), now, data_change=True, stats=_statistics(rows, described)
     )
 
 
@@ -225,15 +225,15 @@ def _pieces(rows: pa.Table, group_rows: int) -> Iterator[pa.Table]:
         yield piece.combine_chunks() if len(piece) else piece
 
 
-def _statistics(rows: pa.Table, told: Sequence[Column]) -> str:
+def _statistics(rows: pa.Table, described: Sequence[Column]) -> str:
     """Return the log's statistics of one file's rows, as JSON."""
     least, greatest = dict[str, object](), dict[str, object]()
-    for column in told:
+    for column in described:
         values = rows.column(column.name)
         ends = _ends(values)
         if ends is not None:
             least[column.name], greatest[column.name] = ends
-    nulls = {column.name: rows.column(column.name).null_count for column in told}
+    nulls = {column.name: rows.column(column.name).null_count for column in described}
     return json.dumps(
         {"numRecords": len(rows), "minValues": least, "maxValues": greatest, "nullCount": nulls}
     )
@@ -249,14 +249,14 @@ def _ends(values: pa.ChunkedArray) -> tuple[object, object] | None:
     ):
         return None
     try:
-        found = pc.min_max(values).as_py()
+        ends = pc.min_max(values).as_py()
     except (OverflowError, ValueError):  # Python has no dates outside of the years 1 to 9999
         return None
-    if found["min"] is None:
+    if ends["min"] is None:
         return None
-    if is_text and max(len(end.encode()) for end in found.values()) > _MOST_TEXT:
+    if is_text and max(len(end.encode()) for end in ends.values()) > _MOST_TEXT:
         return None
-    return logged_end(found["min"]), logged_end(found["max"])
+    return logged_end(ends["min"]), logged_end(ends["max"])
 
 
 def logged_end(value: Any) -> object:  # noqa: ANN401 a value of a row

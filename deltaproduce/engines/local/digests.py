@@ -32,13 +32,13 @@ def digest(parts: Iterable[pa.Table]) -> str:
     Args:
         parts: tables of the same columns, at least one.
     """
-    told: list[_Hashes] = []
+    column_hashes: list[_Hashes] = []
     for rows in parts:
-        told = told or [_Hashes(column.type) for column in rows.columns]
-        for hashes, column in zip(told, rows.columns, strict=True):
+        column_hashes = column_hashes or [_Hashes(column.type) for column in rows.columns]
+        for hashes, column in zip(column_hashes, rows.columns, strict=True):
             for chunk in column.chunks:
                 hashes.tell(chunk)
-    return hashlib.sha256(b"".join(hashes.bytes for hashes in told)).hexdigest()
+    return hashlib.sha256(b"".join(hashes.bytes for hashes in column_hashes)).hexdigest()
 
 
 class _Hashes:
@@ -122,15 +122,15 @@ def _entries_in_order(maps: pa.Array) -> pa.Array:
 def _places(array: pa.Array) -> Numbers:
     """Return each value's rank in an order of the values, equal for equal values; none is a map."""
     if pa.types.is_struct(array.type):
-        found = _places_of_rows([_places(field) for field in array.flatten()])
+        numbers = _places_of_rows([_places(field) for field in array.flatten()])
     elif pa.types.is_list(array.type):
-        found = _places_of_lists(array)
+        numbers = _places_of_lists(array)
     else:
         if pa.types.is_floating(array.type):
             there = in_numpy(array.is_valid())
             array = pa.array(one_of_each(array.fill_null(0)), array.type, mask=~there)
-        found = in_numpy(pc.rank(array, tiebreaker="dense"), np.int64)
-    return np.where(in_numpy(array.is_null()), 0, found)
+        numbers = in_numpy(pc.rank(array, tiebreaker="dense"), np.int64)
+    return np.where(in_numpy(array.is_null()), 0, numbers)
 
 
 def _places_of_rows(columns: Sequence[Numbers]) -> Numbers:
@@ -140,6 +140,6 @@ def _places_of_rows(columns: Sequence[Numbers]) -> Numbers:
 def _places_of_lists(array: pa.Array) -> Numbers:
     sizes = in_numpy(pc.list_value_length(array).fill_null(0))
     items = np.split(_places(array.flatten()), np.cumsum(sizes)[:-1])
-    values = [tuple(found.tolist()) for found in items]
+    values = [tuple(item.tolist()) for item in items]
     place = {value: number for number, value in enumerate(sorted(set(values)), 1)}
     return np.fromiter((place[value] for value in values), np.int64, len(values))

@@ -48,7 +48,7 @@ def unneeded(directory: Directory, needed: Collection[int], unfinished_since: da
     # A log may no longer list the files of delta versions before its beginning.
     tells_all = first is not None and all(first <= one for one in needed)
     folders = {_folder(path) for known in named.values() for path in known.paths} | {""}
-    found = []
+    paths = []
     for inside, entry in _listed(directory):
         known = named.get(entry.name)
         if known is None:
@@ -58,8 +58,8 @@ def unneeded(directory: Directory, needed: Collection[int], unfinished_since: da
             goes = not known.needed and inside in known.paths
         if goes:
             path = directory.named(inside)
-            found.append((path, entry.size, False, entry.modified_ns // 1_000_000))
-    columns = zip(*found, strict=True) if found else ((), (), (), ())
+            paths.append((path, entry.size, False, entry.modified_ns // 1_000_000))
+    columns = zip(*paths, strict=True) if paths else ((), (), (), ())
     return pa.table(
         [pa.array(c, t) for c, t in zip(columns, INVENTORY.types, strict=True)], INVENTORY
     )
@@ -130,18 +130,18 @@ def _has_log(directory: Directory) -> bool:
 
 def _named(directory: Directory, needed: Collection[int]) -> dict[str, _Named]:
     """Return all files that a table's log names, by name."""
-    told: dict[tuple[str, str | None], list[tuple[int, bool]]] = {}
+    tables: dict[tuple[str, str | None], list[tuple[int, bool]]] = {}
     for action in actions(directory):
-        told.setdefault((action.path, action.vector), []).append((action.commit, action.adds))
-    found: dict[str, _Named] = {}
-    for (path, vector), history in told.items():
+        tables.setdefault((action.path, action.vector), []).append((action.commit, action.adds))
+    by_name: dict[str, _Named] = {}
+    for (path, vector), history in tables.items():
         is_needed = _is_needed(sorted(history), needed)
         for name in (path, vector):
             if name is not None:
-                named = found.setdefault(name.rpartition("/")[2], _Named())
+                named = by_name.setdefault(name.rpartition("/")[2], _Named())
                 named.needed |= is_needed
                 named.paths.add(unquote(name))
-    return found
+    return by_name
 
 
 def _folder(path: str) -> str:

@@ -100,10 +100,10 @@ def _serve(channel: socket.socket) -> None:
 
 
 def _exactly(frames: BinaryIO, size: int) -> bytes:
-    found = frames.read(size)
-    if len(found) < size:
+    data = frames.read(size)
+    if len(data) < size:
         raise ConnectionResetError
-    return found
+    return data
 
 
 def _go_to(place: dict[str, Any]) -> None:

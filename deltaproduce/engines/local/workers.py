@@ -50,9 +50,9 @@ class Worker:
         self._received = bytearray()
         self._channel, theirs = socket.socketpair()
         with theirs:
-            told = _path(jars=False), theirs.fileno(), os.getpid(), [*modules]
+            arguments = _path(jars=False), theirs.fileno(), os.getpid(), [*modules]
             self._process = subprocess.Popen(
-                [sys.executable, "-u", "-c", START, *map(json.dumps, told)],
+                [sys.executable, "-u", "-c", START, *map(json.dumps, arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=_errors(),
                 pass_fds=[theirs.fileno()],
@@ -102,12 +102,12 @@ class Worker:
             EndedError: the process is gone.
         """
         try:
-            found = self._channel.recv(_RECEIVED)
+            data = self._channel.recv(_RECEIVED)
         except ConnectionError as error:
             raise EndedError from error
-        if not found:
+        if not data:
             raise EndedError
-        self._received += found
+        self._received += data
         frames, start = [], 0
         while len(self._received) - start >= HEADER.size:
             kind, size = HEADER.unpack_from(self._received, start)
@@ -174,16 +174,16 @@ class Workers:
                 self._generation += 1
                 self._end([one for one in self._idle if one.generation != self._generation])
             while not self.unfit:
-                found = self._found(start=True)
-                if found is not None:
-                    return found
+                worker = self._available(start=True)
+                if worker is not None:
+                    return worker
                 self._freed.wait()
         return None
 
     def take_another(self, *, start: bool) -> Worker | None:
         """Lend a call one more worker, if one is idle, or may be started."""
         with self._freed:
-            return self._found(start=start)
+            return self._available(start=start)
 
     def give_back(self, worker: Worker) -> None:
         """Take back a worker that has responded."""
@@ -213,7 +213,7 @@ class Workers:
             self._idle.clear()
             _end_all(self._all, os.getpid())
 
-    def _found(self, *, start: bool) -> Worker | None:
+    def _available(self, *, start: bool) -> Worker | None:
         self._end([one for one in self._idle if one.has_ended])
         if self._idle:
             worker = next((one for one in reversed(self._idle) if one.ready), self._idle[-1])

@@ -92,8 +92,8 @@ def checkpoint_of_few(
         numbered = observed.withColumn(_PLACE, f.monotonically_increasing_id())
         is_first = f"{_PLACE} < {_FIRST_TASKS * _OF_TASK} AND {_PLACE} % {_OF_TASK} < {_FIRST_ROWS}"
         first = fetched(numbered.where(is_first).where(row_bytes(columns) <= _FIRST_BYTES), columns)
-        found = dict(observation.get)
-    return computed, found, first if len(first) == found["rows"] else None
+        metrics = dict(observation.get)
+    return computed, metrics, first if len(first) == metrics["rows"] else None
 
 
 def checkpoint_in_files(
@@ -118,10 +118,10 @@ def checkpoint_in_files(
 
         observation = Observation()
         with in_files(rows.observe(observation, *_named(counts))) as files:
-            found = dict(observation.get)
-            if comes(found):
-                return files.table(columns), found
-            return kept(files.frame(), eager=True), found
+            observed = dict(observation.get)
+            if comes(observed):
+                return files.table(columns), observed
+            return kept(files.frame(), eager=True), observed
 
 
 def estimated_bytes(rows: DataFrame) -> int:

@@ -75,15 +75,15 @@ def cast_by_name(column: t.StructField, data_type: t.DataType) -> str:
     return f"CAST({value} AS {sql_of(data_type)})"
 
 
-def _by_name(value: str, found: t.DataType, wanted: t.DataType, depth: int = 0) -> str:
+def _by_name(value: str, data_type: t.DataType, wanted: t.DataType, depth: int = 0) -> str:
     """Return a value whose structs have their fields in the wanted order."""
-    if _names(found) == _names(wanted):
+    if _names(data_type) == _names(wanted):
         return value
     each = f"x{depth}"
-    match found, wanted:
+    match data_type, wanted:
         case t.StructType(), t.StructType():
             fields = (
-                (f"{value}.{identifier(one.name)}", found[one.name].dataType, one)
+                (f"{value}.{identifier(one.name)}", data_type[one.name].dataType, one)
                 for one in wanted.fields
             )
             parts = ", ".join(
@@ -92,11 +92,11 @@ def _by_name(value: str, found: t.DataType, wanted: t.DataType, depth: int = 0) 
             )
             return f"if({value} IS NULL, NULL, struct({parts}))"
         case t.ArrayType(), t.ArrayType():
-            item = _by_name(each, found.elementType, wanted.elementType, depth + 1)
+            item = _by_name(each, data_type.elementType, wanted.elementType, depth + 1)
             return f"transform({value}, {each} -> {item})"
         case t.MapType(), t.MapType():
-            key = _by_name(f"{each}.key", found.keyType, wanted.keyType, depth + 1)
-            item = _by_name(f"{each}.value", found.valueType, wanted.valueType, depth + 1)
+            key = _by_name(f"{each}.key", data_type.keyType, wanted.keyType, depth + 1)
+            item = _by_name(f"{each}.value", data_type.valueType, wanted.valueType, depth + 1)
             entry = f"struct({key} AS key, {item} AS value)"
             return f"map_from_entries(transform(map_entries({value}), {each} -> {entry}))"
     return value

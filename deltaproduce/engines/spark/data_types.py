@@ -30,6 +30,6 @@ def in_spark(data_type: DataType) -> sparks.DataType:
 
 def frame_struct(rows: DataFrame) -> StructType:
     """Return the columns of a DataFrame, which Spark analyses for it."""
-    found = type_of(rows.schema)
-    assert isinstance(found, StructType)
-    return found
+    struct = type_of(rows.schema)
+    assert isinstance(struct, StructType)
+    return struct

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from typing_extensions import override
 
 from deltaproduce.engines.delta.log import LOG, commit_file
 from deltaproduce.engines.delta.tables import (
@@ -27,14 +28,14 @@ from deltaproduce.engines.delta.tables import (
     LoggedCommit,
     Place,
     RefusedError,
-    Write,
+    TableWrite,
     Written,
     packed,
 )
 from deltaproduce.engines.spark.columns import cols, struct_of
 from deltaproduce.engines.spark.engine import SparkEngine
 from deltaproduce.engines.spark.file_systems import remove_table
-from deltaproduce.engines.spark.kernels.clustered import CUT, cut, in_places
+from deltaproduce.engines.spark.kernels.clustering import CUT, cut, in_places
 from deltaproduce.engines.spark.predicates import of_partitions
 from deltaproduce.engines.spark.sessions import settings
 from deltaproduce.engines.spark.sessions.error_texts import is_missing_path
@@ -131,8 +132,8 @@ class SparkDelta(DeltaTables):
         if place.in_catalog:
             return self._spark.catalog.tableExists(place.address)
         if is_remote(self._spark):
-            found = self.describe(place)
-            return found is not None and found.format == "delta"
+            detail = self.describe(place)
+            return detail is not None and detail.format == "delta"
         from delta.tables import DeltaTable
 
         return bool(DeltaTable.isDeltaTable(self._spark, place.address))
@@ -140,21 +141,21 @@ class SparkDelta(DeltaTables):
     def describe(self, place: Place) -> Detail | None:
         """Return Delta's description of a table; None if there is none. One Spark job."""
         try:
-            found = self._spark.sql(f"DESCRIBE DETAIL {place.sql}").collect()[0]
+            detail = self._spark.sql(f"DESCRIBE DETAIL {place.sql}").collect()[0]
         except spark_errors("AnalysisException"):
             return None
         return Detail(
-            found.id,
-            found.format,
-            found.location,
-            tuple(found.partitionColumns or ()),
-            found.properties or {},
+            detail.id,
+            detail.format,
+            detail.location,
+            tuple(detail.partitionColumns or ()),
+            detail.properties or {},
         )
 
     def history(self, place: Place, limit: int) -> tuple[LoggedCommit, ...]:
         """Return the newest ``limit`` commits, newest first; none without a table. One job."""
         try:
-            found = (
+            commits = (
                 self._history(place, limit)
                 .selectExpr(
                     "version", "userMetadata", "operation", "unix_micros(timestamp) AS micros"
@@ -167,7 +168,7 @@ class SparkDelta(DeltaTables):
             return ()
         return tuple(
             LoggedCommit(row.version, row.userMetadata, row.operation or UNTOLD, row.micros)
-            for row in found
+            for row in commits
         )
 
     def _history(self, place: Place, limit: int) -> DataFrame:
@@ -230,8 +231,8 @@ class SparkDelta(DeltaTables):
         """
         begun = f"{{{commit_file(0)},{LOG}/*.checkpoint*}}"
         try:
-            found = self._spark.read.format("binaryFile").load(f"{globbed(root)}/{below}/{begun}")
-            paths = [row.path for row in found.select("path").collect()]
+            files = self._spark.read.format("binaryFile").load(f"{globbed(root)}/{below}/{begun}")
+            paths = [row.path for row in files.select("path").collect()]
         except spark_errors("AnalysisException") as error:
             if not is_missing_path(error):
                 raise
@@ -258,8 +259,9 @@ class SparkDelta(DeltaTables):
                 writer = session.createDataFrame([], struct_of(columns)).write.format("delta")
                 _save(writer.options(**properties).mode("ignore"), place)
 
-    def write(self, place: Place, write: Write) -> Written:
-        """See `DeltaTables.write`: only the log tells which commit it was."""
+    @override
+    def write(self, place: Place, write: TableWrite) -> Written:
+        """Only the log tells which commit it was."""
         with self._session() as session:
             given = _framed(write, session, self._limits)
             with (
@@ -287,10 +289,10 @@ class SparkDelta(DeltaTables):
         Raises:
             RefusedError: another commit came between, and changed the same rows.
         """
-        told = {_USER_METADATA: metadata, _MOST_RETRIES: "0"}
+        options = {_USER_METADATA: metadata, _MOST_RETRIES: "0"}
         with (
             self._session() as session,
-            settings.temporary(session, told),
+            settings.temporary(session, options),
             settings.handed_over(changes, session) as rows,
         ):
             session.sql(statement, changes=rows)
@@ -318,8 +320,8 @@ class SparkDelta(DeltaTables):
         """
         view = f"{APP_ID}_{uuid.uuid4().hex}"
         statement = f"VACUUM {place.sql} USING INVENTORY (SELECT * FROM {view}) RETAIN 0 HOURS"
-        with self._session() as session, settings.handed_over(files, session) as found:
-            found.createTempView(view)
+        with self._session() as session, settings.handed_over(files, session) as paths:
+            paths.createTempView(view)
             try:
                 session.sql(statement)
             finally:
@@ -333,8 +335,8 @@ class SparkDelta(DeltaTables):
             else:
                 remove_table(session, place.address)
 
-    def _run(self, statement: str, told: Mapping[str, str] | None = None) -> None:
-        with self._session() as session, settings.temporary(session, told or {}):
+    def _run(self, statement: str, options: Mapping[str, str] | None = None) -> None:
+        with self._session() as session, settings.temporary(session, options or {}):
             session.sql(statement)
 
     @contextmanager
@@ -358,8 +360,8 @@ def globbed(path: str) -> str:
 
 def unwritable(error: BaseException) -> str | None:
     """Return an error's words for missing space or write permission; None if it has none."""
-    found = _UNWRITABLE.search(str(error))
-    return None if found is None else found.group()
+    match = _UNWRITABLE.search(str(error))
+    return None if match is None else match.group()
 
 
 def _loaded(reader: DataFrameReader, place: Place) -> DataFrame:
@@ -375,7 +377,7 @@ def _save(writer: DataFrameWriter, place: Place) -> None:
         writer.save(place.address)
 
 
-def _layout(write: Write) -> dict[str, str]:
+def _layout(write: TableWrite) -> dict[str, str]:
     """Return the settings for Parquet's writer.
 
     Its second version writes differences where there is no dictionary, also for timestamps stored
@@ -386,7 +388,7 @@ def _layout(write: Write) -> dict[str, str]:
     return {**_ENCODINGS, **undictionaried, **groups}
 
 
-def _framed(write: Write, session: SparkSession, limits: Limits) -> DataFrame:
+def _framed(write: TableWrite, session: SparkSession, limits: Limits) -> DataFrame:
     """Return the rows to write, in Spark; rows from the driver in one partition per file."""
     engine = SparkEngine(session, limits)
     if not isinstance(write.rows, pa.Table):
@@ -434,9 +436,9 @@ def _create(
     """Create an empty table if there is none."""
     if is_remote(session):  # Delta's builder needs a plugin in the server
         typed = ", ".join(f"{identifier(c.name)} {sql_of(c.data_type)}" for c in columns)
-        told = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
-        made = f"CREATE TABLE IF NOT EXISTS {place.sql} ({typed}) USING delta"
-        session.sql(f"{made} TBLPROPERTIES ({told})")
+        properties_text = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        statement = f"CREATE TABLE IF NOT EXISTS {place.sql} ({typed}) USING delta"
+        session.sql(f"{statement} TBLPROPERTIES ({properties_text})")
         return
     from delta.tables import DeltaTable
 
@@ -449,13 +451,13 @@ def _create(
     named.addColumns(struct_of(columns)).execute()
 
 
-def _written(rows: DataFrame, place: Place, write: Write) -> None:
+def _written(rows: DataFrame, place: Place, write: TableWrite) -> None:
     """Write rows, in their own session."""
     if write.mode == "create":
         return _created(rows, place, write)
     if write.predicate is not None:
         rows = rows.where(write.predicate)
-    writer = rows.write.format("delta").options(**_told(write))
+    writer = rows.write.format("delta").options(**_commit_options(write))
     if write.fence is not None:
         writer = writer.option("txnAppId", APP_ID).option("txnVersion", write.fence)
     if write.mode == "append":
@@ -477,29 +479,29 @@ def _written(rows: DataFrame, place: Place, write: Write) -> None:
     return _created(rows, place, write)
 
 
-def _written_within(rows: DataFrame, place: Place, write: Write, within: pa.Table) -> None:
+def _written_within(rows: DataFrame, place: Place, write: TableWrite, within: pa.Table) -> None:
     """Overwrite some partitions: Delta removes their files whole, and marks no rows."""
     replaced = of_partitions(write.partition, within)
     if place.in_catalog:  # where to save a table is to replace it in the catalog, too
-        rows.writeTo(place.sql).options(**_told(write)).overwrite(f.expr(replaced))
+        rows.writeTo(place.sql).options(**_commit_options(write)).overwrite(f.expr(replaced))
         return
-    writer = rows.write.format("delta").options(**_told(write)).mode("overwrite")
+    writer = rows.write.format("delta").options(**_commit_options(write)).mode("overwrite")
     _save(writer.option("replaceWhere", replaced), place)
 
 
-def _told(write: Write) -> dict[str, str | int]:
+def _commit_options(write: TableWrite) -> dict[str, str | int]:
     """Return the options that all commits have."""
-    found: dict[str, str | int] = {"userMetadata": write.metadata}
+    options: dict[str, str | int] = {"userMetadata": write.metadata}
     if write.compression is not None:
-        found["compression"] = _CODECS.get(write.compression, write.compression)
+        options["compression"] = _CODECS.get(write.compression, write.compression)
     if write.file_rows is not None:
-        found["maxRecordsPerFile"] = write.file_rows
-    return found
+        options["maxRecordsPerFile"] = write.file_rows
+    return options
 
 
-def _created(rows: DataFrame, place: Place, write: Write) -> None:
+def _created(rows: DataFrame, place: Place, write: TableWrite) -> None:
     """Replace a table's rows, columns and properties, in one commit; its history stays."""
-    writer = rows.writeTo(place.sql).using("delta").options(**_told(write))
+    writer = rows.writeTo(place.sql).using("delta").options(**_commit_options(write))
     if write.partition:
         writer = writer.partitionedBy(*cols(write.partition))
     for name, value in (write.properties or {}).items():

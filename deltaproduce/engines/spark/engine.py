@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from deltaproduce.engines.change_feed import COMMIT_VERSION, TIMES, FeedMode, feed_columns
 from deltaproduce.engines.delta.tables import ROWS_PER_FILE
-from deltaproduce.engines.engine import Compared, Engine, Filling, Part, Rows
+from deltaproduce.engines.engine import Compared, Engine, FeederPart, Filling, Rows
 from deltaproduce.engines.marks import AFTER, BEFORE, COUNTED, DIFFERENCES, SIDE, Counts, Which
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.columns import col, cols, of, order, same, typed
 from deltaproduce.engines.spark.data_types import frame_struct, in_spark
-from deltaproduce.engines.spark.frames import frame, row_bytes, united
+from deltaproduce.engines.spark.frames import frame, row_bytes, union_all
 from deltaproduce.engines.spark.kernels import checks, comparing, feeds, in_tasks, surrogates
-from deltaproduce.engines.spark.kernels.clustered import FILE, apart, clustered
+from deltaproduce.engines.spark.kernels.clustering import FILE, apart, partition_files
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.model.clustering import Clustering
@@ -52,46 +53,48 @@ class SparkEngine(Engine["DataFrame"]):
     spark: SparkSession
     limits: Limits
 
+    @override
     def here(self, rows: Rows, columns: Sequence[Column]) -> DataFrame:
-        """See `Engine.here`."""
         if is_frame(rows):
             return rows.select(*cols(columns))
-        some = rows.select([c.name for c in columns])
-        return frame(some, self.spark, columns, self.limits.plan_rows)
+        selected = rows.select([c.name for c in columns])
+        return frame(selected, self.spark, columns, self.limits.plan_rows)
 
-    def pick(self, rows: DataFrame, columns: Sequence[Column], which: Which) -> DataFrame:
-        """See `Engine.pick`."""
+    @override
+    def select(self, rows: DataFrame, columns: Sequence[Column], which: Which) -> DataFrame:
         return rows.where(_condition(which)).select(*cols(columns))
 
-    def united(self, parts: Sequence[Rows], columns: Sequence[Column]) -> DataFrame:
-        """See `Engine.united`."""
-        return united(self.here(rows, columns) for rows in parts)
+    @override
+    def concat(self, parts: Sequence[Rows], columns: Sequence[Column]) -> DataFrame:
+        return union_all(self.here(rows, columns) for rows in parts)
 
-    def only(self, rows: DataFrame, keys: DataFrame, columns: Sequence[Column]) -> DataFrame:
-        """See `Engine.only`."""
+    @override
+    def semi_join(self, rows: DataFrame, keys: DataFrame, columns: Sequence[Column]) -> DataFrame:
         return rows.join(keys, same(rows, keys, columns), "left_semi")
 
-    def without(
+    @override
+    def anti_join(
         self, rows: Rows, columns: Sequence[Column], keys: Rows, by: Sequence[Column]
     ) -> DataFrame:
-        """See `Engine.without`."""
-        found, gone = self.here(rows, columns), self.here(keys, by)
-        return found.join(gone, same(found, gone, by), "left_anti")
+        rest, gone = self.here(rows, columns), self.here(keys, by)
+        return rest.join(gone, same(rest, gone, by), "left_anti")
 
+    @override
     def distinct(self, rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
-        """See `Engine.distinct`."""
         return rows.select(*cols(columns)).distinct()
 
+    @override
     def computed(self, rows: DataFrame) -> tuple[DataFrame, int]:
-        """See `Engine.computed`; one Spark job."""
-        found, counts = checkpoint(rows, {"rows": f.count(f.lit(1))})
-        return found, counts["rows"]
+        """One Spark job."""
+        checkpointed, counts = checkpoint(rows, {"rows": f.count(f.lit(1))})
+        return checkpointed, counts["rows"]
 
+    @override
     def by_key(
-        self, parts: Sequence[Part], columns: Sequence[Column], key: Sequence[Column]
+        self, parts: Sequence[FeederPart], columns: Sequence[Column], key: Sequence[Column]
     ) -> DataFrame:
-        """See `Engine.by_key`; one shuffle for all parts."""
-        placed = [
+        """One shuffle for all parts."""
+        numbered_columns = [
             Column(f"_{place}_{number}", c.data_type, descending=c.descending)
             for place, part in enumerate(parts)
             for number, c in enumerate(part.order)
@@ -99,23 +102,23 @@ class SparkEngine(Engine["DataFrame"]):
         frames = []
         for place, part in enumerate(parts):
             own = {f"_{place}_{number}": c.name for number, c in enumerate(part.order)}
-            fillings = [*part.fillings, place, *(own.get(c.name) for c in placed)]
+            fillings = [*part.fillings, place, *(own.get(c.name) for c in numbered_columns)]
             rows = self.here(part.rows, part.columns)
-            frames.append(self.filled(rows, (*columns, _FEEDER, *placed), fillings))
-        together = united(frames).repartition(*cols(key))
-        in_place = together.sortWithinPartitions(*order((*key, _FEEDER, *placed)))
+            frames.append(self.filled(rows, (*columns, _FEEDER, *numbered_columns), fillings))
+        together = union_all(frames).repartition(*cols(key))
+        in_place = together.sortWithinPartitions(*order((*key, _FEEDER, *numbered_columns)))
         return in_place.select(*cols(columns))
 
+    @override
     def filled(
         self, rows: DataFrame, columns: Sequence[Column], fillings: Sequence[Filling]
     ) -> DataFrame:
-        """See `Engine.filled`."""
-        found = (col(one) if isinstance(one, str) else f.lit(one) for one in fillings)
-        filled = zip(columns, found, strict=True)
+        values = (col(one) if isinstance(one, str) else f.lit(one) for one in fillings)
+        filled = zip(columns, values, strict=True)
         return rows.select(*(typed(value, c) for c, value in filled))
 
-    def placed(self, rows: DataFrame, layout: Layout) -> DataFrame:
-        """See `Engine.placed`."""
+    @override
+    def with_positions(self, rows: DataFrame, layout: Layout) -> DataFrame:
         return comparing.number(rows, layout)
 
     def in_tasks(self, rows: Rows, columns: Sequence[Column], key: Sequence[Column]) -> DataFrame:
@@ -129,37 +132,39 @@ class SparkEngine(Engine["DataFrame"]):
             return self.here(rows, columns).coalesce(1)
         numbered = rows.append_column(ORDINAL, pa.array(np.arange(len(rows))))
         ordered = self.here(numbered, (*columns, ORDINAL_COLUMN))
-        clustered = ordered.repartition(*cols(key)).sortWithinPartitions(ORDINAL)
-        return clustered.select(*cols(columns))
+        sorted_rows = ordered.repartition(*cols(key)).sortWithinPartitions(ORDINAL)
+        return sorted_rows.select(*cols(columns))
 
+    @override
     def with_all(self, rows: DataFrame, column: Column, value: object) -> DataFrame:
-        """See `Engine.with_all`."""
         return rows.withColumn(column.name, f.lit(value).cast(in_spark(column.data_type)))
 
-    def filed(
+    @override
+    def write_layout(
         self, rows: DataFrame, count: int, by: Sequence[Column], order: Sequence[Column]
     ) -> DataFrame:
-        """See `Engine.filed`."""
         return in_files(rows, file_count(rows, count), by, order)
 
-    def filed_beside(
+    @override
+    def background_layout(
         self, rows: DataFrame, count: int, by: Sequence[Column], order: Sequence[Column]
     ) -> DataFrame:
-        """See `Engine.filed_beside`."""
         return in_files(rows, files_beside(rows, count), by, order)
 
-    def clustered(
+    @override
+    def clustered_layout(
         self, rows: DataFrame, clustering: Clustering, order: Sequence[Column], least: int
     ) -> tuple[DataFrame, tuple[int, ...]]:
-        """See `Engine.clustered`; one Spark job. With too many partitions, rows are only sorted."""
+        """One Spark job. With too many partitions, rows are only sorted."""
         fields = [Column(field.name, field.dataType) for field in frame_struct(rows)]
-        found = clustered(rows, clustering, fields, order, least)
-        return in_files(rows, _tasks(rows), order[:1], order) if found is None else found, ()
+        files = partition_files(rows, clustering, fields, order, least)
+        return in_files(rows, _tasks(rows), order[:1], order) if files is None else files, ()
 
+    @override
     def first(
         self, new: DataFrame, count: int, layout: Layout, clustering: Clustering | None = None
     ) -> Compared:
-        """See `Engine.first`: sorted over disjoint ranges, ready to be written; one Spark job.
+        """Sorted over disjoint ranges, ready to be written; one Spark job.
 
         The ranges are the files of some partitions if the key begins with their column, unless a
         file has more than a task's share.
@@ -177,12 +182,13 @@ class SparkEngine(Engine["DataFrame"]):
             "rows": f.count(f.lit(1)),
             "bytes": _size(row_bytes(layout.content)),
         }
-        computed, found = checkpoint(comparing.numbered_in_order(ranged, layout, by_file), counted)
+        computed, result = checkpoint(comparing.numbered_in_order(ranged, layout, by_file), counted)
         # Constant marks added after the checkpoint take no space in it, and Spark folds them away.
-        counts = Counts.of_new(found["keys"], found["pairs"], found["rows"], found["bytes"])
+        counts = Counts.of_new(result["keys"], result["pairs"], result["rows"], result["bytes"])
         in_files = clustering if by_file else None
         return Compared(comparing.all_new(computed), counts, ranged=True, clustering=in_files)
 
+    @override
     def compare(
         self,
         before: Rows,
@@ -192,8 +198,8 @@ class SparkEngine(Engine["DataFrame"]):
         *,
         all_differ: bool = False,
     ) -> Compared:
-        """See `Engine.compare`; one Spark job, and one more for keys with very many rows."""
-        old, come = self.here(before, layout.content), self.here(new, layout.content)
+        """One Spark job, and one more for keys with very many rows."""
+        old, arriving = self.here(before, layout.content), self.here(new, layout.content)
         if gone is None:
             sides = old.withColumn(SIDE, f.lit(BEFORE))
         else:
@@ -201,21 +207,21 @@ class SparkEngine(Engine["DataFrame"]):
             keys = self.here(gone, by)
             few = not is_frame(gone)
             sides = _both_sides(old, f.broadcast(keys) if few else keys, by)
-        together = sides.union(come.withColumn(SIDE, f.lit(AFTER)))
+        together = sides.union(arriving.withColumn(SIDE, f.lit(AFTER)))
         counted = {
             name: f.count_if(_condition(_settled(which) if all_differ else which))
             for name, which in COUNTED.items()
         }
         counted["bytes"] = _size(f.when(f.col(SIDE).isNotNull(), row_bytes(layout.content)))
         is_left = f.count_if(f.expr(in_tasks.IS_LEFT))
-        found, counts = checkpoint(
+        result, counts = checkpoint(
             in_tasks.compare(together, layout, self.limits.task_bytes),
             {**counted, "left": is_left},
         )
-        compared, left = in_tasks.compared(found), counts.pop("left")
+        compared, left = in_tasks.compared(result), counts.pop("left")
         if left:
             others, more = checkpoint(
-                comparing.compare(in_tasks.left(found, layout), layout), counted
+                comparing.compare(in_tasks.left(result, layout), layout), counted
             )
             compared = compared.unionByName(others)
             counts = {name: count + more[name] for name, count in counts.items()}
@@ -223,10 +229,11 @@ class SparkEngine(Engine["DataFrame"]):
             compared = comparing.all_different(compared)
         return Compared(compared, Counts(**counts))
 
+    @override
     def updates(self, compared: DataFrame, layout: Layout) -> DataFrame:
-        """See `Engine.updates`."""
         return comparing.updates(compared, layout)
 
+    @override
     def feed(
         self,
         before: Rows | None,
@@ -237,58 +244,61 @@ class SparkEngine(Engine["DataFrame"]):
         since: int,
         mode: FeedMode,
     ) -> DataFrame:
-        """See `Engine.feed`."""
         old = None if before is None else self.here(before, layout.content)
         moves = feeds.feed(old, self.here(updates, layout.updates), layout, since, mode)
         published = f.broadcast(self.here(times, TIMES))
         return moves.join(published, COMMIT_VERSION.name).select(*cols(feed_columns(layout)))
 
+    @override
     def give_numbers(
         self, before: Rows, new: Rows, layout: Layout, surrogate: str, last: int
     ) -> tuple[DataFrame, int]:
-        """See `Engine.give_numbers`; two Spark jobs, and a join."""
-        old, come = self.here(before, layout.content), self.here(new, layout.content)
-        return surrogates.numbered(old, come, layout, surrogate, last)
+        """Two Spark jobs, and a join."""
+        old, arriving = self.here(before, layout.content), self.here(new, layout.content)
+        return surrogates.numbered(old, arriving, layout, surrogate, last)
 
-    def some(self, parts: Sequence[Rows], columns: Sequence[Column], most: int) -> DataFrame:
-        """See `Engine.some`."""
+    @override
+    def sample(self, parts: Sequence[Rows], columns: Sequence[Column], most: int) -> DataFrame:
         names = [column.name for column in columns]
         frames = (
             rows.toDF(*names) if is_frame(rows) else self.here(rows.rename_columns(names), columns)
             for rows in parts
         )
-        return united(frames).distinct().orderBy(f.rand()).limit(most)
+        return union_all(frames).distinct().orderBy(f.rand()).limit(most)
 
+    @override
     def latest(self, updates: Rows, layout: Layout) -> DataFrame:
-        """See `Engine.latest`."""
         return checks.latest(self.here(updates, layout.updates), layout)
 
+    @override
     def folded(self, updates: Rows, layout: Layout) -> DataFrame:
-        """See `Engine.folded`."""
-        found = checks.folded(self.here(updates, layout.updates), layout)
-        given = found.withColumnRenamed(POSITION, ORDINAL)
+        faults = checks.folded(self.here(updates, layout.updates), layout)
+        given = faults.withColumnRenamed(POSITION, ORDINAL)
         beside = (*layout.sources, *layout.states)
         nothing = {c.name: f.lit(None).cast(in_spark(c.data_type)) for c in beside}
         return given.withColumns(nothing).select(*cols(layout.content))
 
+    @override
     def unfolded(
         self, updates: Rows | None, content: Rows | None, layout: Layout, *, complete: bool
     ) -> int:
-        """See `Engine.unfolded`; one Spark job."""
-        told = None if updates is None else self.here(updates, layout.updates)
+        """One Spark job."""
+        changes = None if updates is None else self.here(updates, layout.updates)
         rows = None if content is None else self.here(content, layout.content)
-        keys = checks.unfolded(told, rows, layout, complete=complete)
+        keys = checks.unfolded(changes, rows, layout, complete=complete)
         return 0 if keys is None else keys.count()
 
+    @override
     def faults(self, updates: Rows, layout: Layout, head: int) -> Mapping[str, int]:
-        """See `Engine.faults`; one Spark job."""
-        found = checks.faults(self.here(updates, layout.updates), layout, head)
-        return found.collect()[0].asDict()
+        """One Spark job."""
+        faults = checks.faults(self.here(updates, layout.updates), layout, head)
+        return faults.collect()[0].asDict()
 
+    @override
     def pair_faults(
         self, content: Rows, mappings: Rows | None, layout: Layout
     ) -> Mapping[str, int]:
-        """See `Engine.pair_faults`; one Spark job."""
+        """One Spark job."""
         rows = self.here(content, layout.content)
         pairs = None if mappings is None else self.here(mappings, layout.pair)
         return checks.pair_faults(rows, pairs, layout).collect()[0].asDict()
@@ -305,10 +315,10 @@ def files_beside(rows: DataFrame, count: int) -> int:
 
 
 def in_files(
-    rows: DataFrame, files: int, by: Sequence[Column], placed: Sequence[Column]
+    rows: DataFrame, files: int, by: Sequence[Column], in_file_order: Sequence[Column]
 ) -> DataFrame:
     """Return rows in ``files`` partitions, at least one, of disjoint ranges, sorted within."""
-    return _in_ranges(rows, files, by).sortWithinPartitions(*order(placed))
+    return _in_ranges(rows, files, by).sortWithinPartitions(*order(in_file_order))
 
 
 def _in_ranges(rows: DataFrame, partitions: int, by: Sequence[Column]) -> DataFrame:

@@ -6,7 +6,7 @@ one if the action ran a function.
 
 from typing import Final
 
-from deltaproduce.engines.failures import Failure, died, found_failure
+from deltaproduce.engines.failures import Failure, died, failure_in
 from deltaproduce.errors import ProducerError
 from deltaproduce.types.excerpts import text_of
 
@@ -30,7 +30,7 @@ def raised_by_producer(error: BaseException, stage: str | None = None) -> Failur
         if isinstance(suspect, ProducerError):
             return suspect
         text = text_of(suspect)
-        failure = found_failure(text)
+        failure = failure_in(text)
         if failure is not None:
             return failure
         if stage is not None and _DEATH in text:

@@ -50,11 +50,11 @@ def fetched(rows: DataFrame, columns: Sequence[Column]) -> pa.Table:
         KeyboardInterrupt: for Ctrl-C; pyspark would only say that its job was cancelled.
     """
     try:
-        found = rows.select(*map(_plain, columns)).toArrow()
+        table = rows.select(*map(_plain, columns)).toArrow()
     except Exception as error:
         raise_interrupt(error)
         raise
-    return _typed(found, columns)
+    return _typed(table, columns)
 
 
 def streamed(rows: DataFrame, columns: Sequence[Column]) -> Iterator[pa.Table]:
@@ -63,8 +63,8 @@ def streamed(rows: DataFrame, columns: Sequence[Column]) -> Iterator[pa.Table]:
     Tasks write their batches as bytes, so only one partition is on the driver at a time, and no
     value becomes a Python object. The types are those of `arrow_type`.
     """
-    found = rows.select(*map(_plain, columns))
-    sent = found.mapInArrow(_as_bytes, f"{_SENT} binary")
+    plain_rows = rows.select(*map(_plain, columns))
+    sent = plain_rows.mapInArrow(_as_bytes, f"{_SENT} binary")
     for row in sent.toLocalIterator(prefetchPartitions=False):
         yield _typed(pa.ipc.open_stream(row[_SENT]).read_all(), columns)
 
@@ -143,8 +143,8 @@ class RowFiles:
         tasks = max(self.tasks, default=0) + 1
         schema = struct_of(replace(c, name=str(n)) for n, c in enumerate(self.columns))
         numbers = self.spark.range(0, tasks, 1, tasks)
-        found = numbers.mapInArrow(partial(_from_files, place=self.place), schema)
-        return found.toDF(*(c.name for c in self.columns))
+        rows = numbers.mapInArrow(partial(_from_files, place=self.place), schema)
+        return rows.toDF(*(c.name for c in self.columns))
 
 
 def _path(place: str, task: int) -> str:
@@ -187,8 +187,8 @@ def _plain(column: Column) -> Expression:
     Arrow's cast, which pyspark uses too, fails on a null struct with such a field: it looks at the
     value that is stored under the null.
     """
-    found = f.col(identifier(column.name))
-    return typed(found, column) if column.is_strict else found
+    value = f.col(identifier(column.name))
+    return typed(value, column) if column.is_strict else value
 
 
 def _typed(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
@@ -227,10 +227,10 @@ def frame(
         spark.createDataFrame(_whole(table.slice(first, size)), schema)
         for first in range(0, len(table), size)
     )
-    return united(kept(part, eager=True) for part in parts)
+    return union_all(kept(part, eager=True) for part in parts)
 
 
-def united(parts: Iterable[DataFrame]) -> DataFrame:
+def union_all(parts: Iterable[DataFrame]) -> DataFrame:
     """Return the rows of all, whose columns are in one order."""
     return reduce(lambda one, other: one.union(other), parts)
 

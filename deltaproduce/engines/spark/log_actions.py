@@ -40,7 +40,7 @@ def actions(spark: SparkSession, files: str | Sequence[str]) -> DataFrame:
     log = spark.read.schema(f"add {_ACTION}, remove {_ACTION}").json(paths)
     action = f.coalesce("add", "remove")
     commit = f.regexp_extract("_metadata.file_name", f"^{COMMIT_NAME}$", 1)
-    found = log.where(action.isNotNull() & (commit != "")).select(
+    actions = log.where(action.isNotNull() & (commit != "")).select(
         commit.cast("bigint").alias("commit"),
         f.col("add").isNotNull().alias("adds"),
         action["path"].alias("path"),
@@ -48,7 +48,7 @@ def actions(spark: SparkSession, files: str | Sequence[str]) -> DataFrame:
         action["partitionValues"].alias("partition"),
     )
     marked = f.col("vector").isNotNull()
-    return found.withColumns({"marked": marked, "vector": _vector()})
+    return actions.withColumns({"marked": marked, "vector": _vector()})
 
 
 def _vector() -> Column:

@@ -76,11 +76,11 @@ def of_partitions(columns: Sequence[Column], partitions: pa.Table) -> str:
         columns: the columns that a table is partitioned by.
         partitions: distinct values of these.
     """
-    found = (
+    conditions = (
         f"({' AND '.join(_equals(column, values[column.name]) for column in columns)})"
         for values in partitions.to_pylist()
     )
-    return " OR ".join(found) or "FALSE"
+    return " OR ".join(conditions) or "FALSE"
 
 
 def _equals(column: Column, value: object) -> str:
@@ -111,8 +111,8 @@ def literal(scalar: pa.Scalar, data_type: t.DataType) -> str | None:
             return None if _FIRST_DAY < day < _LAST_DAY else f"date_from_unix_date({day})"
         case t.TimestampType():
             moment = _micros(scalar)
-            found = f"timestamp_micros(CAST('{moment}' AS BIGINT))"
-            return None if _FIRST_DAY <= moment // _MICROS_A_DAY <= _LAST_DAY else found
+            expression = f"timestamp_micros(CAST('{moment}' AS BIGINT))"
+            return None if _FIRST_DAY <= moment // _MICROS_A_DAY <= _LAST_DAY else expression
         case t.TimestampNTZType():
             return _timestamp_ntz(_micros(scalar))
         case t.DecimalType():

@@ -37,8 +37,8 @@ def held_by_spark() -> tuple[type, ...]:
 
     PySpark's client has no such classes, and a function cannot hold one that was not imported.
     """
-    found = ((sys.modules.get(module), name) for module, name in _HELD_BY_SPARK)
-    return tuple(getattr(module, name) for module, name in found if module is not None)
+    held = ((sys.modules.get(module), name) for module, name in _HELD_BY_SPARK)
+    return tuple(getattr(module, name) for module, name in held if module is not None)
 
 
 def are_as_beside(spark: SparkSession) -> bool:
@@ -67,30 +67,30 @@ def has_other_machines(spark: SparkSession) -> bool:
 def _has_files(context: SparkContext) -> bool:
     """Return whether files were added to the session; `spark.jars.packages` adds only jars."""
     java = context._jsc  # PySpark asks for one name after the other, for 12 ms
-    found = "" if java is None else str(java.sc().listFiles().mkString("\n"))
-    return any(not name.endswith(".jar") for name in found.splitlines())
+    files = "" if java is None else str(java.sc().listFiles().mkString("\n"))
+    return any(not name.endswith(".jar") for name in files.splitlines())
 
 
 def as_in_spark(rows: pa.Table, time_zone: str) -> pa.Table:
     """Return rows as Spark's workers get them: timestamps have the session's time zone."""
-    types = [_zoned(found, time_zone) for found in rows.schema.types]
+    types = [_zoned(kind, time_zone) for kind in rows.schema.types]
     if types == rows.schema.types:
         return rows
     arrays = [column.cast(t) for column, t in zip(rows.columns, types, strict=True)]
     return pa.Table.from_arrays(arrays, names=rows.column_names)
 
 
-def _zoned(found: pa.DataType, zone: str) -> pa.DataType:
-    if pa.types.is_timestamp(found):
-        return found if found.tz is None else pa.timestamp(found.unit, zone)
-    if pa.types.is_map(found):
-        key, item = found.key_field, found.item_field
+def _zoned(kind: pa.DataType, zone: str) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return kind if kind.tz is None else pa.timestamp(kind.unit, zone)
+    if pa.types.is_map(kind):
+        key, item = kind.key_field, kind.item_field
         return pa.map_(key.with_type(_zoned(key.type, zone)), _zoned_field(item, zone))
-    if pa.types.is_list(found):
-        return pa.list_(_zoned_field(found.value_field, zone))
-    if pa.types.is_struct(found):
-        return pa.struct([_zoned_field(field, zone) for field in found])
-    return found
+    if pa.types.is_list(kind):
+        return pa.list_(_zoned_field(kind.value_field, zone))
+    if pa.types.is_struct(kind):
+        return pa.struct([_zoned_field(field, zone) for field in kind])
+    return kind
 
 
 def _zoned_field(field: pa.Field, zone: str) -> pa.Field:
@@ -102,8 +102,10 @@ def _is_this(interpreter: str) -> bool:
 
     The folder counts because environments share a program.
     """
-    found = shutil.which(interpreter)
-    if found is None or not sys.executable:
+    interpreter_path = shutil.which(interpreter)
+    if interpreter_path is None or not sys.executable:
         return False
-    one, other = (os.path.split(os.path.abspath(path)) for path in (found, sys.executable))
-    return os.path.samefile(found, sys.executable) and os.path.samefile(one[0], other[0])
+    one, other = (
+        os.path.split(os.path.abspath(path)) for path in (interpreter_path, sys.executable)
+    )
+    return os.path.samefile(interpreter_path, sys.executable) and os.path.samefile(one[0], other[0])

@@ -27,13 +27,13 @@ def properties(spark: SparkSession, view: str) -> dict[str, str]:
     return {row.key: row.value for row in rows}
 
 
-def replace(spark: SparkSession, view: str, text: str, told: Mapping[str, str]) -> None:
+def replace(spark: SparkSession, view: str, text: str, properties: Mapping[str, str]) -> None:
     """Create a view of a query, or replace an existing one.
 
     Args:
-        told: its properties.
+        properties: its properties.
     """
-    named = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in told.items())
+    named = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in properties.items())
     spark.sql(f"CREATE OR REPLACE VIEW {view} TBLPROPERTIES ({named}) AS\n{text}")
 
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
+from typing_extensions import override
+
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.errors import CorruptStoreError, DefinitionError
 from deltaproduce.model.graph import Graph, Source, Stage
@@ -23,15 +25,15 @@ from deltaproduce.model.window_moves import Shift
 from deltaproduce.operations.making.request import Request
 from deltaproduce.operations.making.salvage import ROW_BYTES, Damage
 from deltaproduce.operations.making.updates import Update
-from deltaproduce.operations.making.work import Means
+from deltaproduce.operations.making.version_job import StoreContext
 from deltaproduce.operations.step.edits import Read, emptied, updates_edit
 from deltaproduce.operations.step.expiry import forgotten_by
 from deltaproduce.operations.step.incremental import difference, full_step
 from deltaproduce.operations.step.plan import Step
 from deltaproduce.operations.step.redefinitions import Redefinition
-from deltaproduce.operations.step.writes import Edits, StageWrite, StepResult, Write
+from deltaproduce.operations.step.writes import Edits, StageWrite, StepResult, StepWrite
 from deltaproduce.operations.verifying.findings import Finding, RepairAction
-from deltaproduce.stages.productions import Found
+from deltaproduce.stages.productions import ProductionResult
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.figures import Past, StageFigures
 from deltaproduce.storage.stored import Overlay, Stored
@@ -52,7 +54,7 @@ class Repair(Update):
 
     @staticmethod
     def after(
-        means: Means,
+        context: StoreContext,
         head: Version,
         started_at: datetime,
         versions: Sequence[Version],
@@ -73,7 +75,7 @@ class Repair(Update):
             DefinitionError: a damaged source has other columns than its tables, and is not given.
         """
         findings = list(findings)
-        damage, graph = Damage(versions, means.reader, means.engines), means.graph
+        damage, graph = Damage(versions, context.reader, context.engines), context.graph
         for source in graph.sources:
             if any(finding.stage == source.name for finding in findings):
                 _check_columns(source, head, is_given=source.name in request.batches)
@@ -97,9 +99,9 @@ class Repair(Update):
         for name in refreshed:
             _check_remembered(graph.stage(name), head)
         request = replace(request, refreshed=refreshed)
-        update = Update.of(means, head, started_at, replace(request, update_id=None))
+        update = Update.of(context, head, started_at, replace(request, update_id=None))
         return Repair(
-            means=means,
+            context=context,
             operation=request.operation,
             head=head,
             steps=_steps(graph, damage.head, update.steps, actions),
@@ -112,74 +114,82 @@ class Repair(Update):
         )
 
     @property
+    @override
     def trusts_tables(self) -> bool:
-        """See `Work.trusts_tables`."""
         return False
 
+    @override
     def weighed(self, step: Step, results: Mapping[str, StepResult]) -> Step:
-        """See `Update.weighed`: only the damage decides what is produced in full."""
+        """Only the damage decides what is produced in full."""
         del results
         return step
 
-    def found(
+    @override
+    def produce(
         self,
         step: Step,
         results: Mapping[str, StepResult],
         shift: Shift | None,
         state: WindowState,
-    ) -> Found | None:
-        """See `Update.found`: for a damaged stage, return what repairs its rows."""
+    ) -> ProductionResult | None:
+        """For a damaged stage, return what repairs its rows."""
         stage, redefined = step.stage, Redefinition.of(step.stage, self.head)
         if stage.name not in self.actions:
-            return Update.found(self, step, results, shift, state)
+            return Update.produce(self, step, results, shift, state)
         if stage.name in self.request.batches:
-            given = partial(self.given, stage.name, redefined=redefined, state=state, anew=True)
+            given = partial(self.given, stage.name, redefined=redefined, state=state, rebuilds=True)
             return self._righted(stage, given, is_moved=True)
         if not stage.feeders:
             return self._righted(stage, _nothing, is_moved=False)
         production, inputs = self.production(stage, shift), self.inputs(stage, results)
         if redefined is None:
-            made = partial(full_step, production, inputs)
+            compute = partial(full_step, production, inputs)
             is_moved = not stage.kind.tasks.make_rows and any(each.changed for each in inputs)
-            return self._righted(stage, made, is_moved=is_moved)
+            return self._righted(stage, compute, is_moved=is_moved)
         content = self._readers_had(stage)
         if step.how == "full":
             return full_step(production, inputs, content, redefined)
-        mappings = partial(self.means.reader.key_mappings, self.head, stage)
+        mappings = partial(self.context.reader.key_mappings, self.head, stage)
         return production.kind.changed(production, inputs, content, mappings)
 
+    @override
     def rows_before(
         self, feeder: Stage, results: Mapping[str, StepResult]
     ) -> Callable[[], Stored | None]:
-        """See `Update.rows_before`: for a damaged feeder, return its repaired rows."""
+        """For a damaged feeder, return its repaired rows."""
         if feeder.name not in self.actions:
             return Update.rows_before(self, feeder, results)
         return partial(self._rows_after, results[feeder.name].comparison)
 
+    @override
     def are_after(self, feeder: Stage) -> bool:
-        """See `Update.are_after`."""
         return feeder.name in self.actions or Update.are_after(self, feeder)
 
+    @override
     def write(self, result: StepResult, head: Version) -> StageWrite:
-        """See `Work.write`: rewrite a damaged stage, unless its rows stay unchanged."""
+        """Rewrite a damaged stage, unless its rows stay unchanged."""
         name = result.stage.name
         if name not in self.actions:
             return Update.write(self, result, head)
         action, last, overlay = self.actions[name], head.stages[name], None
         if action.rows != "kept" or result.comparison.counts.pairs_changed:
-            result = replace(result, anew=True)
+            result = replace(result, rebuilt=True)
         else:
-            overlay = self.means.reader.overlay(head, result.stage)
-        write = self.means.write(result, last, overlay)
+            overlay = self.context.reader.overlay(head, result.stage)
+        write = self.context.write(result, last, overlay)
         begun = None
         if action.begins:
             rows = self._rows_after(result.comparison)
-            begun = difference(result.stage, None, rows, None, self.means.engines)
+            begun = difference(result.stage, None, rows, None, self.context.engines)
         return Mended(result, last, write, action, begun)
 
     def _righted(
-        self, stage: Stage, produced: Callable[[Stored | None], Found | None], *, is_moved: bool
-    ) -> Found:
+        self,
+        stage: Stage,
+        produced: Callable[[Stored | None], ProductionResult | None],
+        *,
+        is_moved: bool,
+    ) -> ProductionResult:
         """Return the outcome of a stage whose rows are repaired.
 
         Args:
@@ -190,11 +200,13 @@ class Repair(Update):
         rows, before = self.actions[stage.name].rows, self._readers_had(stage)
         if is_moved or rows == "feeders":
             _check_remembered(stage, self.head)
-            made, after = produced(before), None
+            computed, after = produced(before), None
         else:
-            made, after = None, self._rows_left(stage, rows)
+            computed, after = None, self._rows_left(stage, rows)
         given_out = self.damage.head.stages[stage.name].numbering.surrogates
-        return made or Found(difference(stage, before, after, None, self.means.engines), given_out)
+        return computed or ProductionResult(
+            difference(stage, before, after, None, self.context.engines), given_out
+        )
 
     def _rows_left(self, stage: Stage, rows: str) -> Stored | None:
         """Return the rows of a damaged stage that are rewritten, or stay; see `RepairAction`."""
@@ -222,7 +234,7 @@ class Repair(Update):
         seen = counts.rows_before + counts.rows_after
         row_bytes = counts.bytes // seen if seen else ROW_BYTES
         rows = comparison.content_after(None)
-        return Stored(rows, columns, None, counts.rows_after, row_bytes, self.means.engines)
+        return Stored(rows, columns, None, counts.rows_after, row_bytes, self.context.engines)
 
 
 def _check_remembered(stage: Stage, head: Version) -> None:
@@ -241,7 +253,7 @@ def _check_remembered(stage: Stage, head: Version) -> None:
         )
 
 
-def _nothing(before: Stored | None) -> Found | None:
+def _nothing(before: Stored | None) -> ProductionResult | None:
     """Return the outcome of a source without given rows: none."""
     del before
     return None
@@ -255,8 +267,8 @@ def _steps(
     for stage in graph.stages:
         reached = [feeder.name for feeder in stage.feeders if feeder.name in known]
         if stage.name in damaged:
-            found = known.get(stage.name, Step(stage, "incremental", ""))
-            known[stage.name] = replace(found, reason="damaged")
+            step_before = known.get(stage.name, Step(stage, "incremental", ""))
+            known[stage.name] = replace(step_before, reason="damaged")
         elif reached and stage.name not in known and has_tables(head, stage.name):
             known[stage.name] = Step(stage, "incremental", f"reached through {', '.join(reached)}")
     return tuple(known[stage.name] for stage in graph.stages if stage.name in known)
@@ -273,7 +285,7 @@ class Mended:
 
     result: StepResult
     last: StageFigures
-    write: Write
+    write: StepWrite
     mend: RepairAction
     begun: Comparison | None
 

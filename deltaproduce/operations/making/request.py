@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked
 from deltaproduce.operations.step.plan import Causes
+from deltaproduce.operations.step.window_arguments import NO_ARGUMENTS, WindowArguments
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.kind import Arrival
 from deltaproduce.stages.scheduled.schedules import Schedule
@@ -25,7 +25,7 @@ class Request:
         batches: the rows given for sources, by source.
         arrivals: the rows that have come into sources without being given, by source.
         refreshed: the stages that the caller asks to produce in full.
-        asked: what the caller says of windows and tasks.
+        window_arguments: what the caller says of windows and tasks.
         advances: whether limited windows move, too.
         schedule: the tasks to make; None for no tasks.
         update_id: a name that the version is found by.
@@ -35,7 +35,7 @@ class Request:
     batches: Mapping[str, Batch] = field(default_factory=dict)
     arrivals: Mapping[str, Arrival] = field(default_factory=dict)
     refreshed: Collection[str] = ()
-    asked: Asked = NOTHING_ASKED
+    window_arguments: WindowArguments = NO_ARGUMENTS
     advances: bool = False
     schedule: Schedule | None = None
     update_id: str | None = None

@@ -15,13 +15,15 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
+from typing_extensions import override
+
 from deltaproduce.engines.local.arrays import same_rows
 from deltaproduce.engines.spark.kernels.comparing import unmatched
 from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
-from deltaproduce.operations.making.work import Means, Work
+from deltaproduce.operations.making.version_job import StoreContext, VersionJob
 from deltaproduce.operations.step.edits import Read, emptied, updates_edit
 from deltaproduce.operations.step.incremental import difference
 from deltaproduce.operations.step.plan import Step, check_layouts, rolled_back
@@ -43,7 +45,7 @@ _SET_BACK: Final = (CONTENT, KEY_MAPPINGS, RUNS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rollback(Work):
+class Rollback(VersionJob):
     """A version that equals an earlier one.
 
     It includes every stage that is not compared as a whole as soon as any stage differs, unless the
@@ -57,7 +59,7 @@ class Rollback(Work):
 
     @staticmethod
     def over(
-        means: Means,
+        context: StoreContext,
         head: Version,
         started_at: datetime,
         span: Sequence[Version],
@@ -72,16 +74,16 @@ class Rollback(Work):
             DefinitionError: the columns or feeders of a stage were different then.
         """
         wanted, published = span[0], span[-1]
-        check_layouts(means.definitions, wanted)
-        check_layouts(means.definitions, published)
+        check_layouts(context.definitions, wanted)
+        check_layouts(context.definitions, published)
         reason = f"rolled back to version {wanted.number}"
         return Rollback(
-            means=means,
+            context=context,
             operation="rollback",
             head=head,
             steps=tuple(
                 Step(stage, "incremental", reason)
-                for stage in means.graph.stages
+                for stage in context.graph.stages
                 if not _same_tables(stage, wanted, published)
             ),
             attempt=Attempt.after(head, started_at),
@@ -95,31 +97,34 @@ class Rollback(Work):
         return self.span[0]
 
     @property
+    @override
     def definitions(self) -> Mapping[str, Fingerprint]:
-        """See `Work.definitions`."""
         return rolled_back(self.head, self.wanted)
 
+    @override
     def result(self, step: Step, results: Mapping[str, StepResult]) -> StepResult | None:
-        """See `Work.result`: return how the stage differs from its earlier state; None if equal."""
+        """Return how the stage differs from its earlier state; None if equal."""
         del results
-        stage, reader = step.stage, self.means.reader
+        stage, reader = step.stage, self.context.reader
         before, after = (reader.content(version, stage) for version in (self.head, self.wanted))
-        is_told = UPDATES in stage.kind.tables and unbroken(self.span, stage.name)
-        keys = partial(reader.changed_keys, self.span, stage) if is_told else None
-        comparison = difference(stage, before, after, keys, self.means.engines)
+        has_all_updates = UPDATES in stage.kind.tables and unbroken(self.span, stage.name)
+        keys = partial(reader.changed_keys, self.span, stage) if has_all_updates else None
+        comparison = difference(stage, before, after, keys, self.context.engines)
         if comparison.complete and not comparison.counts.pairs_changed:
             return None
         given_out = self.wanted.stages.get(stage.name, NO_TABLES).numbering.surrogates
-        window = self.means.windows.back(stage.name, self.head, self.wanted, step.reason)
+        window = self.context.windows.back(stage.name, self.head, self.wanted, step.reason)
         return StepResult(
             stage, comparison, step.reason, full=False, surrogates=given_out, window=window
         )
 
-    def worth(self, results: Mapping[str, StepResult]) -> Mapping[str, StepResult] | None:
-        """See `Work.worth`."""
+    @override
+    def results_to_publish(
+        self, results: Mapping[str, StepResult]
+    ) -> Mapping[str, StepResult] | None:
         if any(result.comparison.counts.pairs_changed for result in results.values()):
             return results
-        reader, versions = self.means.reader, (self.head, self.wanted)
+        reader, versions = self.context.reader, (self.head, self.wanted)
         differing = {
             name: result
             for name, result in results.items()
@@ -129,25 +134,26 @@ class Rollback(Work):
         moves = differ(after, self.head) or after.time_zone != self.head.time_zone
         return differing if differing or moves or self.update_id is not None else None
 
+    @override
     def before(self, head: Version, results: Mapping[str, StepResult]) -> Version:
-        """See `Work.before`: windows of all stages return to their earlier places."""
+        """Windows of all stages return to their earlier places."""
         reason, figures = f"rolled back to version {self.wanted.number}", dict(head.stages)
         for name in figures.keys() - results.keys():
-            window = self.means.windows.back(name, head, self.wanted, reason)
+            window = self.context.windows.back(name, head, self.wanted, reason)
             figures[name] = replace(figures[name], window=window)
         zone = self.wanted.time_zone if self.wanted.number else head.time_zone
         return replace(head, stages=figures, windows=self.wanted.windows, time_zone=zone)
 
+    @override
     def write(self, result: StepResult, head: Version) -> StageWrite:
-        """See `Work.write`."""
         stage, name = result.stage, result.stage.name
         last, then = head.stages.get(name, NO_TABLES), self.wanted.stages.get(name, NO_TABLES)
         if stage.kind.place is not None:
             return WriteInPlace(result, last, InPlace.of(then), begins=False, mode="restore")
         if result.comparison.complete:
-            overlay = self.means.reader.overlay(head, stage)
-            return self.means.write(result, last, overlay)
-        return WriteBack(result, last, then, self.means.reader.overlay(self.wanted, stage))
+            overlay = self.context.reader.overlay(head, stage)
+            return self.context.write(result, last, overlay)
+        return WriteBack(result, last, then, self.context.reader.overlay(self.wanted, stage))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +214,7 @@ class WriteBack:
 def _same_tables(stage: Stage, *versions: Version) -> bool:
     """Return whether a stage's rows, apart from its updates, are in the same tables."""
     pinned = [[v.pinned(stage.name, kind) for kind in _SET_BACK] for v in versions]
-    return all(found == pinned[0] for found in pinned)
+    return all(versions == pinned[0] for versions in pinned)
 
 
 def _differ(before: Stored | None, after: Stored | None) -> bool:

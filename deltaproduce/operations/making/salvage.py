@@ -18,9 +18,9 @@ from deltaproduce.model.layouts import (
 )
 from deltaproduce.operations.step.expiry import remembered
 from deltaproduce.operations.verifying.findings import Finding, RepairAction
-from deltaproduce.reading.readers import Reader
+from deltaproduce.reading.readers import StageReader
 from deltaproduce.storage.stored import Stored
-from deltaproduce.storage.versions import Version, has_tables, stage_at, told_since
+from deltaproduce.storage.versions import Version, has_tables, stage_at, updates_known_since
 
 ROW_BYTES: Final = 100
 """The assumed size of a row, in bytes, if it is unknown."""
@@ -35,7 +35,7 @@ class Damage:
     """
 
     versions: Sequence[Version]
-    reader: Reader
+    reader: StageReader
     engines: Engines
 
     @property
@@ -74,18 +74,18 @@ class Damage:
         Raises:
             CorruptStoreError: rows of a source are lost, and not given.
         """
-        found: dict[str, list[Finding]] = {}
+        by_stage: dict[str, list[Finding]] = {}
         for finding in findings:
-            found.setdefault(finding.stage, []).append(finding)
+            by_stage.setdefault(finding.stage, []).append(finding)
         actions = {
             stage.name: RepairAction.of(
-                found[stage.name],
+                by_stage[stage.name],
                 runs=self.head.stages[stage.name].base.runs > 0,
                 is_source=not stage.feeders,
                 by_tasks=stage.kind.tasks.make_rows,
             )
             for stage in graph.stages
-            if stage.name in found
+            if stage.name in by_stage
         }
         settled = {
             source.name: self._action(source, actions[source.name], is_given=source.name in given)
@@ -102,35 +102,37 @@ class Damage:
         If the rows of either are lost, both begin again: then all tasks are missing, and the next
         run makes them.
         """
-        found = {
+        actions_of_tasks = {
             stage.name: self._of_tasks(stage, actions[stage.name])
             for stage in graph.stages
             if stage.kind.tasks.make_rows and stage.name in actions
         }
-        lost = {graph.stage(n).owner for n, action in found.items() if action.rows == "none"}
-        anew = {
-            stage.name: RepairAction.begun_anew(found.get(stage.name))
+        lost = {
+            graph.stage(n).owner for n, action in actions_of_tasks.items() if action.rows == "none"
+        }
+        rebuilds = {
+            stage.name: RepairAction.rebuild(actions_of_tasks.get(stage.name))
             for stage in graph.stages
             if stage.kind.tasks.make_rows
             and stage.owner in lost
             and has_tables(self.head, stage.name)
         }
-        return {**found, **anew}
+        return {**actions_of_tasks, **rebuilds}
 
-    def _of_tasks(self, stage: Stage, found: RepairAction) -> RepairAction:
+    def _of_tasks(self, stage: Stage, action: RepairAction) -> RepairAction:
         """Return the repair of a stage whose rows tasks make; its updates may have the rows."""
-        if found.rows != "updates" or (found.before == "updates" and self._is_whole(stage)):
-            return found
-        return RepairAction.begun_anew(found.without_updates())
+        if action.rows != "updates" or (action.before == "updates" and self._is_whole(stage)):
+            return action
+        return RepairAction.rebuild(action.without_updates())
 
-    def _action(self, source: Source, found: RepairAction, *, is_given: bool) -> RepairAction:
+    def _action(self, source: Source, action: RepairAction, *, is_given: bool) -> RepairAction:
         """Return the repair of a source, which may have lost rows that its updates have.
 
         Raises:
             CorruptStoreError: the updates do not have the rows, and they are not given.
         """
-        if found.rows != "updates" or (found.before == "updates" and self._is_whole(source)):
-            return found
+        if action.rows != "updates" or (action.before == "updates" and self._is_whole(source)):
+            return action
         if not is_given:
             table = f"{source.name}/content"
             raise CorruptStoreError(
@@ -138,21 +140,21 @@ class Damage:
                 f"Give them again, all of them: store.load({{{source.name!r}: rows}})",
                 table=table,
             )
-        return found.without_updates()
+        return action.without_updates()
 
     def _fold(self, stage: Stage) -> Rows | None:
         then = stage_at(self.head, stage)
-        since, _ = told_since(self.versions, stage.name)
+        since, _ = updates_known_since(self.versions, stage.name)
         updates = self.reader.updates(self.head, then, since - 1)
         if updates is None:
             return None
         updates = remembered(updates, then, self.head.windows, self.engines.time_zone)
-        found: Rows = self.engines.of(updates).folded(updates, Layout.of(then))
-        return found
+        folded: Rows = self.engines.of(updates).folded(updates, Layout.of(then))
+        return folded
 
     def _is_whole(self, stage: Stage) -> bool:
         """Return whether a stage's updates fold to the number of rows that the version records."""
-        _, complete = told_since(self.versions, stage.name)
+        _, complete = updates_known_since(self.versions, stage.name)
         if not complete:
             return False
         rows = self._fold(stage)

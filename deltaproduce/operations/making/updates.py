@@ -14,6 +14,8 @@ from datetime import datetime
 from functools import partial
 from typing import Self
 
+from typing_extensions import override
+
 from deltaproduce.described.content import text_of
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
@@ -22,15 +24,15 @@ from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import UPDATES, Layout
 from deltaproduce.model.window_moves import Shift, WindowMove
 from deltaproduce.operations.making.request import Request
-from deltaproduce.operations.making.work import Means, Work
-from deltaproduce.operations.step.expiry import check_not_made_again, may_forget
+from deltaproduce.operations.making.version_job import StoreContext, VersionJob
+from deltaproduce.operations.step.expiry import check_not_rebuilt, may_forget
 from deltaproduce.operations.step.incremental import (
     difference,
     full_step,
     source_step,
     stored_step,
 )
-from deltaproduce.operations.step.plan import Step, is_stored_anew, weighed
+from deltaproduce.operations.step.plan import Step, changes_storage, weighed
 from deltaproduce.operations.step.redefinitions import Redefinition
 from deltaproduce.operations.step.windowing import Units, differ
 from deltaproduce.operations.step.writes import (
@@ -42,11 +44,11 @@ from deltaproduce.operations.step.writes import (
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.inputs import StageInput, inputs_of
 from deltaproduce.stages.kind import Arrival, stage_kind
-from deltaproduce.stages.productions import Found, Production
+from deltaproduce.stages.productions import Production, ProductionResult
 from deltaproduce.stages.scheduled.kinds import scheduled_kind
 from deltaproduce.stages.scheduled.outcomes import Outcomes, Tasked
 from deltaproduce.storage.attempts import Attempt
-from deltaproduce.storage.decisions.resumption import Kept, Resumption
+from deltaproduce.storage.decisions.resumption import CompletedStage, Resumption
 from deltaproduce.storage.figures import NO_TABLES
 from deltaproduce.storage.parquet.held import Held
 from deltaproduce.storage.parquet.neighbours import Neighbours
@@ -58,7 +60,7 @@ from deltaproduce.times.zones import OF_UTC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Update(Work):
+class Update(VersionJob):
     """An update, a load or a refresh.
 
     Attributes:
@@ -82,7 +84,7 @@ class Update(Work):
     @classmethod
     def of(
         cls,
-        means: Means,
+        context: StoreContext,
         head: Version,
         started_at: datetime,
         request: Request,
@@ -95,11 +97,11 @@ class Update(Work):
         Raises:
             DefinitionError: see `plan.plan`.
         """
-        windows = request.asked.state(head.windows)
-        steps = means.plan(head, request.causes, windows, advances=request.advances)
-        given = None if request.update_id is None else _digest(means, head, request)
+        windows = request.window_arguments.state(head.windows)
+        steps = context.plan(head, request.causes, windows, advances=request.advances)
+        given = None if request.update_id is None else _digest(context, head, request)
         return cls(
-            means=means,
+            context=context,
             operation=request.operation,
             head=head,
             steps=steps,
@@ -109,7 +111,7 @@ class Update(Work):
             windows=windows,
             held={
                 name: Held(*shared)
-                for name, shared in means.windows.shared([s.stage.name for s in steps]).items()
+                for name, shared in context.windows.shared([s.stage.name for s in steps]).items()
             },
             neighbours={
                 stage.name: Neighbours(stage.schema.key.columns[: stage.kind.order.group_width])
@@ -120,71 +122,73 @@ class Update(Work):
         )
 
     @property
+    @override
     def definitions(self) -> Mapping[str, Fingerprint]:
-        """See `Work.definitions`."""
-        return {**self.head.definitions, **self.means.definitions}
+        return {**self.head.definitions, **self.context.definitions}
 
+    @override
     def carrying_on(self, kept: Resumption) -> Self:
-        """See `Work.carrying_on`."""
-        made = {step.stage.name: step.stage.feeders for step in self.steps if step.stage.feeders}
+        feeders_of = {
+            step.stage.name: step.stage.feeders for step in self.steps if step.stage.feeders
+        }
         settled = kept.settled(
             {
-                name: [feeder.name for feeder in feeders if feeder.name in made]
-                for name, feeders in made.items()
+                name: [feeder.name for feeder in feeders if feeder.name in feeders_of]
+                for name, feeders in feeders_of.items()
             }
         )
         return replace(self, kept=kept, settled=settled)
 
+    @override
     def result(self, step: Step, results: Mapping[str, StepResult]) -> StepResult | None:
-        """See `Work.result`."""
         name, step = step.stage.name, self.weighed(step, results)
         present = self._present_unknown(step.stage, results)
         state = self.state(results).with_present(present)
         shift = self._shift(step, state)
-        check_not_made_again(step, self.head, state)
+        check_not_rebuilt(step, self.head, state)
         if name not in self.settled:
-            found = self.found(step, results, shift, state)
+            outcome = self.produce(step, results, shift, state)
         else:
             kept = self.kept.kept.get(name)
-            found = None if kept is None else self._stored(step.stage, kept)
-        if found is None and self._is_stored_anew(name):
-            found = self._unchanged(step.stage)
-        if found is None:
+            outcome = None if kept is None else self._stored(step.stage, kept)
+        if outcome is None and self._changes_storage(name):
+            outcome = self._unchanged(step.stage)
+        if outcome is None:
             return None
-        for root in self.means.windows.roots(name):
-            present = {**present, **root.units_after(found.comparison)}
+        for root in self.context.windows.roots(name):
+            present = {**present, **root.units_after(outcome.comparison)}
         redefined = Redefinition.of(step.stage, self.head)
         return StepResult(
             step.stage,
-            found.comparison,
-            step.reason if found.recomputed is None else f"{step.reason}; {found.recomputed}",
-            full=step.how == "full" or found.recomputed is not None or self._begins(step),
-            surrogates=found.surrogates,
-            anew=redefined is not None,
-            updates_anew=redefined is not None and redefined.all_differ,
-            window=found.window or _made_anew(shift, step),
+            outcome.comparison,
+            step.reason if outcome.recomputed is None else f"{step.reason}; {outcome.recomputed}",
+            full=step.how == "full" or outcome.recomputed is not None or self._begins(step),
+            surrogates=outcome.surrogates,
+            rebuilt=redefined is not None,
+            updates_rebuilt=redefined is not None and redefined.all_differ,
+            window=outcome.window or _rebuilt_window(shift, step),
             present=present,
-            rows_expired=found.rows_expired,
-            rows_not_taken=found.rows_not_taken,
-            tasks=self._made(step.stage),
+            rows_expired=outcome.rows_expired,
+            rows_not_taken=outcome.rows_not_taken,
+            tasks=self._computed_tasks(step.stage),
         )
 
-    def _is_stored_anew(self, stage: str) -> bool:
-        return is_stored_anew(stage, self.head, self.means.filing(stage).text)
+    def _changes_storage(self, stage: str) -> bool:
+        return changes_storage(stage, self.head, self.context.filing(stage).text)
 
     def _begins(self, step: Step) -> bool:
         """Return whether a source gets its first rows."""
         has_rows = self.head.stages.get(step.stage.name, NO_TABLES).rows
         return step.how == "changes" and not has_rows
 
-    def _unchanged(self, stage: Stage) -> Found:
+    def _unchanged(self, stage: Stage) -> ProductionResult:
         """Return the outcome of a stage whose rows do not change."""
-        content, engines = self.means.reader.content(self.head, stage), self.means.engines
+        content, engines = self.context.reader.content(self.head, stage), self.context.engines
         key = Layout.of(stage).key
         nothing = Selection.of(empty(key), key, engines)
-        return Found(difference(stage, content, content, lambda: nothing, engines))
+        return ProductionResult(difference(stage, content, content, lambda: nothing, engines))
 
-    def _made(self, stage: Stage) -> tuple[str, ...]:
+    def _computed_tasks(self, stage: Stage) -> tuple[str, ...]:
         """Return the made tasks, if the stage keeps their records."""
         if self.request.schedule is None or not (
             stage.kind.tasks.make_rows and stage.hidden is not None
@@ -192,22 +196,26 @@ class Update(Work):
             return ()
         return tuple(map(str, self.tasked[stage.owner].done))
 
-    def worth(self, results: Mapping[str, StepResult]) -> Mapping[str, StepResult] | None:
-        """See `Work.worth`: an id, or an overdue arrival, always gives a version."""
+    @override
+    def results_to_publish(
+        self, results: Mapping[str, StepResult]
+    ) -> Mapping[str, StepResult] | None:
+        """An id, or an overdue arrival, always gives a version."""
         now = self.attempt.started_at
         overdue = now is not None and any(a.is_overdue(now) for a in self.request.arrivals.values())
         after = self.before(self.head, results)
         moves = differ(after, self.head) or _has_moved(after.time_zone, self.head)
         return results if results or self.name(results) or overdue or moves else None
 
+    @override
     def name(self, results: Mapping[str, StepResult]) -> str | None:
-        """See `Work.name`: of several versions only the last, with no window behind, has the id."""
+        """Of several versions only the last, with no window behind, has the id."""
         moves = {name: result.window for name, result in results.items()}
-        is_behind = self.means.windows.behind(self.before(self.head, results), moves)
+        is_behind = self.context.windows.behind(self.before(self.head, results), moves)
         return None if is_behind else self.update_id
 
+    @override
     def write(self, result: StepResult, head: Version) -> StageWrite:
-        """See `Work.write`."""
         name = result.stage.name
         last = head.stages.get(name, NO_TABLES)
         if name in self.kept.kept:
@@ -215,28 +223,29 @@ class Update(Work):
         if name in self.request.arrivals:
             arrival = self.request.arrivals[name]
             return WriteInPlace(result, last, arrival.place, arrival.begins, result.mode)
-        overlay = self.means.reader.overlay(head, result.stage)
-        return self.means.write(result, last, overlay)
+        overlay = self.context.reader.overlay(head, result.stage)
+        return self.context.write(result, last, overlay)
 
+    @override
     def before(self, head: Version, results: Mapping[str, StepResult]) -> Version:
-        """See `Work.before`: record tables and windows that moved on with the same rows."""
+        """Record tables and windows that moved on with the same rows."""
         moved = {
             name: arrival.place.pinned(arrival.last)
             for name, arrival in self.request.arrivals.items()
             if name not in results and arrival.last is not None
         }
         stages = {**head.stages, **moved}
-        head = replace(head, stages=stages, time_zone=self.means.time_zone)
+        head = replace(head, stages=stages, time_zone=self.context.time_zone)
         state, advances = self.state(results), self.request.advances
-        return self.means.windows.moved(head, state, results, advances=advances)
+        return self.context.windows.moved(head, state, results, advances=advances)
 
     def state(self, results: Mapping[str, StepResult]) -> WindowState:
         """Return the state that windows depend on after some steps."""
-        found = self.windows
+        state = self.windows
         for result in results.values():
-            found = found.with_present(result.present)
+            state = state.with_present(result.present)
         expired = [name for name, result in results.items() if result.rows_expired]
-        return self.means.retentions.settled(found, expired)
+        return self.context.retentions.settled(state, expired)
 
     def weighed(self, step: Step, results: Mapping[str, StepResult]) -> Step:
         """Return the step as it runs, given the changes of its feeders; see `plan.weighed`."""
@@ -250,22 +259,24 @@ class Update(Work):
                 rows += results[feeder.name].size(last)[0]
             else:
                 rows += last.rows
-        return weighed(step, changed, rows, self.means.options.policy, self.means.engines.limits)
+        return weighed(
+            step, changed, rows, self.context.options.policy, self.context.engines.limits
+        )
 
-    def found(
+    def produce(
         self,
         step: Step,
         results: Mapping[str, StepResult],
         shift: Shift | None,
         state: WindowState,
-    ) -> Found | None:
+    ) -> ProductionResult | None:
         """Return the outcome of a step that is not stored yet; None if nothing reaches the step.
 
         Args:
             shift: how the stage's window moves.
             state: the state that windows depend on before the step.
         """
-        stage, head, reader = step.stage, self.head, self.means.reader
+        stage, head, reader = step.stage, self.head, self.context.reader
         redefined = Redefinition.of(stage, head)
         if stage.name in self.request.arrivals:
             return self._arrived(self.request.arrivals[stage.name], redefined)
@@ -291,7 +302,7 @@ class Update(Work):
         inputs: Sequence[StageInput],
         content: Stored | None,
         redefined: Redefinition | None,
-    ) -> Found | None:
+    ) -> ProductionResult | None:
         """Return what tasks change in their stage, or in the stage that keeps their records."""
         stage, schedule = production.stage, self.request.schedule
         if schedule is None:
@@ -304,11 +315,11 @@ class Update(Work):
                 production,
                 inputs,
                 None if redefined is not None else content,
-                partial(self.means.reader.content, self.head),
+                partial(self.context.reader.content, self.head),
                 schedule,
                 Outcomes(self.tasked),
                 version=self.head.number + 1,
-                anew=redefined is not None,
+                rebuilds=redefined is not None,
             )
             batch = self.tasked[stage.name].rows
         return None if batch is None else source_step(stage, batch, content, redefined)
@@ -320,41 +331,41 @@ class Update(Work):
         redefined: Redefinition | None,
         state: WindowState,
         *,
-        anew: bool = False,
-    ) -> Found | None:
+        rebuilds: bool = False,
+    ) -> ProductionResult | None:
         """Return the outcome of a source that rows are given for, or that rows expire from.
 
         Args:
             content: its rows; None if there are none yet.
             state: the state that windows depend on before the step.
-            anew: see `source_step`.
+            rebuilds: see `source_step`.
         """
         batch, retained = (
             self.request.batches.get(source),
-            self.means.retentions.sources.get(source),
+            self.context.retentions.sources.get(source),
         )
-        clustering = self.means.filing(source).by_partitions
+        clustering = self.context.filing(source).by_partitions
         if batch is None and redefined is not None:  # its rows stay, in other columns
-            batch = Batch.nothing(redefined.new, self.means.engines)
+            batch = Batch.nothing(redefined.new, self.context.engines)
         if retained is None:
             if batch is None:
                 return None
             return source_step(
-                batch.source, batch, content, redefined, anew=anew, clustering=clustering
+                batch.source, batch, content, redefined, rebuilds=rebuilds, clustering=clustering
             )
-        batch = batch or Batch.nothing(retained.source, self.means.engines)
-        return retained.step(batch, content, redefined, self.head.windows, state, anew=anew)
+        batch = batch or Batch.nothing(retained.source, self.context.engines)
+        return retained.step(batch, content, redefined, self.head.windows, state, rebuilds=rebuilds)
 
     def production(self, stage: Stage, shift: Shift | None) -> Production:
         """Return what produces a stage."""
         last = self.head.stages.get(stage.name, NO_TABLES)
-        clustering = self.means.filing(stage.name).by_partitions
+        clustering = self.context.filing(stage.name).by_partitions
         dates = self.head.windows.date, self.windows.date
-        return Production.of(stage, last, self.means.engines, shift, clustering, dates)
+        return Production.of(stage, last, self.context.engines, shift, clustering, dates)
 
     def inputs(self, stage: Stage, results: Mapping[str, StepResult]) -> list[StageInput]:
         """Return the inputs of a stage."""
-        found = inputs_of(stage, partial(self._input, results=results))
+        inputs = inputs_of(stage, partial(self._input, results=results))
         return [
             replace(
                 each,
@@ -363,7 +374,7 @@ class Update(Work):
                 else each.before,
                 by_states=stage.kind.upkeep.reads_states,
             )
-            for each in found
+            for each in inputs
         ]
 
     def _input(self, feeder: Stage, results: Mapping[str, StepResult]) -> StageInput:
@@ -384,7 +395,7 @@ class Update(Work):
         arrival = self.request.arrivals.get(feeder.name)
         if arrival is not None and not arrival.begins:
             return arrival.content  # the table now still has all unchanged rows
-        return partial(self.means.reader.content, self.head, feeder)
+        return partial(self.context.reader.content, self.head, feeder)
 
     def are_after(self, feeder: Stage) -> bool:
         """Return whether `rows_before` finds the rows of all keys after the feeder's step."""
@@ -397,13 +408,13 @@ class Update(Work):
         Raises:
             MissingPartitionsError: a partition is missing, and the window does not skip those.
         """
-        windowed = self.means.windows.stages.get(step.stage.name)
+        windowed = self.context.windows.stages.get(step.stage.name)
         if windowed is None:
             return None
         windowed.check_present(state)
         name, redefined = step.stage.name, step.redefined
         if not has_tables(self.head, name):  # its window may be on its way already
-            redefined = self.head.definitions.get(name) != self.means.definitions[name]
+            redefined = self.head.definitions.get(name) != self.context.definitions[name]
         return windowed.shift(self.head, state, redefined=redefined, advances=self.request.advances)
 
     def _present_unknown(self, stage: Stage, results: Mapping[str, StepResult]) -> Units:
@@ -411,58 +422,58 @@ class Update(Work):
 
         For a source, this includes the partitions by which it keeps its rows.
         """
-        windowed, known = self.means.windows.stages.get(stage.name), self.head.windows.present
-        rezoned = self.means.rezoned(self.head)
-        roots = [root for root in self.means.windows.kept if root.stage is stage]
-        found: Units = {}
+        windowed, known = self.context.windows.stages.get(stage.name), self.head.windows.present
+        rezoned = self.context.rezoned(self.head)
+        roots = [root for root in self.context.windows.kept if root.stage is stage]
+        units: Units = {}
         for root in (*roots, *(() if windowed is None else windowed.roots)):
             step = results.get(root.stage.name)
-            is_told = step is not None and step.comparison.complete  # that step records them
+            is_complete = step is not None and step.comparison.complete  # that step records them
             is_known = root.tracked in known and not rezoned.moves(root.column)
-            if is_known or is_told:
+            if is_known or is_complete:
                 continue
             rows = self._input(root.stage, results).all_rows()
-            found = found if rows is None else {**found, **root.units(rows)}
-        return found
+            units = units if rows is None else {**units, **root.units(rows)}
+        return units
 
-    def _arrived(self, arrival: Arrival, redefined: Redefinition | None) -> Found | None:
+    def _arrived(self, arrival: Arrival, redefined: Redefinition | None) -> ProductionResult | None:
         """Return the outcome of a source that is read in place."""
         source = arrival.source
         with arrival.reading():
             if arrival.begins:
-                return source_step(source, arrival.batch(), None, anew=arrival.last is not None)
-            content = self.means.reader.content(self.head, source)
+                return source_step(source, arrival.batch(), None, rebuilds=arrival.last is not None)
+            content = self.context.reader.content(self.head, source)
             return source_step(source, arrival.batch(), content, redefined)
 
-    def _stored(self, stage: Stage, kept: Kept) -> Found:
+    def _stored(self, stage: Stage, kept: CompletedStage) -> ProductionResult:
         """Return the outcome of a step that an earlier attempt has stored."""
-        head, reader = self.head, self.means.reader
+        head, reader = self.head, self.context.reader
         figures = {**head.stages, stage.name: kept.figures}
         after = replace(head, number=head.number + 1, stages=figures)
-        readers = self.means.graph.readers_of(stage.name)
+        readers = self.context.graph.readers_of(stage.name)
         by_states = any(
             reader.kind.upkeep.reads_states for reader in readers
         )  # updates hold no states
-        is_told = UPDATES in stage.kind.tables and not by_states
+        has_updates = UPDATES in stage.kind.tables and not by_states
         comparison = stored_step(
             stage,
             reader.content(head, stage),
             reader.content(after, stage),
-            partial(reader.changed_keys, (head, after), stage) if is_told else None,
-            self.means.engines,
+            partial(reader.changed_keys, (head, after), stage) if has_updates else None,
+            self.context.engines,
             Redefinition.of(stage, head),
         )
-        return Found(comparison, kept.figures.numbering.surrogates)
+        return ProductionResult(comparison, kept.figures.numbering.surrogates)
 
 
 def _looked_up(steps: Iterable[Step]) -> dict[str, SharedLookups]:
     """Return nothing that is looked up yet, for each stage that views may look rows up in."""
     stages = (step.stage for step in steps if step.stage.feeders and step.how == "incremental")
     wanted = [one for stage in stages for one in stage_kind(stage).look_ups(stage)]
-    found = dict[str, list[Wanted]]()
+    by_feeder = dict[str, list[Wanted]]()
     for one in wanted:
-        found.setdefault(one.feeder, []).append(one)
-    return {name: SharedLookups.of(some) for name, some in found.items()}
+        by_feeder.setdefault(one.feeder, []).append(one)
+    return {name: SharedLookups.of(of_feeder) for name, of_feeder in by_feeder.items()}
 
 
 def _holding(before: Callable[[], Stored | None], held: Held, reader: str) -> Stored | None:
@@ -475,29 +486,29 @@ def _has_moved(time_zone: str | None, head: Version) -> bool:
     return head.time_zone not in (None, time_zone)
 
 
-def _made_anew(shift: Shift | None, step: Step) -> WindowMove | None:
+def _rebuilt_window(shift: Shift | None, step: Step) -> WindowMove | None:
     """Return the move of a stage's window after the stage was produced in full, if it has one."""
     return None if shift is None else shift.move(reused=False, why=step.reason)
 
 
-def _digest(means: Means, head: Version, request: Request) -> str:
+def _digest(context: StoreContext, head: Version, request: Request) -> str:
     """Return a digest of all inputs of the outcome; one Spark job for each given batch."""
-    told = [
+    parts = [
         request.operation,
         request.update_id,
         None if head.attempt is None else head.attempt.id,
         {name: batch.digest() for name, batch in request.batches.items()},
         {name: asdict(arrival.place) for name, arrival in request.arrivals.items()},
         {
-            name: {"layout": made.layout, "function": made.function}
-            for name, made in means.definitions.items()
+            name: {"layout": definition.layout, "function": definition.function}
+            for name, definition in context.definitions.items()
         },
-        *request.asked.told,
-        *means.retentions.texts.items(),
-        *sorted((name, text_of(found)) for name, found in means.descriptions.items()),
-        *([] if means.time_zone == OF_UTC else [means.time_zone]),
+        *request.window_arguments.json_values,
+        *context.retentions.texts.items(),
+        *sorted((name, text_of(description)) for name, description in context.descriptions.items()),
+        *([] if context.time_zone == OF_UTC else [context.time_zone]),
     ]
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def _beside(stored: Stored | None, neighbours: Neighbours | None) -> Stored | None:

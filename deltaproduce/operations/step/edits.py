@@ -99,23 +99,26 @@ def content_edit(
         if parted:
             within = _partitions_changed(comparison, before if taking.folds else None, filing)
         rows = comparison.content_after(_read(before, comparison, within))
-        rows, within = _only_within(rows, columns, within, filing, comparison.engines)
+        rows, within = _rows_within(rows, columns, within, filing, comparison.engines)
     elif taking.marks or not counts.pairs_replaced:
-        rows, total = comparison.pick(columns, ROWS_OF_CHANGED_PAIRS), counts.rows_of_changed_pairs
+        rows, total = (
+            comparison.select(columns, ROWS_OF_CHANGED_PAIRS),
+            counts.rows_of_changed_pairs,
+        )
         rows, replaced = _in_place(comparison, rows, columns, REPLACED_PAIRS, counts.pairs_replaced)
     else:
         predicate = comparison.predicate(key, CHANGED_PAIRS)
-        rows, total = comparison.pick(columns, ALIVE), counts.rows_of_changed_pairs
+        rows, total = comparison.select(columns, ALIVE), counts.rows_of_changed_pairs
     sought = rewritten or taking.marks
     edit = Edit(rows, columns, rewritten, predicate, key, sought=sought, by_ends=layout.by_ends)
     edit = replace(edit, within=within, replaced=replaced)
     in_files = comparison.clustering
     if rewritten and in_files is not None and in_files == filing.by_partitions:
         return replace(edit, file_rows=ROWS_PER_FILE)
-    filed = filing.filed(edit, layout, total, comparison.engines)
-    if filed is not None or comparison.ranged:
-        return filed or edit
-    return replace(edit, rows=_filed(comparison, rows, total, key, layout.order(CONTENT)))
+    laid_out = filing.write_layout(edit, layout, total, comparison.engines)
+    if laid_out is not None or comparison.ranged:
+        return laid_out or edit
+    return replace(edit, rows=_write_layout(comparison, rows, total, key, layout.order(CONTENT)))
 
 
 def mappings_edit(
@@ -137,12 +140,12 @@ def mappings_edit(
     if rewritten:
         rows = comparison.mappings_after(_read(before, comparison))
     elif taking.marks or not counts.pairs_gone:
-        rows, total = comparison.pick(pair, NEW_PAIRS), counts.pairs_new
+        rows, total = comparison.select(pair, NEW_PAIRS), counts.pairs_new
         rows, replaced = _in_place(comparison, rows, pair, GONE_PAIRS, counts.pairs_gone)
     else:
         predicate = comparison.predicate(sources, MOVED_PAIRS)
-        rows, total = comparison.pick(pair, {**ALIVE, IS_PAIR: True}), counts.pairs_new
-    rows = _filed(comparison, rows, total, sources, pair)
+        rows, total = comparison.select(pair, {**ALIVE, IS_PAIR: True}), counts.pairs_new
+    rows = _write_layout(comparison, rows, total, sources, pair)
     sought = rewritten or taking.marks
     return Edit(rows, pair, rewritten, predicate, sources, sought=sought, replaced=replaced)
 
@@ -159,7 +162,7 @@ def _in_place(
     if not count:
         return rows, None
     engines, pair = comparison.engines, comparison.layout.pair
-    return engines.table(rows, columns), engines.table(comparison.pick(pair, which), pair)
+    return engines.table(rows, columns), engines.table(comparison.select(pair, which), pair)
 
 
 def updates_edit(comparison: Comparison, version: int, *, exists: bool) -> Edit | None:
@@ -170,7 +173,7 @@ def updates_edit(comparison: Comparison, version: int, *, exists: bool) -> Edit 
     rows = _stamped(comparison, comparison.updates(), version, UPDATES)
     if not comparison.ranged:
         order = layout.order(UPDATES)
-        rows = _filed(comparison, rows, counts.rows_after, layout.key, order)
+        rows = _write_layout(comparison, rows, counts.rows_after, layout.key, order)
     return Edit(rows, layout.updates, not exists, None, layout.lookup(UPDATES))
 
 
@@ -197,17 +200,17 @@ def compacted_edit(
     if parted and kind == CONTENT:
         within = filing.partitions_of(_rows_of_runs(stored), stored.columns, stored.engines)
     rows = _of_partitions(stored, within).rows()
-    rows, within = _only_within(rows, stored.columns, within, filing, stored.engines)
+    rows, within = _rows_within(rows, stored.columns, within, filing, stored.engines)
     by, order = layout.lookup(kind), layout.order(kind)
     edit = Edit(rows, stored.columns, True, None, by, file_rows=ROWS_PER_FILE, sought=True)
     edit = replace(edit, within=within)
-    filed = None
+    laid_out = None
     if kind == CONTENT:
         edit = replace(edit, by_ends=layout.by_ends)
-        filed = filing.filed(edit, layout, stored.count, stored.engines, asides=True)
-    if filed is not None:
-        return filed
-    ordered = stored.engines.of(rows).filed_beside(rows, stored.count, by, order)
+        laid_out = filing.write_layout(edit, layout, stored.count, stored.engines, asides=True)
+    if laid_out is not None:
+        return laid_out
+    ordered = stored.engines.of(rows).background_layout(rows, stored.count, by, order)
     return replace(edit, rows=ordered)
 
 
@@ -218,10 +221,10 @@ def merged_edit(rows: pa.Table, stage: Stage, kind: str, filing: Filing, engines
     edit = Edit(rows, columns, True, None, by, sought=True)
     if kind == CONTENT:
         edit = replace(edit, by_ends=layout.by_ends)
-        filed = filing.filed(edit, layout, len(rows), engines)
-        if filed is not None:
-            return replace(filed, overwrite=False)
-    ordered = engines.of(rows).filed(rows, len(rows), by, layout.order(kind))
+        laid_out = filing.write_layout(edit, layout, len(rows), engines)
+        if laid_out is not None:
+            return replace(laid_out, overwrite=False)
+    ordered = engines.of(rows).write_layout(rows, len(rows), by, layout.order(kind))
     return replace(edit, rows=ordered, overwrite=False)
 
 
@@ -245,9 +248,9 @@ def _partitions_changed(
         before: returns the rows before the step, if runs of them are folded in it.
     """
     columns, engines = comparison.layout.content, comparison.engines
-    rows = comparison.pick(columns, {PAIR_DIFFERS: True})
+    rows = comparison.select(columns, {PAIR_DIFFERS: True})
     if before is not None:
-        rows = engines.united(rows, _rows_of_runs(before()), columns)
+        rows = engines.concat(rows, _rows_of_runs(before()), columns)
     return filing.partitions_of(rows, columns, engines)
 
 
@@ -258,10 +261,10 @@ def _rows_of_runs(stored: Stored) -> Rows:
         return empty(columns)
     pairs = overlay.replaced()
     old = replace(stored, overlay=None).of(Selection.of(pairs, overlay.pair, engines))
-    return engines.united(old, overlay.newer(columns), columns)
+    return engines.concat(old, overlay.newer(columns), columns)
 
 
-def _only_within(
+def _rows_within(
     rows: Rows, columns: Sequence[Column], within: pa.Table | None, filing: Filing, engines: Engines
 ) -> tuple[Rows, pa.Table | None]:
     """Return the rows of some partitions, and these; all rows and None if the rows are in Spark."""
@@ -287,13 +290,13 @@ def _stamped(comparison: Comparison, rows: Rows, version: int, kind: str) -> Row
     """Return rows with the number of their version."""
     engine = comparison.engines.of(rows)
     columns = comparison.layout.columns(kind)
-    found: Rows = engine.here(engine.with_all(rows, VERSION_COLUMN, version), columns)
-    return found
+    stamped: Rows = engine.here(engine.with_all(rows, VERSION_COLUMN, version), columns)
+    return stamped
 
 
-def _filed(
+def _write_layout(
     comparison: Comparison, rows: Rows, count: int, by: Sequence[Column], order: Sequence[Column]
 ) -> Rows:
     """Return rows sorted, with one partition per file to write."""
-    found: Rows = comparison.engines.of(rows).filed(rows, count, by, order)
-    return found
+    laid_out: Rows = comparison.engines.of(rows).write_layout(rows, count, by, order)
+    return laid_out

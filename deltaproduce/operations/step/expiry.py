@@ -14,7 +14,7 @@ from typing import Final
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.kernels.ranges import rows_outside, rows_within
 from deltaproduce.errors import DefinitionError
-from deltaproduce.model.fingerprints import NOT_MADE
+from deltaproduce.model.fingerprints import NOT_COMPUTED
 from deltaproduce.model.graph import Graph, Source, Stage
 from deltaproduce.model.partitions import Ranges, partitioning
 from deltaproduce.model.retention import Retention, first_kept, value_of
@@ -24,7 +24,7 @@ from deltaproduce.operations.step.plan import Step
 from deltaproduce.operations.step.redefinitions import Redefinition
 from deltaproduce.operations.step.windowing import Root, root_kept_by
 from deltaproduce.stages.batches import IS_DELETE, Batch
-from deltaproduce.stages.productions import Found
+from deltaproduce.stages.productions import ProductionResult
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, has_tables
 from deltaproduce.storage.window_states import Floor, WindowState
@@ -78,7 +78,7 @@ class RetainedSource:
             return None
         if known is None or known.retention != floor.retention:
             return _NEW
-        return f"rows before {self._told(floor)} are {self._word}"
+        return f"rows before {self._floor_text(floor)} are {self._word}"
 
     def step(
         self,
@@ -88,8 +88,8 @@ class RetainedSource:
         before: WindowState,
         state: WindowState,
         *,
-        anew: bool = False,
-    ) -> Found | None:
+        rebuilds: bool = False,
+    ) -> ProductionResult | None:
         """Take the given rows from the floor on, and drop existing rows before it.
 
         Args:
@@ -98,7 +98,7 @@ class RetainedSource:
             redefined: set if the source has other columns than its tables.
             before: what the floor depended on in the version before.
             state: what the floor depends on now, without the given rows.
-            anew: whether having no rows is a change.
+            rebuilds: whether having no rows is a change.
 
         Returns:
             The changes; None if nothing changes and all given rows were taken.
@@ -118,12 +118,12 @@ class RetainedSource:
         compared = source_comparison(self.source, taken, content, redefined, expired)
         if self.retention.forgets and dropped:
             compared = compared.silenced(column, gone)
-        is_change = compared.counts.pairs_changed or refused or anew or redefined is not None
+        is_change = compared.counts.pairs_changed or refused or rebuilds or redefined is not None
         if not is_change and not (is_new and content is not None):
             return None
-        return Found(compared, rows_expired=dropped, rows_not_taken=refused)
+        return ProductionResult(compared, rows_expired=dropped, rows_not_taken=refused)
 
-    def _told(self, floor: Floor) -> str:
+    def _floor_text(self, floor: Floor) -> str:
         return str(value_of(self.window.partitions, floor.first))
 
     @property
@@ -144,13 +144,13 @@ class Retentions:
         Args:
             zone: the time zone whose days divide timestamps.
         """
-        found = {}
+        sources = {}
         for source in graph.sources:
             kept, root = source.kind.intake.retention, root_kept_by(source, zone)
             if kept is not None and root is not None:
                 window = planned(kept.window, source.schema.key, zone, stage=source.name)
-                found[source.name] = RetainedSource(source, kept, window, root)
-        return Retentions(found)
+                sources[source.name] = RetainedSource(source, kept, window, root)
+        return Retentions(sources)
 
     @property
     def texts(self) -> dict[str, str]:
@@ -173,12 +173,12 @@ class Retentions:
 
     def due(self, head: Version, state: WindowState) -> dict[str, str]:
         """Return the sources that have a step if nothing is given for them, and why."""
-        found = {
+        expiring = {
             name: one.due(head, state)
             for name, one in self.sources.items()
             if has_tables(head, name)
         }
-        return {name: why for name, why in found.items() if why is not None}
+        return {name: why for name, why in expiring.items() if why is not None}
 
     def check(self, graph: Graph, head: Version, steps: Iterable[Step]) -> None:
         """Refuse steps that would need forgotten rows again.
@@ -199,10 +199,10 @@ class Retentions:
                     stage=source.name,
                 )
         for step in steps:
-            check_not_made_again(step, head, head.windows)
+            check_not_rebuilt(step, head, head.windows)
 
 
-def check_not_made_again(step: Step, head: Version, state: WindowState) -> None:
+def check_not_rebuilt(step: Step, head: Version, state: WindowState) -> None:
     """Refuse a step that rebuilds a stage or a source with forgotten rows.
 
     Args:
@@ -211,14 +211,14 @@ def check_not_made_again(step: Step, head: Version, state: WindowState) -> None:
     Raises:
         DefinitionError: with `stage`.
     """
-    stage, anew = step.stage, step.how == "full" or step.redefined
+    stage, rebuilds = step.stage, step.how == "full" or step.redefined
     redefined = None if stage.feeders else Redefinition.of(stage, head)
     if redefined is not None and redefined.keeps_rows:
         return
-    if not anew or not has_tables(head, stage.name):
+    if not rebuilds or not has_tables(head, stage.name):
         return
     source = forgotten_by(stage, state)
-    if source is not None and head.definitions[stage.name].function != NOT_MADE:
+    if source is not None and head.definitions[stage.name].function != NOT_COMPUTED:
         name = stage.owner
         raise DefinitionError(
             f"stage {name!r} would be made anew, as {step.reason}, and {source!r} has forgotten "
@@ -274,5 +274,5 @@ def _taken(batch: Batch, column: Column, gone: Ranges, *, with_deletes: bool) ->
         return batch, 0
     taken, rows = engine.computed(rows_outside(batch.rows, column, gone))
     if not with_deletes:
-        count = engine.computed(engine.pick(early, (column,), {IS_DELETE.name: False}))[1]
+        count = engine.computed(engine.select(early, (column,), {IS_DELETE.name: False}))[1]
     return replace(batch, rows=taken, count=rows), count

@@ -15,7 +15,7 @@ import pyarrow as pa
 from deltaproduce.described.content import beside, columns_by, sorted_by, text_of
 from deltaproduce.described.descriptor import Description
 from deltaproduce.described.partitioned_rows import refused, with_partitions
-from deltaproduce.described.partitions import Partition
+from deltaproduce.described.partitions import PartitionColumn
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.delta.tables import ROWS_PER_FILE
 from deltaproduce.engines.engine import Rows
@@ -47,7 +47,7 @@ class Filing:
         return text_of(self.description)
 
     @property
-    def partitions(self) -> tuple[Partition, ...]:
+    def partitions(self) -> tuple[PartitionColumn, ...]:
         """The columns that the description partitions content by."""
         return () if self.description is None else self.description.partitions
 
@@ -61,8 +61,8 @@ class Filing:
 
         A table may be older than the window over it, or than the end of one.
         """
-        by, clustered = layout.order(CONTENT), self._clustered(layout)
-        firsts = [] if clustered is None else [clustered.column]
+        by, clustering = layout.order(CONTENT), self._clustering_of(layout)
+        firsts = [] if clustering is None else [clustering.column]
         firsts += [by[0], *(c for c in layout.schema.key if c.data_type.simpleString() in SORTS)]
         orders = tuple(
             (first, *(c for c in by if c.name != first.name)) for first in dict.fromkeys(firsts)
@@ -71,7 +71,7 @@ class Filing:
             return orders
         return tuple(sorted_by(self.description, order) for order in orders)
 
-    def filed(
+    def write_layout(
         self, edit: Edit, layout: Layout, count: int, engines: Engines, *, asides: bool = False
     ) -> Edit | None:
         """Return the edit with its rows sorted into files; None if they are to be filed by key.
@@ -83,12 +83,12 @@ class Filing:
         """
         if self.description is not None:
             return self._by_description(edit, layout, count, engines, asides=asides)
-        clustering = self._clustered(layout)
+        clustering = self._clustering_of(layout)
         if clustering is None or not edit.overwrite:
             return None
         order = clustering.order(layout.order(CONTENT))
         least = engines.limits.partition_rows_of(count)
-        rows, ends = engines.of(edit.rows).clustered(edit.rows, clustering, order, least)
+        rows, ends = engines.of(edit.rows).clustered_layout(edit.rows, clustering, order, least)
         return replace(edit, rows=rows, file_ends=ends, file_rows=ROWS_PER_FILE)
 
     def partitions_of(
@@ -102,8 +102,8 @@ class Filing:
         if not isinstance(rows, pa.Table):
             return None
         by = self.partitions
-        found = with_partitions(rows, columns, by, engines)
-        distinct: pa.Table = engines.of(found).distinct(found, columns_by(by))
+        partitioned = with_partitions(rows, columns, by, engines)
+        distinct: pa.Table = engines.of(partitioned).distinct(partitioned, columns_by(by))
         return distinct
 
     def within(
@@ -115,8 +115,10 @@ class Filing:
             columns: as for `partitions_of`, of which the partitions are.
         """
         by = self.partitions
-        found = with_partitions(rows, columns, by, engines)
-        kept = engines.of(found, partitions).only(found, partitions, columns_by(by))
+        partitioned = with_partitions(rows, columns, by, engines)
+        kept = engines.of(partitioned, partitions).semi_join(
+            partitioned, partitions, columns_by(by)
+        )
         return kept.select([c.name for c in columns])
 
     def _by_description(
@@ -128,12 +130,12 @@ class Filing:
         own, partition = beside(by), columns_by(by)
         rows = with_partitions(edit.rows, edit.columns, by, engines)
         engine = engines.of(rows)
-        filed = engine.filed_beside if asides else engine.filed
+        write_layout = engine.background_layout if asides else engine.write_layout
         names = {column.name for column in partition}
         lookup = {c.name: c for c in (*edit.lookup, *self.description.in_order)}
         return replace(
             edit,
-            rows=filed(rows, count, order, order),
+            rows=write_layout(rows, count, order, order),
             columns=(*edit.columns, *own),
             lookup=tuple(c for c in lookup.values() if c.name not in names),
             file_rows=ROWS_PER_FILE,
@@ -142,7 +144,7 @@ class Filing:
             beside=own,
         )
 
-    def _clustered(self, layout: Layout) -> Clustering | None:
+    def _clustering_of(self, layout: Layout) -> Clustering | None:
         fits = self.clustering is not None and self.clustering.fits(layout.key)
         return self.clustering if fits else None
 
@@ -155,10 +157,10 @@ def check_partitions(rows: Rows, stage: Stage, description: Description) -> None
         ProducerError: for rows of another stage; with `stage`.
     """
     layout = Layout.of(stage)
-    found = refused(rows, layout.content, layout.key, description.partitions)
-    if found is None:
+    wrong_rows = refused(rows, layout.content, layout.key, description.partitions)
+    if wrong_rows is None:
         return
-    values, column, finding = found
+    values, column, finding = wrong_rows
     key = values[0] if len(values) == 1 else values
     name = stage.owner
     said = f"{name!r} is stored by {column!r}, which {finding}, of key {shown(key)}"

@@ -23,7 +23,7 @@ from deltaproduce.model.layouts import Layout
 from deltaproduce.operations.step.redefinitions import Redefinition
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.inputs import StageInput
-from deltaproduce.stages.productions import Found, Production
+from deltaproduce.stages.productions import Production, ProductionResult
 from deltaproduce.storage.stored import Stored
 
 
@@ -33,24 +33,24 @@ def source_step(
     content: Stored | None,
     redefined: Redefinition | None = None,
     *,
-    anew: bool = False,
+    rebuilds: bool = False,
     clustering: Clustering | None = None,
-) -> Found | None:
+) -> ProductionResult | None:
     """Replace the rows of a batch's keys by its rows (S1, S9), or all rows by a snapshot.
 
     Args:
         content: the source's rows; None if there are none yet.
         redefined: set if the source has other columns than its tables; then the batch is a
             snapshot, or its old rows fit (`Redefinition.keeps_rows`).
-        anew: whether it had rows that do not count, so that having none is a change.
+        rebuilds: whether it had rows that do not count, so that having none is a change.
         clustering: the partitions to store the rows by, if windows are over them.
 
     Returns:
         The changes; None if no key's rows differ, nor its columns.
     """
     compared = source_comparison(source, batch, content, redefined, clustering=clustering)
-    is_change = compared.counts.keys_changed or anew or redefined is not None
-    return Found(compared) if is_change else None
+    is_change = compared.counts.keys_changed or rebuilds or redefined is not None
+    return ProductionResult(compared) if is_change else None
 
 
 def source_comparison(
@@ -82,8 +82,8 @@ def source_comparison(
     whole = content.small and here
     rows = content.fetched() if whole else content.of(given)
     if expired is not None and not whole:
-        rows = engines.united(given.exactly(rows), expired, layout.content)
-    return Comparison.of_some(rows, keys, upserts, layout, complete=whole, sought=here)
+        rows = engines.concat(given.exactly(rows), expired, layout.content)
+    return Comparison.of_changed_keys(rows, keys, upserts, layout, complete=whole, sought=here)
 
 
 def _widened(
@@ -99,9 +99,9 @@ def _widened(
             expiring = engines.of(expired).here(expired, layout.key)
             gone = gone.union(Selection.of(expiring, layout.key, engines))
         engine = engines.of(before, gone.keys, new)
-        kept = engine.without(before, layout.content, gone.keys, layout.key)
-        new, count = engine.computed(engine.united([kept, new], layout.content))
-    return _made_anew(redefined, before, new, count, engines)
+        kept = engine.anti_join(before, layout.content, gone.keys, layout.key)
+        new, count = engine.computed(engine.concat([kept, new], layout.content))
+    return _rebuilt(redefined, before, new, count, engines)
 
 
 def full_step(
@@ -109,7 +109,7 @@ def full_step(
     inputs: Sequence[StageInput],
     content: Stored | None,
     redefined: Redefinition | None = None,
-) -> Found | None:
+) -> ProductionResult | None:
     """Produce every key of the feeders.
 
     Args:
@@ -122,13 +122,13 @@ def full_step(
     """
     of_nothing = production.kind.upkeep.of_nothing
     is_made = of_nothing or any(each.step or each.before() is not None for each in inputs)
-    found = production.kind.produced(production, inputs) if is_made else None
+    produced = production.kind.produced(production, inputs) if is_made else None
     if redefined is None:
-        return None if found is None else production.replaced(content, *found)
-    emitted, count = found or (empty(production.content), 0)
+        return None if produced is None else production.replaced(content, *produced)
+    emitted, count = produced or (empty(production.content), 0)
     old = _conformed(redefined, content)
     new, surrogates = production.kept(old if redefined.same_values else None, emitted, count)
-    return Found(_made_anew(redefined, old, new, count, production.engines), surrogates)
+    return ProductionResult(_rebuilt(redefined, old, new, count, production.engines), surrogates)
 
 
 def difference(
@@ -173,7 +173,7 @@ def stored_step(
     if redefined is not None:
         nothing = empty(Layout.of(stage).content)
         rows, count = (nothing, 0) if after is None else (after.rows(), after.count)
-        return _made_anew(redefined, _conformed(redefined, before), rows, count, engines)
+        return _rebuilt(redefined, _conformed(redefined, before), rows, count, engines)
     return difference(stage, before, after, None if before is None else keys, engines)
 
 
@@ -184,7 +184,7 @@ def _conformed(redefined: Redefinition, content: Stored | None) -> Rows | None:
     return redefined.conformed(content.rows(), content.engines)
 
 
-def _made_anew(
+def _rebuilt(
     redefined: Redefinition, before: Rows | None, new: Rows, count: int, engines: Engines
 ) -> Comparison:
     """Compare the old rows with the rows of new tables that have other columns."""

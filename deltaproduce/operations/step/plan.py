@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.model.fingerprints import NOT_MADE, Fingerprint
+from deltaproduce.model.fingerprints import NOT_COMPUTED, Fingerprint
 from deltaproduce.model.graph import Graph, Producer, Source, Stage
 from deltaproduce.model.limits import Limits
 from deltaproduce.operations.step.widening import added, faults
@@ -47,7 +47,7 @@ marked rows; ``feed`` merges the files of updates, ``log`` those of the version 
 """
 
 
-_STORED_ANEW: Final = "its storage layout changed"
+_STORAGE_CHANGED: Final = "its storage layout changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def plan(
             )
         if step is not None:
             steps[stage.name] = step
-    steps |= _stored_anew(graph, head, causes.stored, steps)
+    steps |= _storage_steps(graph, head, causes.stored, steps)
     return tuple(steps[stage.name] for stage in graph.stages if stage.name in steps)
 
 
@@ -186,7 +186,7 @@ def _check_pipeline(graph: Graph, head: Version) -> None:
         )
 
 
-def is_stored_anew(stage: str, head: Version, stored: str) -> bool:
+def changes_storage(stage: str, head: Version, stored: str) -> bool:
     """Return whether a stage's files keep its rows in another way than they should.
 
     Args:
@@ -198,21 +198,21 @@ def is_stored_anew(stage: str, head: Version, stored: str) -> bool:
     return has_tables(head, stage) and known.base.stored != stored
 
 
-def _stored_anew(
+def _storage_steps(
     graph: Graph, head: Version, stored: Mapping[str, str], steps: Mapping[str, Step]
 ) -> dict[str, Step]:
     """Return the steps of stages whose content is rewritten to change how files keep it."""
-    found: dict[str, Step] = {}
+    storage_steps: dict[str, Step] = {}
     for stage in graph.stages:
         name, step = stage.name, steps.get(stage.name)
-        if not is_stored_anew(name, head, stored.get(name, "")):
+        if not changes_storage(name, head, stored.get(name, "")):
             continue
         if step is None:
             how: Literal["incremental", "changes"] = "incremental" if stage.feeders else "changes"
-            found[name] = Step(stage, how, _STORED_ANEW)
+            storage_steps[name] = Step(stage, how, _STORAGE_CHANGED)
         else:
-            found[name] = replace(step, reason=f"{step.reason}; {_STORED_ANEW}")
-    return found
+            storage_steps[name] = replace(step, reason=f"{step.reason}; {_STORAGE_CHANGED}")
+    return storage_steps
 
 
 def _source_step(
@@ -230,12 +230,12 @@ def _source_step(
         return Step(source, "changes", reason, redefined=redefined)
     if redefined and name in causes.snapshots:
         return Step(source, "changes", "its columns changed, all rows given", redefined=True)
-    told = [_kept(source, head, policy)] if redefined else []
+    reasons = [_kept(source, head, policy)] if redefined else []
     if name in causes.given:
-        told.append(f"{'all rows' if name in causes.snapshots else 'changes'} given")
+        reasons.append(f"{'all rows' if name in causes.snapshots else 'changes'} given")
     if name in causes.expiring:
-        told.append(causes.expiring[name])
-    return Step(source, "changes", "; ".join(told), redefined) if told else None
+        reasons.append(causes.expiring[name])
+    return Step(source, "changes", "; ".join(reasons), redefined) if reasons else None
 
 
 def _kept(source: Source, head: Version, policy: Policy) -> str:
@@ -246,11 +246,11 @@ def _kept(source: Source, head: Version, policy: Policy) -> str:
     """
     name, stored = source.name, stage_at(head, source)
     was = stored.schema
-    found = ["which ones is not recorded"] if stored is source else faults(was, source.schema)
-    if found:
+    reasons = ["which ones is not recorded"] if stored is source else faults(was, source.schema)
+    if reasons:
         raise DefinitionError(
             f"source {name!r} has other columns than its tables of version {head.number}: "
-            f"{'; '.join(found)}. Give all its rows in them, with Store.load or as a snapshot, "
+            f"{'; '.join(reasons)}. Give all its rows in them, with Store.load or as a snapshot, "
             "or undo the change",
             stage=name,
         )
@@ -305,15 +305,13 @@ def _producer_step(
     reached = [feeder.name for feeder in through]
     if not has_tables(head, stage.name):
         fed = reached or [x.name for x in stage.feeders if has_tables(head, x.name)]
-        is_made = fed or (
-            stage.kind.upkeep.of_nothing and (steps or head.number or causes.is_version)
-        )
-        return Step(stage, "full", "first version of this stage") if is_made else None
-    if head.definitions[stage.name].function == NOT_MADE:
+        runs = fed or (stage.kind.upkeep.of_nothing and (steps or head.number or causes.is_version))
+        return Step(stage, "full", "first version of this stage") if runs else None
+    if head.definitions[stage.name].function == NOT_COMPUTED:
         return Step(stage, "full", "first version of this stage since a rollback")
-    anew = _anew(stage, head, definition, causes)
-    if anew is not None:
-        return anew
+    full = _full_step(stage, head, definition, causes)
+    if full is not None:
+        return full
     again = _again(stage, head, steps)
     if again is not None:
         return again
@@ -322,22 +320,22 @@ def _producer_step(
 
 def _reached(stage: Producer, through: Sequence[Stage], due: str | None) -> Step | None:
     """Return the step of a stage that changes of its feeders reach, or that is due itself."""
-    upkeep, told = stage.kind.upkeep, list[str]()
+    upkeep, reasons = stage.kind.upkeep, list[str]()
     if through:
         shown = [one.name for one in through if one.hidden is None] or [x.name for x in through]
-        told.append(f"reached through {', '.join(shown)}")
+        reasons.append(f"reached through {', '.join(shown)}")
     if due is not None and (upkeep.by_date or not through):
-        told.append(due)
-    if not told:
+        reasons.append(due)
+    if not reasons:
         return None
     if upkeep.recomputes is not None:
-        reason = "; ".join([*told, upkeep.recomputes])
+        reason = "; ".join([*reasons, upkeep.recomputes])
         return Step(stage, "full", reason, if_changed=due is None)
-    told += [upkeep.note] if through and upkeep.note is not None else []
-    return Step(stage, "incremental", "; ".join(told))
+    reasons += [upkeep.note] if through and upkeep.note is not None else []
+    return Step(stage, "incremental", "; ".join(reasons))
 
 
-def _anew(
+def _full_step(
     stage: Producer,
     head: Version,
     definition: Fingerprint,
@@ -358,9 +356,9 @@ def _anew(
 def _again(stage: Producer, head: Version, steps: Mapping[str, Step]) -> Step | None:
     """Return a step in full if the old rows of feeders cannot be subtracted from a stage's rows."""
     reached = [feeder for feeder in stage.feeders if feeder.name in steps]
-    anew = [feeder.name for feeder in reached if steps[feeder.name].redefined]
-    if anew and stage.kind.upkeep.reads_states:
-        return Step(stage, "full", f"the states of {', '.join(anew)} changed", redefined=True)
+    rebuilt = [feeder.name for feeder in reached if steps[feeder.name].redefined]
+    if rebuilt and stage.kind.upkeep.reads_states:
+        return Step(stage, "full", f"the states of {', '.join(rebuilt)} changed", redefined=True)
     others = [feeder.name for feeder in reached if _has_other_columns(feeder, stage, head)]
     if others and stage.kind.upkeep.subtracts:
         return Step(stage, "full", f"the columns of {', '.join(others)} changed")
@@ -460,18 +458,18 @@ def compactions(
     Args:
         at_once: whether any run or small file is enough.
     """
-    found: list[Compaction] = []
+    due: list[Compaction] = []
     if figures is None:
-        return found
+        return due
     if figures.base.runs and (at_once or limits.is_full(figures.base.run_rows, figures.base.runs)):
-        found.append("fold")
+        due.append("fold")
     replaced = figures.base.added.get("content", 0)
     if not figures.base.runs and replaced and (at_once or replaced % limits.merged_commits == 0):
-        found.append("merge")
+        due.append("merge")
     added = figures.base.added.get("updates", 0)
     if added and (at_once or added % limits.compaction_commits == 0):
-        found.append("feed")
-    return found
+        due.append("feed")
+    return due
 
 
 def rolled_back(head: Version, wanted: Version) -> dict[str, Fingerprint]:
@@ -480,9 +478,11 @@ def rolled_back(head: Version, wanted: Version) -> dict[str, Fingerprint]:
     A stage that ``wanted`` does not have keeps its tables, then empty and made by no function, so
     the next update makes it from all rows of its feeders.
     """
-    found = {name: replace(known, function=NOT_MADE) for name, known in head.definitions.items()}
+    definitions = {
+        name: replace(known, function=NOT_COMPUTED) for name, known in head.definitions.items()
+    }
     had = {name: known for name, known in wanted.definitions.items() if has_tables(wanted, name)}
-    return {**found, **had}
+    return {**definitions, **had}
 
 
 def check_layouts(definitions: Mapping[str, Fingerprint], version: Version) -> None:
@@ -491,8 +491,8 @@ def check_layouts(definitions: Mapping[str, Fingerprint], version: Version) -> N
     Raises:
         DefinitionError: with the stage.
     """
-    for name, found in definitions.items():
-        if _layout_changed(found, name, version):
+    for name, description in definitions.items():
+        if _layout_changed(description, name, version):
             raise DefinitionError(
                 f"stage {name!r} has other columns or feeders than its tables of version "
                 f"{version.number}: give it a new name, or keep the pipeline in a new location",

@@ -70,13 +70,13 @@ class Redefinition:
             }
             given[ORDINAL] = ORDINAL
         else:
-            rows = engine.placed(rows, then)
+            rows = engine.with_positions(rows, then)
             given[ORDINAL] = POSITION
         if self.same_values or self.keeps_rows:
             own = {c.name for c in self.old.schema.value}
             given |= {c.name: c.name for c in self.new.schema.value if c.name in own}
-        found: Rows = engine.filled(rows, now.content, [given.get(c.name) for c in now.content])
-        return found
+        conformed: Rows = engine.filled(rows, now.content, [given.get(c.name) for c in now.content])
+        return conformed
 
 
 def _types(columns: Sequence[Column]) -> list[tuple[str, DataType]]:

@@ -42,9 +42,9 @@ class Rezoned:
         """
         stages = [stage for stage in graph.producers if not stage.kind.tasks.make_rows]
         every = ((stage.name, self._zone_of(stage)) for stage in stages)
-        found = {name: before for name, before in every if before != self.now}
+        zones = {name: before for name, before in every if before != self.now}
         owners = ((one.name, name) for one in stages if one.hidden for name in one.hidden.owners)
-        return {**{name: found[owner] for name, owner in owners if owner in found}, **found}
+        return {**{name: zones[owner] for name, owner in owners if owner in zones}, **zones}
 
     def moves(self, column: Column) -> bool:
         """Return whether the partitions of a column begin at other times than before."""

@@ -18,19 +18,19 @@ def faults(old: RowSchema, new: RowSchema) -> list[str]:
         old: the columns of the stored rows.
         new: the columns that their source is defined with.
     """
-    found = [] if _same_key(old, new) else [f"its key is {new.key.ddl}, and was {old.key.ddl}"]
+    reasons = [] if _same_key(old, new) else [f"its key is {new.key.ddl}, and was {old.key.ddl}"]
     were, are = ({c.name: c for c in schema.value} for schema in (old, new))
     gone = [name for name in were if name not in are]
     if gone:
-        found.append(f"column {', '.join(gone)} is gone")
+        reasons.append(f"column {', '.join(gone)} is gone")
     for name, column in are.items():
         fault = _fault(were.get(name), column)
         if fault is not None:
-            found.append(f"column {name} {fault}")
+            reasons.append(f"column {name} {fault}")
     came = [name for name in are if name not in were]
     if gone and came:
-        found.append(f"column {', '.join(came)} is new: a column with a new name is another one")
-    return found
+        reasons.append(f"column {', '.join(came)} is new: a column with a new name is another one")
+    return reasons
 
 
 def added(old: RowSchema, new: RowSchema) -> list[str]:

@@ -21,7 +21,7 @@ from deltaproduce.model.graph import Graph, Source, Stage
 from deltaproduce.model.partitions import Partition, Partitioning, Ranges
 from deltaproduce.model.window_moves import Shift, WindowMove, place_of
 from deltaproduce.model.windows import NOWHERE, PlannedWindow, planned
-from deltaproduce.shown.tasks import told
+from deltaproduce.shown.tasks import display_text
 from deltaproduce.storage.figures import NO_TABLES
 from deltaproduce.storage.versions import Version, has_tables
 from deltaproduce.storage.window_states import Tracked, WindowState
@@ -54,7 +54,7 @@ class Root:
     def units_after(self, step: Comparison) -> Units:
         """Return the units of the rows that a step has written."""
         which = ALIVE if step.complete else ROWS_OF_CHANGED_KEYS
-        return self.units(step.pick((self.column,), which))
+        return self.units(step.select((self.column,), which))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class WindowedStage:
             return
         place = self._wanted(state)
         every = (
-            place.without(self.window.present(state.present.get(root.tracked, Ranges())))
+            place.difference(self.window.present(state.present.get(root.tracked, Ranges())))
             for root in self.roots
         )
         missing = Ranges.of(chain.from_iterable(units.pairs for units in every))
@@ -162,15 +162,15 @@ class Windows:
         Args:
             zone: the time zone whose days divide timestamps.
         """
-        found = (_windowed(stage, zone) for stage in graph.stages)
+        windowed = (_windowed(stage, zone) for stage in graph.stages)
         every = (root_kept_by(source, zone) for source in graph.sources)
         kept = tuple(root for root in every if root is not None)
-        return Windows({one.stage.name: one for one in found if one is not None}, kept)
+        return Windows({one.stage.name: one for one in windowed if one is not None}, kept)
 
     def roots(self, stage: str | None = None) -> tuple[Root, ...]:
         """Return the columns whose partitions count, each once; only those of a stage, if given."""
-        found = chain.from_iterable(windowed.roots for windowed in self.stages.values())
-        once = {root.tracked: root for root in (*found, *self.kept)}
+        roots = chain.from_iterable(windowed.roots for windowed in self.stages.values())
+        once = {root.tracked: root for root in (*roots, *self.kept)}
         return tuple(root for root in once.values() if stage in (None, root.stage.name))
 
     def shared(self, stages: Collection[str]) -> Mapping[str, tuple[str, Collection[str]]]:
@@ -184,11 +184,11 @@ class Windows:
             for feeder in windowed.stage.merged if name in stages else ():
                 column = feeder.schema.key.columns[windowed.window.position].name
                 over.setdefault((feeder.name, column), []).append(name)
-        found: dict[str, tuple[str, Collection[str]]] = {}
+        shared_roots: dict[str, tuple[str, Collection[str]]] = {}
         for (name, column), readers in over.items():
-            if len(readers) > max(1, len(found[name][1]) if name in found else 0):
-                found[name] = column, readers
-        return found
+            if len(readers) > max(1, len(shared_roots[name][1]) if name in shared_roots else 0):
+                shared_roots[name] = column, readers
+        return shared_roots
 
     def check_present(self, state: WindowState, settled: Iterable[str]) -> None:
         """Refuse windows that lack partitions, also of stages that nothing reaches.
@@ -226,7 +226,7 @@ class Windows:
         Args:
             advances: whether limited windows count, too.
         """
-        found = {}
+        moves = {}
         for name, windowed in self.stages.items():
             figures = head.stages.get(name)
             if figures is None or figures.window is None or not has_tables(head, name):
@@ -234,8 +234,8 @@ class Windows:
             place = windowed.place(state)
             stays = windowed.is_limited and not advances
             if not stays and place != place_of(windowed.window, figures.window):
-                found[name] = f"its window moves to {_told(windowed.window, place)}"
-        return found
+                moves[name] = f"its window moves to {_range_text(windowed.window, place)}"
+        return moves
 
     def behind(self, version: Version, moves: Mapping[str, WindowMove | None] = _NO_MOVES) -> bool:
         """Return whether a limited window has not reached its final place yet.
@@ -293,7 +293,7 @@ def due_by_date(graph: Graph, head: Version, state: WindowState) -> dict[str, st
     """Return the stages whose rows depend on the date of the version, if it changes, and why."""
     if head.windows.date == state.date:
         return {}
-    why = "as_of ends" if state.date is None else f"as_of is {told(state.date)}"
+    why = "as_of ends" if state.date is None else f"as_of is {display_text(state.date)}"
     return {
         stage.name: why
         for stage in graph.producers
@@ -315,13 +315,15 @@ def _windowed(stage: Stage, zone: str) -> WindowedStage | None:
     window = stage.kind.window
     if window is None:
         return None
-    found = planned(window, stage.feeders[0].schema.key, zone, stage=stage.name)
+    planned_window = planned(window, stage.feeders[0].schema.key, zone, stage=stage.name)
     roots = chain.from_iterable(
-        _roots(feeder, feeder.schema.key.columns[found.position], found.partitions)
+        _roots(
+            feeder, feeder.schema.key.columns[planned_window.position], planned_window.partitions
+        )
         for feeder in stage.merged
     )
     once = {root.tracked: root for root in roots}
-    return WindowedStage(stage, found, tuple(once.values()))
+    return WindowedStage(stage, planned_window, tuple(once.values()))
 
 
 def root_kept_by(source: Source, zone: str) -> Root | None:
@@ -333,8 +335,8 @@ def root_kept_by(source: Source, zone: str) -> Root | None:
     kept, key = source.kind.intake.retention, source.schema.key
     if kept is None:
         return None
-    found = planned(kept.window, key, zone, stage=source.name)
-    return Root(source, key.columns[found.position], found.partitions)
+    planned_window = planned(kept.window, key, zone, stage=source.name)
+    return Root(source, key.columns[planned_window.position], planned_window.partitions)
 
 
 def _roots(stage: Stage, column: Column, partitions: Partitioning) -> Iterator[Root]:
@@ -352,7 +354,7 @@ def _columns(stage: Stage) -> Sequence[Column]:
     return (*stage.schema.key, *stage.schema.value)
 
 
-def _told(window: PlannedWindow, place: Ranges) -> str:
+def _range_text(window: PlannedWindow, place: Ranges) -> str:
     if not place:
         return "nowhere: it is empty"
     first, last = (window.partitions.name(end) for end in place.pairs[0])

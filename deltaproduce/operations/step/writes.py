@@ -1,6 +1,6 @@
 """Writes: how a stage's step is written, and what the version then records of the stage.
 
-A `StepResult` is the outcome of a step. A `Write` is how it is stored: one edit for each of the
+A `StepResult` is the outcome of a step. A `StepWrite` is how it is stored: one edit for each of the
 stage's tables whose rows change, and the figures of the edited tables. The invariant: the figures
 describe the tables after the edits, so that a reader of the version finds the rows.
 """
@@ -31,10 +31,10 @@ from deltaproduce.operations.step.edits import (
 from deltaproduce.operations.step.filing import Filing
 from deltaproduce.operations.step.plan import StepSize, TableType, Writing, writing
 from deltaproduce.operations.step.windowing import Units
-from deltaproduce.storage.decisions.resumption import Kept
+from deltaproduce.storage.decisions.resumption import CompletedStage
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.figures import Base, InPlace, Mode, Numbering, Past, StageFigures
-from deltaproduce.storage.parquet.readings import NOTHING_READ, Reading
+from deltaproduce.storage.parquet.readings import NOTHING_READ, ReadAmount
 from deltaproduce.storage.stored import Overlay, run_of
 from deltaproduce.storage.versions import columns_of
 
@@ -49,8 +49,8 @@ class StepResult:
     Attributes:
         full: whether every key was produced.
         surrogates: the last surrogate number that the stage has given out.
-        anew: whether its tables have other columns than before, and are rebuilt.
-        updates_anew: whether its updates are rebuilt, too.
+        rebuilt: whether its tables have other columns than before, and are rebuilt.
+        updates_rebuilt: whether its updates are rebuilt, too.
         window: the place of its window and the move that led there, if it has one.
         present: the partitions found in its rows, or in the rows that it reads.
         read: how much it has read of stored tables.
@@ -64,15 +64,15 @@ class StepResult:
     reason: str
     full: bool
     surrogates: int = 0
-    anew: bool = False
-    updates_anew: bool = False
+    rebuilt: bool = False
+    updates_rebuilt: bool = False
     window: WindowMove | None = None
     present: Units = field(default_factory=dict)
     rows_expired: int = 0
     rows_not_taken: int = 0
     tasks: tuple[str, ...] = ()
     seconds: float = 0.0
-    read: Reading = NOTHING_READ
+    read: ReadAmount = NOTHING_READ
 
     @property
     def mode(self) -> Mode:
@@ -94,7 +94,7 @@ class StepResult:
 
     def past(self, last: StageFigures) -> Past:
         """Return how far back the stage's tables reach after the step."""
-        return replace(last.past, begun=0, begun_at=0) if self.updates_anew else last.past
+        return replace(last.past, begun=0, begun_at=0) if self.updates_rebuilt else last.past
 
     def figures(self, mode: Mode) -> StageFigures:
         """Return the figures of the step, without the tables that it leaves."""
@@ -143,7 +143,7 @@ class StageWrite(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class StepWrite:
     """How a step is written.
 
     Attributes:
@@ -152,7 +152,8 @@ class Write:
         row_bytes: the approximate size of a row.
         overlay: the runs before the step; None if there are none.
         run: the step's own run, if it is written as a run.
-        runs_anew: whether the table of runs is rewritten; then ``run`` includes the runs before it.
+        runs_rewritten: whether the table of runs is rewritten; then ``run`` includes the runs
+            before it.
         replaces: whether later steps replace rows of the content and the key mappings by predicate
             (copy on write, if a table is too large to be rewritten whole, and the driver does not
             mark rows).
@@ -167,7 +168,7 @@ class Write:
     how: Writing
     overlay: Overlay | None
     run: pa.Table | None = None
-    runs_anew: bool = False
+    runs_rewritten: bool = False
     replaces: bool = False
     marks: bool = False
     filing: Filing = BY_KEY
@@ -181,7 +182,7 @@ class Write:
         filing: Filing = BY_KEY,
         *,
         marks: bool = False,
-    ) -> Write:
+    ) -> StepWrite:
         """Decide how a step is written.
 
         Args:
@@ -204,12 +205,12 @@ class Write:
             marks=marks,
             scattered=last.base.scattered,
         )
-        is_rewritten = result.anew or _is_filed_otherwise(last, filing)
+        is_rewritten = result.rebuilt or _has_other_layout(last, filing)
         how = "rewrite" if is_rewritten else writing(table_type, limits, size)
         if how != "run":
             rewritten = alone or marks or limits.is_rewritten(rows, row_bytes)
             replaces = table_type == "copy_on_write" and not rewritten
-            return Write(
+            return StepWrite(
                 result,
                 last,
                 rows,
@@ -221,10 +222,12 @@ class Write:
                 filing=filing,
             )
         run, added = run_of(comparison), last.base.added.get(RUNS)
-        runs_anew = added is None or added >= limits.compaction_commits
-        if runs_anew and overlay is not None:  # merge many small files into one
+        rewrites_runs = added is None or added >= limits.compaction_commits
+        if rewrites_runs and overlay is not None:  # merge many small files into one
             run, overlay = overlay.with_run(run).rows, None
-        return Write(result, last, rows, row_bytes, how, overlay, run, runs_anew, filing=filing)
+        return StepWrite(
+            result, last, rows, row_bytes, how, overlay, run, rewrites_runs, filing=filing
+        )
 
     @property
     def in_place(self) -> bool:
@@ -240,8 +243,8 @@ class Write:
                 none.
         """
         comparison, how, exists = self.result.comparison, self.how, set(self.last.delta_versions)
-        if self.result.anew:
-            exists -= {CONTENT, KEY_MAPPINGS, *((UPDATES,) if self.result.updates_anew else ())}
+        if self.result.rebuilt:
+            exists -= {CONTENT, KEY_MAPPINGS, *((UPDATES,) if self.result.updates_rebuilt else ())}
         taking = {
             kind: Taking(
                 how=how,
@@ -269,10 +272,10 @@ class Write:
             )
         for kind in (CONTENT, KEY_MAPPINGS):
             edit = edits.get(kind)
-            apart = kind == CONTENT and _is_filed_otherwise(self.last, self.filing)
+            apart = kind == CONTENT and _has_other_layout(self.last, self.filing)
             edits[kind] = None if edit is None else replace(edit, marked=self.replaces, apart=apart)
         if self.run is not None:
-            edits[RUNS] = run_edit(self.run, comparison, number, exists=not self.runs_anew)
+            edits[RUNS] = run_edit(self.run, comparison, number, exists=not self.runs_rewritten)
         return {kind: edit for kind, edit in edits.items() if edit is not None}
 
     def overlay_after(self) -> Overlay | None:
@@ -315,14 +318,16 @@ class Write:
         comparison = self.result.comparison
         if not self.filing.partitions or not is_local(comparison.rows):
             return False
-        if self.result.anew or _is_filed_otherwise(self.last, self.filing):
+        if self.result.rebuilt or _has_other_layout(self.last, self.filing):
             return False
         most = comparison.engines.limits.compaction_commits
         return self.last.base.added.get(CONTENT, most) < most
 
     def _added_before(self) -> dict[str, int]:
         """Return how often each table was added to; runs with other columns do not count."""
-        return {k: n for k, n in self.last.base.added.items() if k != RUNS or not self.result.anew}
+        return {
+            k: n for k, n in self.last.base.added.items() if k != RUNS or not self.result.rebuilt
+        }
 
     def _mode(self) -> Mode:
         return "rewrite" if self.how == "rewrite" and not self.result.full else self.result.mode
@@ -357,7 +362,7 @@ class WriteInPlace:
         del before
         if self.begins:
             return {}
-        exists = UPDATES in self.last.delta_versions and not self.result.updates_anew
+        exists = UPDATES in self.last.delta_versions and not self.result.updates_rebuilt
         edit = updates_edit(self.result.comparison, number, exists=exists)
         return {} if edit is None else {UPDATES: edit}
 
@@ -372,7 +377,7 @@ class WriteInPlace:
         kept = {
             kind: delta_version
             for kind, delta_version in last.delta_versions.items()
-            if kind == UPDATES and not self.result.updates_anew
+            if kind == UPDATES and not self.result.updates_rebuilt
         }
         past, before = self.result.past(last), last.base.added
         if self.begins and self.place:
@@ -396,7 +401,7 @@ class WriteKept:
     """
 
     result: StepResult
-    kept: Kept
+    kept: CompletedStage
 
     @property
     def in_place(self) -> bool:
@@ -418,19 +423,19 @@ class WriteKept:
         return self.kept.figures
 
 
-def _is_filed_otherwise(last: StageFigures, filing: Filing) -> bool:
+def _has_other_layout(last: StageFigures, filing: Filing) -> bool:
     """Return whether the content's table exists, and its files must be reorganized."""
     return CONTENT in last.delta_versions and last.base.stored != filing.text
 
 
 def added(last: StageFigures, edits: Edits) -> dict[str, int]:
     """Return how often the edited tables were added to since their rows were last put in order."""
-    found = dict[str, int]()
+    totals = dict[str, int]()
     for kind, edit in edits.items():
         if isinstance(edit, Edit):
             before = last.base.added.get(kind, 0)
-            found[kind] = 0 if edit.is_whole else before + (not edit.overwrite)
-    return found
+            totals[kind] = 0 if edit.is_whole else before + (not edit.overwrite)
+    return totals
 
 
 def content_at_hand(comparison: Comparison, edits: Edits) -> pa.Table | None:
@@ -439,6 +444,6 @@ def content_at_hand(comparison: Comparison, edits: Edits) -> pa.Table | None:
     if not isinstance(edit, Edit) or not edit.overwrite or not isinstance(edit.rows, pa.Table):
         return None
     if not edit.is_whole:
-        whole = comparison.pick(comparison.layout.content, ALIVE) if comparison.complete else None
+        whole = comparison.select(comparison.layout.content, ALIVE) if comparison.complete else None
         return whole if isinstance(whole, pa.Table) else None
     return edit.rows.drop_columns([column.name for column in edit.beside])

@@ -18,7 +18,12 @@ from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
 from deltaproduce.operations.making.request import Request
-from deltaproduce.operations.verbs.selections import Selection, selection, spells_null, told_where
+from deltaproduce.operations.verbs.selections import (
+    Selection,
+    checked_where,
+    selection,
+    spells_null,
+)
 from deltaproduce.operations.verbs.tasks import (
     in_waves,
     look,
@@ -56,20 +61,20 @@ def backfill(
     store, through = writer.opened, _stages(downstream)
     arguments.flag(dry_run, "dry_run")
     arguments.flag(atomic, "atomic")
-    wanted, found = told_where(where), store.stage(stage)
-    if not found.kind.tasks.make_rows:
+    wanted, start = checked_where(where), store.stage(stage)
+    if not start.kind.tasks.make_rows:
         raise InvalidArgumentError(
-            f"stage {found.name!r} has no tasks; store.refresh makes it again", argument="stage"
+            f"stage {start.name!r} has no tasks; store.refresh makes it again", argument="stage"
         )
-    named = _downstream(store, found, through)
-    chosen = selection(wanted, found, store.engines)
+    named = _downstream(store, start, through)
+    chosen = selection(wanted, start, store.engines)
 
     def looked(store: Opened, head: Version) -> tuple[dict[str, pa.Table], Backfill]:
-        marked, result = _marked(store, head, found, chosen, named)
+        marked, result = _marked(store, head, start, chosen, named)
         if not len(result):
             null = "; a null is None, on a command line \\N" if spells_null(where) else ""
             raise InvalidArgumentError(
-                f"no task of {found.name!r} meets `where`, so there is none to be made again{null}",
+                f"no task of {start.name!r} meets `where`, so there is none to be made again{null}",
                 argument="where",
             )
         return marked, result
@@ -126,15 +131,15 @@ def _marked(
     """Return the tasks to make again, by stage; only the named stages propagate them."""
     there = present_at(store, head)
     outcomes = look(store, head, Schedule(newest(store, head), Looking(of_other_dates=True), there))
-    found, tasks, sizes = dict[str, pa.Table](), list[Task](), list[Size]()
+    marks_by_stage, tasks, sizes = dict[str, pa.Table](), list[Task](), list[Size]()
     for name, listed in ((name, one.listed) for name, one in outcomes.stages.items()):
         if name == stage.name:
             marks = where(listed.partitions)
         elif name in named:
-            marks = listed.reading(found)
+            marks = listed.reading(marks_by_stage)
         else:
             continue
-        found[name] = listed.partitions.filter(pa.array(marks))
+        marks_by_stage[name] = listed.partitions.filter(pa.array(marks))
         places = np.flatnonzero(marks)
         if len(places):
             tasks += listed.tasks(places)
@@ -142,7 +147,7 @@ def _marked(
             sizes.append(Size(name, len(places), rows, rows * figures.row_bytes))
     result = Backfill(tasks)
     result.number, result.sizes = None, tuple(sizes)
-    return found, result
+    return marks_by_stage, result
 
 
 def _stages(downstream: object) -> Collection[object] | None:

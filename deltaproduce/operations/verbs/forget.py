@@ -19,31 +19,31 @@ from deltaproduce.types.excerpts import shown
 def forget(writer: Writer, source: str | Source, key: object) -> Forgotten:
     """See `Store.forget`."""
     store = writer.opened
-    found = store.source(source, "source")
-    if not found.kind.intake.takes_rows:
+    target = store.source(source, "source")
+    if not target.kind.intake.takes_rows:
         raise InvalidArgumentError(
-            f"source {found.name!r} is the Delta table {found.table!r}: delete the key there, "
+            f"source {target.name!r} is the Delta table {target.table!r}: delete the key there, "
             "and update",
             argument="source",
         )
     store.log.versions()
     there, _ = writer.computing.now()
-    keys = Selection.one(key, found.schema.key, there.engines)
-    known = remembered(keys.keys, found, store.log.head().windows, store.engines.time_zone)
+    keys = Selection.one(key, target.schema.key, there.engines)
+    known = remembered(keys.keys, target, store.log.head().windows, store.engines.time_zone)
     if isinstance(known, pa.Table) and not len(known):
         raise InvalidArgumentError(
-            f"source {found.name!r} has forgotten the rows of partitions up to that of "
+            f"source {target.name!r} has forgotten the rows of partitions up to that of "
             f"{shown(key)}, and what was made of them stays",
             argument="key",
         )
-    batches = {found.name: Batch.deleting(keys, found)}
+    batches = {target.name: Batch.deleting(keys, target)}
     request = Request(operation="forget", batches=batches)
     version = writer.published("forget", lambda: writer.executor.update(request, store.log.head()))
     versions = store.log.versions()
-    if unbroken(versions, found.name):
+    if unbroken(versions, target.name):
         with store.noticing():
-            alive = alive_in(versions, store.reader.history(version, found, keys))
+            alive = alive_in(versions, store.reader.history(version, target, keys))
     else:  # older updates are gone, so any version may have the key
         alive = frozenset(version.number for version in versions[:-1])
-    stages = (found.name, *store.graph.downstream_of([found.name]))
+    stages = (target.name, *store.graph.downstream_of([target.name]))
     return Forgotten(version.shown(), remains(versions, stages, alive))

@@ -27,10 +27,10 @@ def verify(writer: Writer, recompute: bool | int = False) -> tuple[Finding, ...]
         return ()
     zone = store.zone.recorded(versions[-1])
     store = writer.computing.store(zone)
-    reader = store.reader.anew()  # check the files, not cached rows
-    found = Verifier(store.graph, store.tables, reader, versions, zone, recompute=calls)
+    reader = store.reader.uncached()  # check the files, not cached rows
+    verifier = Verifier(store.graph, store.tables, reader, versions, zone, recompute=calls)
     with writer.computing.keeping_active():
-        return tuple(found.findings())
+        return tuple(verifier.findings())
 
 
 def repair(writer: Writer, recompute: bool | int) -> Version:
@@ -42,14 +42,14 @@ def repair(writer: Writer, recompute: bool | int) -> Version:
 def _repaired(writer: Writer, recompute: bool | int) -> Version:
     store = writer.opened
     store.log.repair(Attempt.after(store.log.last_read, writer.options.clock()))
-    found = verify(writer, recompute)
-    for finding in found:
+    findings = verify(writer, recompute)
+    for finding in findings:
         in_place = store.graph.stage(finding.stage).kind.place if finding.stage else None
         if finding.table == CONTENT and in_place is not None:
             raise CorruptStoreError(
                 f"source {finding.stage!r}: {finding.wrong}; {finding.mend}", table=finding.stage
             )
     versions = store.log.versions()
-    if not found:
+    if not findings:
         return store.log.last_read
-    return writer.executor.repair(Request(operation="repair"), versions, found)
+    return writer.executor.repair(Request(operation="repair"), versions, findings)

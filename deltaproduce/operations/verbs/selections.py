@@ -18,7 +18,7 @@ from deltaproduce.engines.local.arrays import Marks
 from deltaproduce.errors import DefinitionError, InvalidArgumentError, ProducerError
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
-from deltaproduce.shown.tasks import told
+from deltaproduce.shown.tasks import display_text
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import LongType
 from deltaproduce.types.excerpts import shown
@@ -31,7 +31,7 @@ Selection: TypeAlias = Callable[[pa.Table], Marks]
 _PLACE: Final = Column("_place", LongType())
 
 
-def told_where(where: object) -> str | Mapping[str, object]:
+def checked_where(where: object) -> str | Mapping[str, object]:
     """Return a ``where`` if it is a text or a mapping.
 
     Raises:
@@ -75,7 +75,7 @@ def selection(where: str | Mapping[str, object], stage: Stage, engines: Engines)
 def spells_null(where: object) -> bool:
     """Return whether a value is spelled as names of tasks spell null."""
     given = where.values() if isinstance(where, Mapping) else ()
-    return any(told(None) in set(map(_text, _values(value))) for value in given)
+    return any(display_text(None) in set(map(_text, _values(value))) for value in given)
 
 
 def _by_column(name: str, value: object) -> Selection:
@@ -95,7 +95,7 @@ def _values(value: object) -> list[object]:
 
 def _text(value: object) -> str | None:
     """Return a value as text, so that dates may be given as dates or as text; null stays null."""
-    return None if value is None else told(value)
+    return None if value is None else display_text(value)
 
 
 def _among(name: str, wanted: set[str | None], partitions: pa.Table) -> Marks:
@@ -111,8 +111,8 @@ def _in_range(name: str, first: object, last: object, partitions: pa.Table) -> M
     marks = in_numpy(column.is_valid())
     for bound, meets in ((first, pc.greater_equal), (last, pc.less_equal)):
         if bound is not None:
-            found = meets(column, _of_type(bound, column.type, name))
-            marks = marks & in_numpy(found.fill_null(False))
+            is_inside = meets(column, _of_type(bound, column.type, name))
+            marks = marks & in_numpy(is_inside.fill_null(False))
     return np.asarray(marks)
 
 
@@ -133,8 +133,8 @@ def _by_condition(text: str, stage: Stage, engines: Engines) -> Selection:
     columns = tuple(Column(name, types[name]) for name in stage.kind.tasks.columns)
     try:
         condition = Expression.read(text, [c.name for c in columns])
-        found = Projection(((_PLACE.name, Expression.of_column(_PLACE.name)),), condition)
-        found.resolved((*columns, _PLACE), engines)
+        projection = Projection(((_PLACE.name, Expression.of_column(_PLACE.name)),), condition)
+        projection.resolved((*columns, _PLACE), engines)
     except DefinitionError as error:
         raise _refused(
             f"where is {shown(text)}, over the partition columns of {stage.name!r}: {error}"
@@ -144,7 +144,7 @@ def _by_condition(text: str, stage: Stage, engines: Engines) -> Selection:
         numbers = pa.array(np.arange(len(partitions)))
         rows = partitions.select([c.name for c in columns]).append_column(_PLACE.name, numbers)
         try:
-            met = found.of(rows, (*columns, _PLACE), engines, stage=stage.name)
+            met = projection.of(rows, (*columns, _PLACE), engines, stage=stage.name)
             places = in_numpy(engines.table(met, (_PLACE,)).column(_PLACE.name), np.int64)
         except ProducerError as error:
             raise _refused(f"where is {shown(text)}, which fails: {error}") from None

@@ -53,7 +53,7 @@ def tasks(store: Opened, as_of: Moment | None) -> list[Task]:
 
 def look(store: Opened, head: Version, schedule: Schedule) -> Outcomes:
     """Return what would become of all tasks; none is made."""
-    found = Outcomes()
+    outcomes = Outcomes()
     with store.noticing():
         for stage in scheduled(store):
             inputs = inputs_of(
@@ -67,11 +67,11 @@ def look(store: Opened, head: Version, schedule: Schedule) -> Outcomes:
                 inputs,
                 partial(store.reader.content, head),
                 schedule,
-                found,
-                anew=stage_at(head, stage) is not stage,
+                outcomes,
+                rebuilds=stage_at(head, stage) is not stage,
             )
-            found = found.beside(outcome)
-    return found
+            outcomes = outcomes.beside(outcome)
+    return outcomes
 
 
 def present_at(store: Opened, head: Version) -> dict[str, pa.Table]:
@@ -85,8 +85,8 @@ def present_at(store: Opened, head: Version) -> dict[str, pa.Table]:
 
 def scheduled(store: Opened) -> list[Producer]:
     """Return the stages whose rows tasks make, feeders first."""
-    found = (stage for stage in store.graph.producers if stage.kind.tasks.make_rows)
-    return [stage for stage in found if stage.hidden is None]
+    scheduled_stages = (stage for stage in store.graph.producers if stage.kind.tasks.make_rows)
+    return [stage for stage in scheduled_stages if stage.hidden is None]
 
 
 def run(
@@ -131,12 +131,12 @@ def in_waves(publish: _Waves, most: int | None, tried: Collection[FailedTask] = 
     while True:
         left = None if most is None else most - len(done) - (len(failed) - len(tried))
         limit = PER_VERSION if left is None else min(PER_VERSION, left)
-        found = publish(limit, set(done), set(failed))
-        run = found.run
+        result = publish(limit, set(done), set(failed))
+        run = result.run
         done += run.done
         dropped += run.dropped
         failed |= {task.of: task for task in run.failed}
-        if not found.leaves or limit == left or not (run.done or run.failed):
+        if not result.leaves or limit == left or not (run.done or run.failed):
             break
     return replace(run, done=(*done,), failed=(*failed.values(),), dropped=(*dropped,))
 
@@ -245,8 +245,8 @@ def marked_of(store: Opened, head: Version, stages: Collection[str]) -> dict[str
     except NotFoundError:
         return {}
     schedule = Schedule(moment, Looking(of_other_dates=True), present_at(store, head))
-    found = look(store, head, schedule).stages
-    return {name: one.listed.partitions for name, one in found.items() if name in stages}
+    marked_stages = look(store, head, schedule).stages
+    return {name: one.listed.partitions for name, one in marked_stages.items() if name in stages}
 
 
 def newest(store: Opened, head: Version) -> datetime:
@@ -274,18 +274,18 @@ def moment_of(as_of: object, zone: str) -> datetime:
     Raises:
         InvalidArgumentError: it is not a date.
     """
-    found, clock = as_of, zone_of(zone)
-    if isinstance(found, str):
+    moment, clock = as_of, zone_of(zone)
+    if isinstance(moment, str):
         try:
-            found = datetime.fromisoformat(found)
+            moment = datetime.fromisoformat(moment)
         except ValueError:
-            found = None
-    if isinstance(found, datetime):
+            moment = None
+    if isinstance(moment, datetime):
         with suppress(OverflowError):  # there it is before the year 1, or after 9999
-            return on_clock(found, clock) if found.tzinfo is None else found.astimezone(clock)
-    elif isinstance(found, date):
+            return on_clock(moment, clock) if moment.tzinfo is None else moment.astimezone(clock)
+    elif isinstance(moment, date):
         with suppress(OverflowError):
-            return on_clock(datetime(found.year, found.month, found.day), clock)
+            return on_clock(datetime(moment.year, moment.month, moment.day), clock)
     raise InvalidArgumentError(
         f"as_of is {shown(as_of)}; give a date or a datetime, or text in ISO 8601",
         argument="as_of",

@@ -20,8 +20,8 @@ from deltaproduce.model.graph import Source
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.operations.making.options import OnConflict
 from deltaproduce.operations.making.request import Request
-from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked, named
-from deltaproduce.operations.told.plans import Counted, Plan
+from deltaproduce.operations.reports.plans import Counted, Plan
+from deltaproduce.operations.step.window_arguments import NO_ARGUMENTS, WindowArguments, named
 from deltaproduce.operations.verbs.repair import verify
 from deltaproduce.operations.verbs.tasks import moment_of, present_at
 from deltaproduce.operations.writer import Writer
@@ -47,7 +47,7 @@ AsOf: TypeAlias = date | str | EllipsisType | None
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class UpdateInput:
     """What a user gives `Store.update` or `Store.load`; they describe it."""
 
     operation: Literal["update", "load"]
@@ -58,7 +58,7 @@ class Given:
     as_of: AsOf
 
 
-def update(writer: Writer, given: Given, on_conflict: OnConflict | None) -> Version:
+def update(writer: Writer, given: UpdateInput, on_conflict: OnConflict | None) -> Version:
     """See `Store.update` and `Store.load`."""
     taken = _Taken.of(writer, given)
     version = writer.published(given.operation, taken.attempt, on_conflict)
@@ -75,7 +75,7 @@ class _Taken:
         sources: the sources that rows are given for, with these rows.
         snapshots: the names of those among them for which all rows are given.
         named: the named partitions of sources that tasks read by partition.
-        asked: what is said of windows and tasks.
+        window_arguments: what is said of windows and tasks.
         batches: the rows, once an attempt has computed them.
     """
 
@@ -84,12 +84,12 @@ class _Taken:
     sources: Sequence[tuple[Source, object]]
     snapshots: Collection[str]
     named: Mapping[str, list[Values]]
-    asked: Asked
+    window_arguments: WindowArguments
     update_id: str | None
     batches: dict[str, Batch] = field(default_factory=dict)
 
     @staticmethod
-    def of(writer: Writer, given: Given) -> _Taken:
+    def of(writer: Writer, given: UpdateInput) -> _Taken:
         """Check what a user gives; no row is read.
 
         Raises:
@@ -112,7 +112,9 @@ class _Taken:
             sources=sources,
             snapshots=given.snapshots,
             named=named,
-            asked=_asked(writer, _of_windows(given.partitions, named), given.as_of),
+            window_arguments=_window_arguments(
+                writer, _of_windows(given.partitions, named), given.as_of
+            ),
             update_id=name,
         )
 
@@ -129,14 +131,14 @@ class _Taken:
         news = arrivals(store.graph.sources, head, there.tables)
         try:
             with store.noticing():
-                schedule = _schedule(store, self.asked, head, self.named)
+                schedule = _schedule(store, self.window_arguments, head, self.named)
                 request = replace(self._request(there, news), schedule=schedule)
                 return executor.update(request, head)
         except CorruptStoreError as error:
             lost = [store.tables.location.table(name, CONTENT).name for name in self.batches]
             if self.operation != "load" or error.table not in lost:
                 raise
-            request = replace(self._request(there, {}), asked=NOTHING_ASKED)
+            request = replace(self._request(there, {}), window_arguments=NO_ARGUMENTS)
             return executor.repair(request, versions, verify(self.writer))
 
     def catch_up(self) -> Version:
@@ -177,7 +179,7 @@ class _Taken:
             operation=self.operation,
             batches={**self.batches, **beside},
             arrivals=news,
-            asked=self.asked,
+            window_arguments=self.window_arguments,
             update_id=self.update_id,
         )
 
@@ -201,7 +203,7 @@ def plan(
         **dict.fromkeys(full),
     }
     named_of = _named_partitions(writer, partitions)
-    asked = _asked(writer, _of_windows(partitions, named_of), as_of)
+    selection = _window_arguments(writer, _of_windows(partitions, named_of), as_of)
     head = store.log.head()
     there, executor = writer.computing.now()
     news = arrivals(store.graph.sources, head, there.tables)
@@ -213,10 +215,10 @@ def plan(
         }
         with store.noticing(), writer.computing.keeping_active():
             compared = executor.compared(
-                Request(operation="load", batches=batches, asked=asked), head
+                Request(operation="load", batches=batches, window_arguments=selection), head
             )
     return executor.plan(
-        head, given=keys, snapshots=full, compared=compared, arrivals=news, asked=asked
+        head, given=keys, snapshots=full, compared=compared, arrivals=news, named=selection
     )
 
 
@@ -233,10 +235,10 @@ def _keys_given(source: Source, rows: object) -> int | None:
     if not isinstance(rows, pa.Table) or not set(names) <= set(rows.column_names):
         return None
     try:
-        found = {c.name: _in_type(rows.column(c.name), c) for c in key}
+        keys = {c.name: _in_type(rows.column(c.name), c) for c in key}
     except (pa.ArrowException, Misfit):  # as above
         return None
-    return len(distinct(pa.table(found)))
+    return len(distinct(pa.table(keys)))
 
 
 def _in_type(values: pa.ChunkedArray, column: Column) -> pa.Array:
@@ -261,7 +263,9 @@ def _named(store: Opened, sources: Collection[str | Source], argument: str) -> l
     return [store.source(source, argument) for source in sources]
 
 
-def _asked(writer: Writer, partitions: Mapping[str, object], as_of: AsOf) -> Asked:
+def _window_arguments(
+    writer: Writer, partitions: Mapping[str, object], as_of: AsOf
+) -> WindowArguments:
     """Return the arguments that concern windows and tasks.
 
     Raises:
@@ -273,7 +277,7 @@ def _asked(writer: Writer, partitions: Mapping[str, object], as_of: AsOf) -> Ask
     for source in partitions:
         writer.opened.source(source, "partitions")
     moment = as_of if isinstance(as_of, EllipsisType) or as_of is None else _moment(writer, as_of)
-    return Asked(moment, _has_time(as_of), named(partitions, writer.executor.windows))
+    return WindowArguments(moment, _has_time(as_of), named(partitions, writer.executor.windows))
 
 
 def _has_time(as_of: AsOf) -> bool:
@@ -327,10 +331,10 @@ def _of_windows(
 
 
 def _schedule(
-    store: Opened, asked: Asked, head: Version, named_of: Mapping[str, list[Values]]
+    store: Opened, selection: WindowArguments, head: Version, named_of: Mapping[str, list[Values]]
 ) -> Schedule | None:
     """Return the schedule of the tasks that an update makes dirty, for the date that it names."""
-    if not isinstance(asked.as_of, datetime):
+    if not isinstance(selection.as_of, datetime):
         return None
     if not any(stage.kind.tasks.make_rows for stage in store.graph.producers):
         return None
@@ -342,7 +346,7 @@ def _schedule(
         )
         for name, known in present_at(store, head).items()
     }
-    return Schedule(asked.as_of, Absent(only_changed=True), there, raises=True)
+    return Schedule(selection.as_of, Absent(only_changed=True), there, raises=True)
 
 
 def _sources(store: Opened, changes: Mapping[str, object]) -> list[tuple[Source, object]]:

@@ -104,15 +104,15 @@ class RepairAction:
             by_tasks: whether only tasks make the rows, which a repair does not run; the updates may
                 have them.
         """
-        found: dict[str, set[str]] = {}
+        columns: dict[str, set[str]] = {}
         for finding in findings:
-            found.setdefault(finding.table, set()).add(finding.what)
-        content, updates = found.get(CONTENT, set()), found.get(UPDATES, set())
-        lost = {kind for kind, whats in found.items() if whats & _LOST}
+            columns.setdefault(finding.table, set()).add(finding.what)
+        content, updates = columns.get(CONTENT, set()), columns.get(UPDATES, set())
+        lost = {kind for kind, whats in columns.items() if whats & _LOST}
         begins = UPDATES in lost or "steps" in updates
         bad = bool(content & {*_LOST, "rows", "recomputed"}) or (runs and RUNS in lost)
         differs = "fold" in updates
-        moved = "order" in content or found.get(KEY_MAPPINGS, set()) - {"foreign"} or differs
+        moved = "order" in content or columns.get(KEY_MAPPINGS, set()) - {"foreign"} or differs
         rows: Literal["kept", "content", "updates", "feeders", "none"]
         rows = "content" if moved else "kept"
         if bad:
@@ -126,8 +126,8 @@ class RepairAction:
             rows,
             before,
             begins,
-            tuple(kind for kind, whats in found.items() if "foreign" in whats),
-            tuple(kind for kind, whats in found.items() if "gone" in whats),
+            tuple(kind for kind, whats in columns.items() if "foreign" in whats),
+            tuple(kind for kind, whats in columns.items() if "gone" in whats),
             RUNS in lost,
         )
 
@@ -136,11 +136,11 @@ class RepairAction:
         return replace(self, before="nothing", begins=True)
 
     @staticmethod
-    def begun_anew(found: RepairAction | None) -> RepairAction:
+    def rebuild(action: RepairAction | None) -> RepairAction:
         """Return the same action, for tasks that make all rows again.
 
         Args:
-            found: None if the stage itself is not damaged.
+            action: None if the stage itself is not damaged.
         """
         whole = RepairAction("kept", "content", False, (), (), False)
-        return replace(found or whole, rows="none")
+        return replace(action or whole, rows="none")

@@ -42,13 +42,13 @@ from deltaproduce.operations.step.filing import Filing
 from deltaproduce.operations.step.incremental import full_step
 from deltaproduce.operations.step.windowing import Windows
 from deltaproduce.operations.verifying.findings import Finding
-from deltaproduce.reading.readers import Reader
+from deltaproduce.reading.readers import StageReader
 from deltaproduce.stages.inputs import StageInput, inputs_of
 from deltaproduce.stages.productions import Production
 from deltaproduce.storage.decisions.recovery import foreign_change, gone
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.tables.tables import Tables
-from deltaproduce.storage.versions import Version, stage_at, told_since
+from deltaproduce.storage.versions import Version, stage_at, updates_known_since
 from deltaproduce.types.columns import Column, with_nulls
 
 _LOST: Final = ("gone", "unreadable", "columns")
@@ -76,7 +76,7 @@ class Verifier:
         self,
         graph: Graph,
         tables: Tables,
-        reader: Reader,
+        reader: StageReader,
         versions: Sequence[Version],
         zone: str,
         *,
@@ -143,10 +143,10 @@ class Verifier:
         except Exception as error:
             if not isinstance(error, CorruptStoreError) and not tells_of_damage(error):
                 raise
-            found = tuple(self._unreadable(stage, kinds))
-            if not found:
+            failures = tuple(self._unreadable(stage, kinds))
+            if not failures:
                 raise
-            return found
+            return failures
 
     def _unreadable(self, stage: Stage, kinds: Collection[str]) -> Iterator[Finding]:
         """Yield a finding for each table with files that are gone or broken."""
@@ -181,17 +181,17 @@ class Verifier:
                     continue
                 if damage is not None:
                     yield Finding(stage.name, kind, "foreign", str(damage))
-                found = self._tables.reader.schema(table, pinned)
+                schema = self._tables.reader.schema(table, pinned)
             except CorruptStoreError as error:
                 yield Finding(stage.name, kind, "gone", str(error))
                 continue
             if kind == RUNS and RUNS not in self._figures(stage).base.added:
                 continue  # no run has these columns yet: the next one rewrites the table
-            has = {field.name: with_nulls(field.dataType) for field in found}
+            has = {field.name: with_nulls(field.dataType) for field in schema}
             columns = (*layout.columns(kind), *(self._beside(stage) if kind == CONTENT else ()))
             # Spark lets the parts of columns be null, delta-rs stores them as they are declared.
             if has != {column.name: with_nulls(column.data_type) for column in columns}:
-                wrong = f"its columns are {found.simpleString()}"
+                wrong = f"its columns are {schema.simpleString()}"
                 yield Finding(stage.name, kind, "columns", wrong)
 
     def _rows(self, stage: Stage) -> Iterator[Finding]:
@@ -229,8 +229,8 @@ class Verifier:
         if kind == CONTENT:
             orders = self._filing(stage).orders(layout)
         for order in orders:
-            found = self._tables.reader.file_ends(table, figures.delta_versions[kind], order)
-            if _sorted(found, order):
+            ends = self._tables.reader.file_ends(table, figures.delta_versions[kind], order)
+            if _sorted(ends, order):
                 break
         else:
             wrong = f"delta version {figures.delta_versions[kind]} is not in order, as it should be"
@@ -248,7 +248,7 @@ class Verifier:
 
     def _updates(self, stage: Stage) -> tuple[Rows | None, bool]:
         """Return the updates that fold to the stage's content, and whether they are complete."""
-        since, complete = told_since(self._versions, stage.name)
+        since, complete = updates_known_since(self._versions, stage.name)
         rows = self._reader.updates(self._head, stage, since - 1)
         known = None if rows is None else remembered(rows, stage, self._head.windows, self._zone)
         return known, complete
@@ -260,11 +260,11 @@ class Verifier:
             return
         layout = Layout.of(stage)
         rows = self._tables.reader.stored(table, pinned[UPDATES], layout.updates)
-        found = self._engines.of(rows).faults(rows, layout, self._head.number)
+        counts = self._engines.of(rows).faults(rows, layout, self._head.number)
         forgets = self._graph.stage(stage.name).kind.intake.retention
         passed_over = ("out_of_step",) if forgets is not None and forgets.forgets else ()
-        told = [name for name in FAULTS if found[name] and name not in passed_over]
-        wrong = [f"{found[name]} {_SAID[name]}" for name in told]
+        wrong_names = [name for name in FAULTS if counts[name] and name not in passed_over]
+        wrong = [f"{counts[name]} {_SAID[name]}" for name in wrong_names]
         if wrong:
             yield Finding(stage.name, UPDATES, "steps", f"there are updates: {'; '.join(wrong)}")
 
@@ -275,7 +275,7 @@ class Verifier:
         updates, complete = self._updates(stage)
         content = self._reader.content(self._head, stage)
         rows = None if content is None else content.rows()
-        given = [some for some in (updates, rows) if some is not None]
+        given = [rows_read for rows_read in (updates, rows) if rows_read is not None]
         engine = self._engines.of(*given)
         count = engine.unfolded(updates, rows, Layout.of(stage), complete=complete)
         if count:
@@ -307,13 +307,13 @@ class Verifier:
         content = self._reader.content(self._head, stage)
         mappings = partial(self._reader.key_mappings, self._head, stage)
         if self._recompute is True and stage.source_key:
-            found = full_step(production, inputs, content)
+            recomputed = full_step(production, inputs, content)
         else:
             keys = partial(self._sample, stage, inputs)
-            found = production.kind.sampled(production, inputs, content, mappings, keys)
-        if found is None:
+            recomputed = production.kind.sampled(production, inputs, content, mappings, keys)
+        if recomputed is None:
             return
-        counts = found.comparison.counts
+        counts = recomputed.comparison.counts
         others, differing = "rows", counts.pairs_changed
         missing, surplus = counts.rows_added, counts.rows_removed
         if stage.kind.upkeep.by_history:  # so only the pairs are certain
@@ -331,12 +331,12 @@ class Verifier:
         sources = Layout.of(stage).sources
         stored = [(given.before(), given.stage.schema.key.columns) for given in inputs]
         stored.append((self._reader.key_mappings(self._head, stage), sources))
-        found = [(rows.rows(), by) for rows, by in stored if rows is not None]
-        parts = [self._engines.of(rows).here(rows, by) for rows, by in found]
+        stored_rows = [(rows.rows(), by) for rows, by in stored if rows is not None]
+        parts = [self._engines.of(rows).here(rows, by) for rows, by in stored_rows]
         if not parts:
             return Selection.of(empty(sources), sources, self._engines)
-        some = self._engines.of(*parts).some(parts, sources, int(self._recompute))
-        return Selection.of(some, sources, self._engines)
+        keys = self._engines.of(*parts).sample(parts, sources, int(self._recompute))
+        return Selection.of(keys, sources, self._engines)
 
 
 def _sorted(ends: pa.Table, by: Sequence[Column]) -> bool:

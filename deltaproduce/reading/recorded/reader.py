@@ -21,7 +21,7 @@ from deltaproduce.reading import lookups, selects, stage_tables
 from deltaproduce.reading.diffs import Diff, diff
 from deltaproduce.reading.lookups import Lookup
 from deltaproduce.reading.opened import Opened
-from deltaproduce.reading.readers import Reader as StoredReader
+from deltaproduce.reading.readers import StageReader as StoredReader
 from deltaproduce.reading.recorded.stages import (
     RecordedStage,
     newest_with,

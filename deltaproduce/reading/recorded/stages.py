@@ -15,7 +15,7 @@ from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Graph, Producer, Source, Stage
 from deltaproduce.model.kind import Kind
 from deltaproduce.reading.opened import Opened
-from deltaproduce.reading.readers import Reader
+from deltaproduce.reading.readers import StageReader
 from deltaproduce.reading.store_zone import StoreZone
 from deltaproduce.shown.tabular import one_line
 from deltaproduce.storage.figures import StageFigures
@@ -77,9 +77,9 @@ class RecordedStage:
 
 def recorded(version: Version, name: str) -> RecordedStage:
     """Return what a version records of one of its stages."""
-    columns, made = version.stages[name].columns, version.definitions.get(name)
+    columns, definition = version.stages[name].columns, version.definitions.get(name)
     key = ", ".join(column.ddl for column in stored_key(columns.key) if not column.is_hidden)
-    is_source, text = _is_source(made), None if made is None else made.text
+    is_source, text = _is_source(definition), None if definition is None else definition.text
     return RecordedStage(name, key, columns.value, is_source, text, version.number)
 
 
@@ -91,16 +91,16 @@ def newest_with(versions: Sequence[Version]) -> dict[str, Version]:
     Args:
         versions: all versions of a store, oldest first.
     """
-    found = dict[str, Version]()
+    newest = dict[str, Version]()
     for version in reversed(versions):
         for name, figures in version.stages.items():
             if figures.columns.key and not figures.role:
-                found.setdefault(name, version)
-    return found
+                newest.setdefault(name, version)
+    return newest
 
 
 def opened_recorded(
-    tables: Tables, log: VersionLog, reader: Reader, zone: str | None = None
+    tables: Tables, log: VersionLog, reader: StageReader, zone: str | None = None
 ) -> Opened:
     """Return a store as reading operations use it, with the stages that its versions record.
 
@@ -125,15 +125,15 @@ def opened_recorded(
     return Opened(engines, Graph(stages), stages, tables, log, reader, zoned)
 
 
-def _stage(name: str, figures: StageFigures, made: Fingerprint | None) -> Stage:
+def _stage(name: str, figures: StageFigures, definition: Fingerprint | None) -> Stage:
     """Return a stage that reading operations take for one of a pipeline."""
     schema = stored_schema(*figures.columns.own, stage=name)
     kind = _RecordedKind(figures.origin.table, tuple(figures.delta_versions))
-    if _is_source(made):
+    if _is_source(definition):
         return Source(name, schema, kind)
     source_key = stored_key(figures.columns.source_key)
     return Producer(name, (), schema, kind, had_source_key=source_key)
 
 
-def _is_source(made: Fingerprint | None) -> bool:
-    return made is not None and made.is_of_source
+def _is_source(definition: Fingerprint | None) -> bool:
+    return definition is not None and definition.is_of_source

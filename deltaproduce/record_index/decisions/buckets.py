@@ -58,9 +58,9 @@ def buckets_of(keys: pa.Table, hashed: str | HashFunction, buckets: int) -> Numb
     if not len(keys):  # the user's own function may fail to return numbers for no keys
         return np.zeros(0, np.int64)
     function = _HASHES[hashed] if isinstance(hashed, str) else hashed
-    found = np.asarray(function(keys))
-    if found.shape != (len(keys),) or found.dtype.kind != "i":
-        message = f"hash {hash_name(hashed)} gives {found.dtype} of shape {found.shape} for "
+    numbers = np.asarray(function(keys))
+    if numbers.shape != (len(keys),) or numbers.dtype.kind != "i":
+        message = f"hash {hash_name(hashed)} gives {numbers.dtype} of shape {numbers.shape} for "
         message += f"{len(keys)} keys: give a whole number for each, none of them null"
         raise InvalidArgumentError(message, argument="hash")
-    return found.astype(np.int64) % buckets
+    return numbers.astype(np.int64) % buckets

@@ -106,18 +106,20 @@ def upserting(
     return Outcome(at, counts & stays, counts & ~stays, np.zeros(len(at), bool))
 
 
-def are_older(some: pa.ChunkedArray, others: pa.ChunkedArray, ordering: Column) -> Marks:
+def are_older(values: pa.ChunkedArray, others: pa.ChunkedArray, ordering: Column) -> Marks:
     """Mark the values of an ordering that are smaller than those at the same positions."""
-    both = pa.table({ordering.name: pa.chunked_array([*some.chunks, *others.chunks], others.type)})
+    both = pa.table(
+        {ordering.name: pa.chunked_array([*values.chunks, *others.chunks], others.type)}
+    )
     (order,) = order_codes(both, [ordering])
-    return order[: len(some)] < order[len(some) :]
+    return order[: len(values)] < order[len(values) :]
 
 
-def _are_same(some: pa.Table, others: pa.Table, names: Sequence[str]) -> Marks:
+def _are_same(rows: pa.Table, others: pa.Table, names: Sequence[str]) -> Marks:
     """Return which rows equal the rows at the same positions, in some columns."""
-    found = np.ones(len(some), bool)
-    every = together([some, others])
+    are_equal = np.ones(len(rows), bool)
+    every = together([rows, others])
     for name in names:
         numbers = codes(every.column(name))
-        found &= numbers[: len(some)] == numbers[len(some) :]
-    return found
+        are_equal &= numbers[: len(rows)] == numbers[len(rows) :]
+    return are_equal

@@ -13,7 +13,7 @@ from deltaproduce.errors import DescriptorMismatchError
 
 
 @dataclass(frozen=True, slots=True)
-class Descriptor:
+class IndexDescriptor:
     """The arguments that an index was built with.
 
     Attributes:
@@ -38,37 +38,43 @@ class Descriptor:
         return asdict(self)
 
     @staticmethod
-    def read(found: dict[str, object]) -> Descriptor:
+    def read(value: dict[str, object]) -> IndexDescriptor:
         """Read a descriptor that `json` returned.
 
         Raises:
             KeyError, TypeError: `json` did not return this.
         """
-        text = json.dumps(found)
+        text = json.dumps(value)
         names = json.loads(text)
-        return Descriptor(**{**names, "key": tuple(names["key"]), "types": tuple(names["types"])})
+        return IndexDescriptor(
+            **{**names, "key": tuple(names["key"]), "types": tuple(names["types"])}
+        )
 
 
-def check(built: Descriptor, asked: Descriptor, location: str, *, buckets: int | None) -> None:
+def check(
+    built: IndexDescriptor, wanted: IndexDescriptor, location: str, *, buckets: int | None
+) -> None:
     """Refuse an index that was built with other arguments.
 
     Args:
-        asked: the arguments to open it with; its number of buckets is ignored.
+        wanted: the arguments to open it with; its number of buckets is ignored.
         buckets: the number of buckets asked for; None if any will do.
 
     Raises:
         DescriptorMismatchError: the arguments differ; the error lists all differences.
     """
     pairs: dict[str, tuple[object, object]] = {
-        name: (getattr(asked, name), getattr(built, name))
+        name: (getattr(wanted, name), getattr(built, name))
         for name in ("table", "key", "hash", "ordering")
     }
     pairs["buckets"] = (built.buckets if buckets is None else buckets, built.buckets)
     differences = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     if differences:
-        told = "; ".join(f"{name} {was!r}, not {now!r}" for name, (now, was) in differences.items())
+        texts = "; ".join(
+            f"{name} {was!r}, not {now!r}" for name, (now, was) in differences.items()
+        )
         raise DescriptorMismatchError(
-            f"the record index at {location!r} was built with {told}: open it as it was built, or "
+            f"the record index at {location!r} was built with {texts}: open it as it was built, or "
             "build another one elsewhere",
             location=location,
             differences=differences,

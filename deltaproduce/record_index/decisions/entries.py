@@ -33,7 +33,7 @@ NOWHERE: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownEntries:
     """What an index has of some keys.
 
     Attributes:
@@ -55,23 +55,23 @@ class Known:
         marks = pa.array(which)
         return {name: column.filter(marks) for name, column in self.deletes.items()}
 
-    def without(self, which: Marks) -> Known:
+    def drop(self, which: Marks) -> KnownEntries:
         """Return what is known of the other keys."""
-        return Known(self.groups[~which], self.filtered(~which))
+        return KnownEntries(self.groups[~which], self.filtered(~which))
 
     @property
     def gone(self) -> Marks:
         """Mark the keys that do not exist."""
-        found: Marks = self.groups == NOWHERE
-        return found
+        is_gone: Marks = self.groups == NOWHERE
+        return is_gone
 
     @property
     def remembers(self) -> Marks:
         """Mark the keys with a remembered delete."""
         if self.orders is None:
             return np.zeros(len(self.groups), bool)
-        found: Marks = in_numpy(self.orders.is_valid(), bool)
-        return found
+        is_remembered: Marks = in_numpy(self.orders.is_valid(), bool)
+        return is_remembered
 
 
 def entries(keys: pa.Table, groups: Numbers) -> pa.Table:
@@ -80,16 +80,16 @@ def entries(keys: pa.Table, groups: Numbers) -> pa.Table:
     return keys.append_column(GROUP, pa.array(groups, pa.int64(), mask=~there))
 
 
-def remembering(found: pa.Table, orders: pa.ChunkedArray, at: datetime) -> pa.Table:
+def remembering(stored: pa.Table, orders: pa.ChunkedArray, at: datetime) -> pa.Table:
     """Return entries that remember deletes with these orderings, where they are not null."""
     then = pa.scalar(at, pa.timestamp("us", "UTC"))
     times = pc.if_else(orders.is_valid(), then, pa.scalar(None, then.type))
-    return found.append_column(ORDER, orders).append_column(AT, times)
+    return stored.append_column(ORDER, orders).append_column(AT, times)
 
 
-def groups_in(found: pa.Table) -> Numbers:
+def groups_in(stored: pa.Table) -> Numbers:
     """Return the groups of entries; `NOWHERE` for tombstones."""
-    return np.asarray(found.column(GROUP).fill_null(NOWHERE), np.int64)
+    return np.asarray(stored.column(GROUP).fill_null(NOWHERE), np.int64)
 
 
 def together(tables: Iterable[pa.Table]) -> pa.Table:
@@ -97,7 +97,7 @@ def together(tables: Iterable[pa.Table]) -> pa.Table:
     return pa.concat_tables([*tables])
 
 
-def known(keys: pa.Table, oldest_first: pa.Table) -> Known:
+def known(keys: pa.Table, oldest_first: pa.Table) -> KnownEntries:
     """Return what the newest entry of each key says.
 
     Args:
@@ -110,7 +110,7 @@ def known(keys: pa.Table, oldest_first: pa.Table) -> Known:
     rows = pa.array(places, mask=places < 0)
     groups = np.asarray(oldest_first.column(GROUP).take(rows).fill_null(NOWHERE), np.int64)
     columns = [name for name in (ORDER, AT) if name in oldest_first.column_names]
-    return Known(groups, {name: oldest_first.column(name).take(rows) for name in columns})
+    return KnownEntries(groups, {name: oldest_first.column(name).take(rows) for name in columns})
 
 
 def newest(oldest_first: pa.Table, key: Iterable[str]) -> pa.Table:
@@ -121,38 +121,38 @@ def newest(oldest_first: pa.Table, key: Iterable[str]) -> pa.Table:
     return taken(oldest_first, np.sort(last))
 
 
-def alive(found: pa.Table, groups: Iterable[int]) -> pa.Table:
+def alive(stored: pa.Table, groups: Iterable[int]) -> pa.Table:
     """Return the entries of keys that exist: of these groups, which are all that have not ended."""
-    return found.filter(pa.array(np.isin(groups_in(found), [*groups])))
+    return stored.filter(pa.array(np.isin(groups_in(stored), [*groups])))
 
 
-def counting(found: pa.Table, groups: Iterable[int], since: datetime | None) -> pa.Table:
+def counting(stored: pa.Table, groups: Iterable[int], since: datetime | None) -> pa.Table:
     """Return the entries of keys that exist, and those that remember a delete.
 
     Args:
         groups: the groups that have not ended.
         since: deletes that were given before are forgotten; None if none is.
     """
-    there = np.isin(groups_in(found), [*groups])
-    if ORDER not in found.column_names:
-        return found.filter(pa.array(there))
+    there = np.isin(groups_in(stored), [*groups])
+    if ORDER not in stored.column_names:
+        return stored.filter(pa.array(there))
     if since is not None:
-        kept = pc.greater_equal(found.column(AT), pa.scalar(since, pa.timestamp("us", "UTC")))
+        kept = pc.greater_equal(stored.column(AT), pa.scalar(since, pa.timestamp("us", "UTC")))
         for name in (ORDER, AT):
-            of = found.column(name)
+            of = stored.column(name)
             cut = pc.if_else(kept.fill_null(False), of, pa.scalar(None, of.type))
-            found = found.set_column(found.schema.get_field_index(name), name, cut)
-    remembered = in_numpy(found.column(ORDER).is_valid(), bool)
-    left = found.filter(pa.array(there | remembered))
+            stored = stored.set_column(stored.schema.get_field_index(name), name, cut)
+    remembered = in_numpy(stored.column(ORDER).is_valid(), bool)
+    left = stored.filter(pa.array(there | remembered))
     groups_left = groups_in(left)
     ended = ~np.isin(groups_left, [*groups])
     group = pa.array(groups_left, pa.int64(), mask=ended)
     return left.set_column(left.schema.get_field_index(GROUP), GROUP, group)
 
 
-def sorted_by_key(found: pa.Table, key: Iterable[Column]) -> pa.Table:
+def sorted_by_key(stored: pa.Table, key: Iterable[Column]) -> pa.Table:
     """Return entries sorted by key."""
-    return in_order(found, key)
+    return in_order(stored, key)
 
 
 def doubled(keys: pa.Table) -> Numbers:

@@ -82,31 +82,31 @@ class Keying:
         """Return entries for keys and their groups, which remember no deletes."""
         return self.complete(entries(keys, groups))
 
-    def complete(self, found: pa.Table) -> pa.Table:
+    def complete(self, stored: pa.Table) -> pa.Table:
         """Return entries with the columns that remember deletes, null where they had none."""
         for field in empty(self.deletes).schema:
-            if field.name not in found.column_names:
-                found = found.append_column(field.name, pa.nulls(len(found), field.type))
-        return found
+            if field.name not in stored.column_names:
+                stored = stored.append_column(field.name, pa.nulls(len(stored), field.type))
+        return stored
 
     def buckets(self, keys: pa.Table, buckets: int) -> Numbers:
         """Return the bucket of each key."""
         return buckets_of(keys, self.hashed, buckets)
 
-    def bucketed(self, found: pa.Table, buckets: int) -> pa.Table:
+    def bucketed(self, stored: pa.Table, buckets: int) -> pa.Table:
         """Return entries with a column of their buckets."""
-        of = self.buckets(found.select(self.names), buckets)
-        return found.append_column(BUCKET, pa.array(of, pa.int64()))
+        of = self.buckets(stored.select(self.names), buckets)
+        return stored.append_column(BUCKET, pa.array(of, pa.int64()))
 
     def files(self, bucketed: pa.Table) -> Mapping[int | None, pa.Table]:
         """Return entries as the files of a run, sorted by bucket and key."""
         of = np.asarray(bucketed.column(BUCKET), np.int64)
-        found, order = bucketed.drop_columns([BUCKET]), sorting([of])
-        by_bucket, there = taken(found, order), np.unique(of)
+        without_bucket, order = bucketed.drop_columns([BUCKET]), sorting([of])
+        by_bucket, there = taken(without_bucket, order), np.unique(of)
         ends = np.searchsorted(of[order], there, side="right").tolist()
         with ThreadPoolExecutor(cores()) as threads:
             sliced = (by_bucket.slice(a, b - a) for a, b in pairwise([0, *ends]))
             parts = [*threads.map(lambda part: sorted_by_key(part, self.columns), sliced)]
-        if 0 < len(found) <= _MIXED_ENTRIES:
+        if 0 < len(without_bucket) <= _MIXED_ENTRIES:
             return {None: together(parts)}
         return dict(zip(there.tolist(), parts, strict=True))

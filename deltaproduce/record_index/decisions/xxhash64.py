@@ -32,24 +32,24 @@ _ROWS_AT_A_TIME: Final = 1 << 16
 
 def xxhash64(keys: pa.Table) -> Numbers:
     """Return the hash of each row of some columns, in the types of `arrow_type`."""
-    found = np.full(len(keys), _SEED, np.uint64)
+    hashes = np.full(len(keys), _SEED, np.uint64)
     for column in keys.columns:
         for first, chunk in _chunks(column):
             there = np.asarray(chunk.is_valid())
             rows = slice(first, first + len(chunk))
-            found[rows] = np.where(there, _hashed(chunk, found[rows]), found[rows])
-    return found.view(np.int64)
+            hashes[rows] = np.where(there, _hashed(chunk, hashes[rows]), hashes[rows])
+    return hashes.view(np.int64)
 
 
 def _chunks(column: pa.ChunkedArray) -> Sequence[tuple[int, pa.Array]]:
     """Return a column's chunks, and the row that each begins with."""
-    found, first = [], 0
+    chunks, first = [], 0
     for chunk in column.chunks:
         for start in range(0, len(chunk), _ROWS_AT_A_TIME):
             part = chunk.slice(start, _ROWS_AT_A_TIME)
-            found.append((first, part))
+            chunks.append((first, part))
             first += len(part)
-    return found
+    return chunks
 
 
 def _hashed(array: pa.Array, seeds: _Words) -> _Words:
@@ -106,12 +106,12 @@ def _of_texts(array: pa.Array, seeds: _Words) -> _Words:
 
 def _of_bytes(data: NDArray[np.uint8], starts: Numbers, sizes: Numbers, seeds: _Words) -> _Words:
     """Hash byte strings of equal sizes together, word by word."""
-    found = np.empty_like(seeds)
+    hashes = np.empty_like(seeds)
     for size in np.unique(sizes).tolist():
         rows = np.flatnonzero(sizes == size)
         block = data[starts[rows][:, None] + np.arange(size)]
-        found[rows] = _of_block(block, seeds[rows])
-    return found
+        hashes[rows] = _of_block(block, seeds[rows])
+    return hashes
 
 
 def _of_block(block: NDArray[np.uint8], seeds: _Words) -> _Words:
@@ -120,17 +120,17 @@ def _of_block(block: NDArray[np.uint8], seeds: _Words) -> _Words:
     whole = size // 8 * 8
     words = np.ascontiguousarray(block[:, :whole]).view("<u8")
     striped = size // 32 * 4  # words
-    found = _of_stripes(words[:, :striped], seeds) if striped else seeds + _P5
-    found = found + np.uint64(size)
+    hashes = _of_stripes(words[:, :striped], seeds) if striped else seeds + _P5
+    hashes = hashes + np.uint64(size)
     for place in range(striped, words.shape[1]):
-        found = _with_word(found, words[:, place])
+        hashes = _with_word(hashes, words[:, place])
     if size - whole >= 4:
         half = np.ascontiguousarray(block[:, whole : whole + 4]).view("<u4").reshape(-1)
-        found = _with_half(found, half.astype(np.uint64))
+        hashes = _with_half(hashes, half.astype(np.uint64))
         whole += 4
     for place in range(whole, size):
-        found = _turned(found ^ (block[:, place].astype(np.uint64) * _P5), 11) * _P1
-    return _mixed(found)
+        hashes = _turned(hashes ^ (block[:, place].astype(np.uint64) * _P5), 11) * _P1
+    return _mixed(hashes)
 
 
 def _of_stripes(words: _Words, seeds: _Words) -> _Words:
@@ -139,26 +139,26 @@ def _of_stripes(words: _Words, seeds: _Words) -> _Words:
     for place in range(words.shape[1]):
         which = place % 4
         lanes[which] = _turned(lanes[which] + words[:, place] * _P2, 31) * _P1
-    found = np.zeros_like(seeds)
+    hashes = np.zeros_like(seeds)
     for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True):
-        found += _turned(lane, bits)
+        hashes += _turned(lane, bits)
     for lane in lanes:
-        found = (found ^ (_turned(lane * _P2, 31) * _P1)) * _P1 + _P4
-    return found
+        hashes = (hashes ^ (_turned(lane * _P2, 31) * _P1)) * _P1 + _P4
+    return hashes
 
 
-def _with_word(found: _Words, words: _Words) -> _Words:
-    return _turned(found ^ (_turned(words * _P2, 31) * _P1), 27) * _P1 + _P4
+def _with_word(hashes: _Words, words: _Words) -> _Words:
+    return _turned(hashes ^ (_turned(words * _P2, 31) * _P1), 27) * _P1 + _P4
 
 
-def _with_half(found: _Words, halves: _Words) -> _Words:
-    return _turned(found ^ (halves * _P1), 23) * _P2 + _P3
+def _with_half(hashes: _Words, halves: _Words) -> _Words:
+    return _turned(hashes ^ (halves * _P1), 23) * _P2 + _P3
 
 
-def _mixed(found: _Words) -> _Words:
-    found = (found ^ (found >> np.uint64(33))) * _P2
-    found = (found ^ (found >> np.uint64(29))) * _P3
-    return found ^ (found >> np.uint64(32))
+def _mixed(hashes: _Words) -> _Words:
+    hashes = (hashes ^ (hashes >> np.uint64(33))) * _P2
+    hashes = (hashes ^ (hashes >> np.uint64(29))) * _P3
+    return hashes ^ (hashes >> np.uint64(32))
 
 
 def _turned(words: _Words, bits: int) -> _Words:

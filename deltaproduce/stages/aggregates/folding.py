@@ -93,14 +93,14 @@ class Folding:
         """
         keys = rows.select(list(key)).rename_columns([c.name for c in self.layout.key])
         groups, firsts = _grouped_by(keys)
-        found = keys.take(pa.array(firsts))
+        sums = keys.take(pa.array(firsts))
         states = []
         for measure, name in self.grouping.named:
             arguments = [self.grouping.arguments[place] for place in measure.arguments]
             values = _together([rows.column(one).combine_chunks() for one in arguments])
-            with self._blaming(found, name):
+            with self._blaming(sums, name):
                 states.append(measure.here(values, signs, groups, len(firsts)))
-        return pa.table([*found.columns, *states], [c.name for c in self.states])
+        return pa.table([*sums.columns, *states], [c.name for c in self.states])
 
     @property
     def states(self) -> tuple[Column, ...]:
@@ -115,12 +115,12 @@ class Folding:
     def _added_up(self, states: pa.Table) -> tuple[pa.Table, list[pa.Array]]:
         keys = states.select([c.name for c in self.layout.key])
         groups, firsts = _grouped_by(keys)
-        found, sums = keys.take(pa.array(firsts)), []
+        group_keys, sums = keys.take(pa.array(firsts)), []
         for (measure, name), column in zip(self.grouping.named, self._measured, strict=True):
-            with self._blaming(found, name):
+            with self._blaming(group_keys, name):
                 one = states.column(column.name).combine_chunks()
                 sums.append(measure.added(one, groups, len(firsts)))
-        return found, sums
+        return group_keys, sums
 
     @contextmanager
     def _blaming(self, keys: pa.Table, value: str) -> Iterator[None]:

@@ -79,28 +79,29 @@ class Grouping:
         computed = [call for call in values.values() if not call.merges]
         arguments = _once(argument for call in computed for argument in call.arguments)
         place_of = {argument: place for place, argument in enumerate(arguments)}
-        found = dict[str, Planned]()
+        plans = dict[str, Planned]()
         for name, call in values.items():
             if call.merges:
-                found[name] = partials.planned(call.arguments[0], len(arguments))
+                plans[name] = partials.planned(call.arguments[0], len(arguments))
                 continue
             places = [place_of[argument] for argument in call.arguments]
             try:
-                found[name] = planned(call, places, [types[a] for a in call.arguments])
+                plans[name] = planned(call, places, [types[a] for a in call.arguments])
             except DefinitionError as error:
                 message = f"stage {stage!r}, value {name!r}: {error}"
                 raise DefinitionError(message, stage=stage, column=name) from None
-        measures = _once([Rows(), *(m for each in found.values() for m in each.measures)])
+        measures = _once([Rows(), *(m for each in plans.values() for m in each.measures)])
         kept_at = {measure: place for place, measure in enumerate(measures)}
 
-        def results(some: Iterable[tuple[str, Planned]]) -> tuple[Result, ...]:
+        def results(named_plans: Iterable[tuple[str, Planned]]) -> tuple[Result, ...]:
             return tuple(
-                Result(name, each, tuple(kept_at[m] for m in each.measures)) for name, each in some
+                Result(name, each, tuple(kept_at[m] for m in each.measures))
+                for name, each in named_plans
             )
 
         read = (column.name for column in partials.read)
         arguments = (*arguments, *read)
-        return Grouping(arguments, measures, results(found.items()), results(_deciders(found)))
+        return Grouping(arguments, measures, results(plans.items()), results(_deciders(plans)))
 
     @property
     def answers(self) -> tuple[Result, ...]:
@@ -156,8 +157,8 @@ class Grouping:
         return Columns((*self.states, *beside))
 
 
-def _deciders(found: Mapping[str, Planned]) -> Iterator[tuple[str, Planned]]:
-    for place, planned_value in enumerate(found.values()):
+def _deciders(plans: Mapping[str, Planned]) -> Iterator[tuple[str, Planned]]:
+    for place, planned_value in enumerate(plans.values()):
         of_value = planned_value.ordered and deciding(planned_value.ordered)
         if of_value:
             yield decider(place), answered(of_value)

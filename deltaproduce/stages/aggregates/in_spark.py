@@ -15,7 +15,7 @@ import pyarrow as pa
 from deltaproduce.engines.failures import in_worker
 from deltaproduce.engines.local.arrays import whole_keys
 from deltaproduce.engines.spark.columns import by_number, col, cols, order, struct_of
-from deltaproduce.engines.spark.frames import united
+from deltaproduce.engines.spark.frames import union_all
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.stages.aggregates.folding import Folding
 from deltaproduce.stages.aggregates.on_driver import SIGN, signed_states
@@ -36,7 +36,7 @@ def states_of(
 ) -> DataFrame:
     """Return the states of rows, one row per key; see `on_driver.states_of`."""
     signed = (rows.withColumn(SIGN, f.lit(sign).cast("bigint")) for rows, sign in parts)
-    rows = united(signed)
+    rows = union_all(signed)
     states, grouping, layout = [], folding.grouping, folding.layout
     for measure, column in zip(grouping.measures, grouping.states, strict=True):
         place = measure.argument

@@ -8,6 +8,8 @@ from functools import partial
 from itertools import starmap
 from typing import TypeAlias
 
+from typing_extensions import override
+
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.selections import Selection
@@ -29,7 +31,7 @@ from deltaproduce.stages.aggregates.windowed import (
     within_window,
 )
 from deltaproduce.stages.inputs import StageInput, all_parts, fed_by
-from deltaproduce.stages.productions import DerivedKind, Found, Production
+from deltaproduce.stages.productions import DerivedKind, Production, ProductionResult
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.projection import Projection, naming
 from deltaproduce.stages.sql.states.agg import AggregateCall
@@ -119,12 +121,14 @@ class Aggregate(DerivedKind):
         merged = [_merged_feeder(feeder) for feeder in feeders]
         for name, call in values.items():
             if call.merges:
-                found = merge_of(call, merged, stage=stage, column=name)
-                named[name] = replace(call, arguments=(found.value,))
-                origins[name] = found.origin
-                if found.in_order is not None:
-                    in_order[name] = found.in_order
-                    arguments |= dict.fromkeys(map(Expression.of_column, found.in_order.arguments))
+                merged_call = merge_of(call, merged, stage=stage, column=name)
+                named[name] = replace(call, arguments=(merged_call.value,))
+                origins[name] = merged_call.origin
+                if merged_call.in_order is not None:
+                    in_order[name] = merged_call.in_order
+                    arguments |= dict.fromkeys(
+                        map(Expression.of_column, merged_call.in_order.arguments)
+                    )
                 continue
             if checked is not None and checked.last is not None:
                 _check_dropping(call, checked, stage, name)
@@ -142,25 +146,27 @@ class Aggregate(DerivedKind):
         )
 
     @property
+    @override
     def word(self) -> str:
-        """See `Kind.word`."""
         return "aggregate"
 
     @property
+    @override
     def tables(self) -> tuple[str, ...]:
-        """See `Kind.tables`: no key mappings, since one row comes from many source keys."""
+        """No key mappings, since one row comes from many source keys."""
         return (CONTENT, UPDATES, RUNS)
 
     @property
-    def made_by(self) -> object:
-        """See `Kind.made_by`."""
+    @override
+    def row_definition(self) -> object:
         key = tuple((name, one.text) for name, one in self.key)
-        values = tuple((name, call.made_by) for name, call in self.values)
-        made_by = key, values, None if self.where is None else self.where.text
-        return made_by if self.window is None else (*made_by, making(self.window))
+        values = tuple((name, call.definition) for name, call in self.values)
+        definition = key, values, None if self.where is None else self.where.text
+        return definition if self.window is None else (*definition, making(self.window))
 
+    @override
     def definition(self, feeders: Sequence[str]) -> Definition:
-        """See `Kind.definition`; it does not include the window."""
+        """It does not include the window."""
         written = {one.name: _written(one) for one in self.arguments}
         chosen = [_aliased(name, one) for name, one in self.key]
         for name, call in self.values:
@@ -173,12 +179,13 @@ class Aggregate(DerivedKind):
             lines.append(f"GROUP BY {', '.join(_written(one) for _, one in self.key)}")
         return Definition("sql", "\n".join(lines))
 
+    @override
     def passed_on(self, column: str) -> str | None:
-        """See `Kind.passed_on`."""
         return dict(self.key)[column].column if column in dict(self.key) else None
 
+    @override
     def reads_again(self, feeders: int, column: str) -> bool:
-        """See `Kind.reads_again`: states and multisets subtract removed rows and add new ones.
+        """States and multisets subtract removed rows and add new ones.
 
         What subtracts nothing makes a key again from its rows. They are in one partition if the key
         has the column, but another feeder may change that partition after the rows are forgotten.
@@ -187,20 +194,21 @@ class Aggregate(DerivedKind):
         return not is_of_partition and any(not call.subtracts for call in self.origins)
 
     @property
+    @override
     def calls_user(self) -> bool:
-        """See `Kind.calls_user`."""
         return any(OwnAggregate.among(call.parameters) for call in self.origins)
 
     @property
+    @override
     def upkeep(self) -> Upkeep:
-        """See `Kind.upkeep`: a key without changed rows keeps its sketch."""
+        """A key without changed rows keeps its sketch."""
         again = [call.sql for call in self.origins if not call.subtracts]
-        told = f"a key that loses a row is made again from its rows, for {', '.join(again)}"
+        reason = f"a key that loses a row is made again from its rows, for {', '.join(again)}"
         return Upkeep(
             subtracts=True,
             reads_states=self.reads_states,
             by_history=any(call.estimates for call in self.origins),
-            note=told if again else None,
+            note=reason if again else None,
         )
 
     @property
@@ -208,8 +216,9 @@ class Aggregate(DerivedKind):
         """Whether it works on the states of its feeders."""
         return any(call.merges for _, call in self.values)
 
+    @override
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
-        """See `Kind.depends_on_zone`: by its expressions, and methods that get timestamps."""
+        """By its expressions, and methods that get timestamps."""
         types = types_of(feeders)
         own = (OwnAggregate.among(call.parameters) for call in self.origins)
         read = (*(one for _, one in self.key), *self.arguments, *filter(None, [self.where]))
@@ -242,8 +251,9 @@ class Aggregate(DerivedKind):
         """Return the types of the columns of `counted`."""
         return types
 
+    @override
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
-        """See `StageKind.resolved`: types follow from the feeder's columns."""
+        """Types follow from the feeder's columns."""
         if self.window is not None:
             over(self.window, stage.feeders[0].schema, stage=stage.name)
         read, typing = (
@@ -265,11 +275,11 @@ class Aggregate(DerivedKind):
         with naming(stage):
             types = self.projection.types(read_columns(feeders[0]))
         merged = (c for feeder in feeders for c in row_columns(feeder) if self.reads_states)
-        if any(isinstance(found, NullType) for found in types.values()) or not all(
+        if any(isinstance(data_type, NullType) for data_type in types.values()) or not all(
             column.is_known for column in merged
         ):
             names = [name for name, _ in self.key], [name for name, _ in self.values]
-            self._row_schema(*(_any_type(some) for some in names), stage=stage)  # checks the names
+            self._row_schema(*(_any_type(name) for name in names), stage=stage)  # checks the names
             return unknown_schema(dict.fromkeys(names[0], False), names[1])
         return self.typed(types, self.partials(feeders, Projection.types, stage=stage), stage=stage)
 
@@ -303,25 +313,26 @@ class Aggregate(DerivedKind):
         keys = ((place, one) for place, (_, one) in zip(self.keys, self.key, strict=True))
         return Projection((*keys, *((one.name, one) for one in self.arguments)), self.where)
 
+    @override
     def produced(
         self, production: Production, inputs: Sequence[StageInput]
     ) -> tuple[Rows, int] | None:
-        """See `DerivedKind.produced`."""
         fed = fed_by(inputs)
         step = self._step(production, inputs)
         if production.shift is None:
-            return step.made_of_all(fed)
-        found = rows_in_window(production.shift, fed)
-        return step.made(found) if found else None
+            return step.rows_of_all(fed)
+        rows = rows_in_window(production.shift, fed)
+        return step.rows_of_parts(rows) if rows else None
 
+    @override
     def changed(
         self,
         production: Production,
         inputs: Sequence[StageInput],
         content: Stored | None,
         mappings: Callable[[], Stored | None],
-    ) -> Found | None:
-        """See `DerivedKind.changed`: states lose the removed rows and gain the added ones."""
+    ) -> ProductionResult | None:
+        """States lose the removed rows and gain the added ones."""
         del mappings
         fed = fed_by(inputs)
         step, shift = self._step(production, inputs), production.shift
@@ -330,11 +341,11 @@ class Aggregate(DerivedKind):
             return step.changed(content, _moved(fed, step.columns_of), after)
         reused, why = KEPT if self.upkeep.by_history else way(shift, fed, content)
         if reused:
-            found = step.changed(content, rows_moved(shift, fed, step.columns_of), after)
+            changed = step.changed(content, rows_moved(shift, fed, step.columns_of), after)
         else:
-            made = self.produced(production, inputs)
-            found = None if made is None else production.replaced(content, *made)
-        return found and replace(found, window=shift.move(reused=reused, why=why))
+            produced = self.produced(production, inputs)
+            changed = None if produced is None else production.replaced(content, *produced)
+        return changed and replace(changed, window=shift.move(reused=reused, why=why))
 
     def _rows_of(
         self, shift: Shift | None, fed: Sequence[StageInput], keys: Selection
@@ -349,11 +360,11 @@ class Aggregate(DerivedKind):
         if not set(names) <= set(own) or len(set(names)) < len(names):
             return _all_rows(shift, fed)
         places = [own.index(name) for name in names]
-        found = (
+        narrowed = (
             (each, each.having(keys.renamed([each.stage.schema.key.columns[n] for n in places])))
             for each in fed
         )
-        read = [(rows, each.stage, 1) for each, rows in found if rows is not None]
+        read = [(rows, each.stage, 1) for each, rows in narrowed if rows is not None]
         return read if shift is None else within_window(shift, read)
 
     def _step(self, production: Production, inputs: Sequence[StageInput]) -> AggregateStep:
@@ -376,8 +387,9 @@ class Aggregate(DerivedKind):
             grouping,
         )
 
+    @override
     def pairs(self, stage: Stage, feeder: Stage, rows: Rows, engines: Engines) -> Rows:
-        """See `DerivedKind.pairs`: maps the keys of the feeder's rows to the groups they are in."""
+        """Maps the keys of the feeder's rows to the groups they are in."""
         layout = Layout(stage.schema, sources_of(feeder.schema.key))
         sources = ((c.name, Expression.of_column(c.name)) for c in layout.sources)
         projection = Projection((*sources, *self.key), self.where)
@@ -396,12 +408,12 @@ class Aggregate(DerivedKind):
         """
         if not self._merged:
             return NO_PARTIALS
-        found = [_grouping(feeder, typing) for feeder in feeders]
+        groupings = [_grouping(feeder, typing) for feeder in feeders]
         places = {name: feeders[0].schema.value.names.index(name) for name in self._merged}
         try:
             return Partials.of(
                 {
-                    name: [grouping.partial(place) for grouping in found]
+                    name: [grouping.partial(place) for grouping in groupings]
                     for name, place in places.items()
                 }
             )

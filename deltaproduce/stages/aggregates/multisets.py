@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.columns import col
@@ -45,51 +46,55 @@ class Multiset(Aggregate):
     merges: bool = False
 
     @property
+    @override
     def word(self) -> str:
-        """See `Kind.word`."""
         return "multiset"
 
     @property
+    @override
     def order(self) -> KeyOrder:
-        """See `Kind.order`."""
         return KeyOrder(group_width=self.width)
 
     @property
+    @override
     def reads_states(self) -> bool:
-        """See `Kind.reads_states`: what decided on a value is beside the states."""
+        """What decided on a value is beside the states."""
         return self.merges
 
+    @override
     def typed(
         self, types: Mapping[str, DataType], partials: Partials = NO_PARTIALS, *, stage: str
     ) -> RowSchema:
-        """See `Aggregate.typed`: values have the types of keys."""
+        """Values have the types of keys."""
         grouping, counted = self.grouping(types, partials, stage=stage), self.counted_types(types)
         places = zip(self.key, self.keys, strict=True)
         key = (Column(name, counted[place]) for (name, _), place in places)
         return RowSchema(Columns(tuple(key)), grouping.value, grouping.states)
 
+    @override
     def counted_types(self, types: Mapping[str, DataType]) -> Mapping[str, DataType]:
-        """See `Aggregate.counted_types`: those of keys."""
+        """Those of keys."""
         values = {place: encoded_type(_of_items(types[place])) for place in self.keys[self.width :]}
         return {**types, **values}
 
+    @override
     def counted(self, rows: Rows, types: Mapping[str, DataType]) -> Rows:
-        """See `Aggregate.counted`: rows with a value, with their values encoded as keys."""
+        """Rows with a value, with their values encoded as keys."""
         values = {place: types[place] for place in self.keys[self.width :]}
         first = self.keys[self.width]
         if isinstance(rows, pa.Table):
             return _encoded(_itemized(rows.filter(rows.column(first).is_valid()), values), values)
-        found, wanted = rows.where(col(first).isNotNull()), self.counted_types(types)
+        not_null, wanted = rows.where(col(first).isNotNull()), self.counted_types(types)
         if wanted == types:
-            return found
+            return not_null
         fields = [StructField(name, data_type) for name, data_type in wanted.items()]
 
         def run(batches: _Batches) -> _Batches:
             for batch in batches:
-                some = _itemized(pa.Table.from_batches([batch]), values)
-                yield from _encoded(some, values).to_batches()
+                counted_rows = _itemized(pa.Table.from_batches([batch]), values)
+                yield from _encoded(counted_rows, values).to_batches()
 
-        return found.select(*map(col, types)).mapInArrow(run, in_spark(StructType(fields)))
+        return not_null.select(*map(col, types)).mapInArrow(run, in_spark(StructType(fields)))
 
 
 def kept_beside(
@@ -103,7 +108,7 @@ def kept_beside(
     called = (multiset_of(call) for _, call in kind.computed)
     merged = {multiset_of(call) for _, call in kind.in_order}
     read = {one.name: one for one in kind.arguments}
-    found = list[HiddenInput]()
+    hidden = list[HiddenInput]()
     for number, arguments in enumerate(dict.fromkeys(a for a in called if a is not None)):
         wanted = [name.lstrip("_") for name, _ in kind.key]
         wanted += [f"value_{n}" for n in range(len(arguments))]
@@ -120,19 +125,19 @@ def kept_beside(
         )
         schema = multiset.schema(inputs[0], stage=stage)
         name, owned = hidden_name("sorted", number, stage), Hidden(MULTISET, (stage,))
-        made = Producer(name, inputs, schema, multiset, revision, hidden=owned)
-        found.append(HiddenInput(role_of(arguments), made))
-    return tuple(found)
+        producer = Producer(name, inputs, schema, multiset, revision, hidden=owned)
+        hidden.append(HiddenInput(role_of(arguments), producer))
+    return tuple(hidden)
 
 
 def _distinct_names(wanted: Sequence[str]) -> list[str]:
     """Make names distinct, ignoring case, by appending to names that are taken."""
-    found = list[str]()
+    names = list[str]()
     for name in wanted:
-        while name.lower() in map(str.lower, found):
+        while name.lower() in map(str.lower, names):
             name += "_"
-        found.append(name)
-    return found
+        names.append(name)
+    return names
 
 
 def _of_items(data_type: DataType) -> DataType:

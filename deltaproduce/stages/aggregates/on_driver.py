@@ -44,8 +44,8 @@ def states_of(
     rows = pa.concat_tables([part for part, _ in parts])
     rows = rows.append_column(SIGN, pa.array(np.concatenate(signs)))
     run = partial(signed_states, key=[c.name for c in key], folding=folding)
-    found = _made(run, rows, key, folding, production, folding.states)
-    return None if found is None else found[0]
+    states = _applied(run, rows, key, folding, production, folding.states)
+    return None if states is None else states[0]
 
 
 def signed_states(rows: pa.Table, key: Sequence[str], folding: Folding) -> pa.Table:
@@ -56,10 +56,10 @@ def signed_states(rows: pa.Table, key: Sequence[str], folding: Folding) -> pa.Ta
 def rows_of(states: pa.Table, folding: Folding, production: Production) -> tuple[Rows, int] | None:
     """Return the stage's rows, and their number; see `Folding.rows`. None as for `states_of`."""
     layout = folding.layout
-    return _made(folding.rows, states, layout.key, folding, production, layout.content, cores())
+    return _applied(folding.rows, states, layout.key, folding, production, layout.content, cores())
 
 
-def _made(
+def _applied(
     run: _Run,
     rows: pa.Table,
     key: Sequence[Column],
@@ -74,11 +74,11 @@ def _made(
         threads: how many threads share the rows if there are many.
     """
     if not folding.grouping.calls or not len(rows):
-        made = production.engines.by_ranges([rows], key, run, threads=threads)
-        return made, len(made)
+        results = production.engines.by_ranges([rows], key, run, threads=threads)
+        return results, len(results)
 
     def on_batches(batches: _Batches) -> _Batches:
         yield from run(pa.Table.from_batches(batches)).to_batches()
 
-    ordered = production.engines.of(rows).filed(rows, len(rows), key, key)
+    ordered = production.engines.of(rows).write_layout(rows, len(rows), key, key)
     return production.beside(ordered, key, on_batches, columns)

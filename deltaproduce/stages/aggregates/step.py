@@ -24,10 +24,10 @@ from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.aggregates import in_spark, on_driver
 from deltaproduce.stages.aggregates.folding import Folding
 from deltaproduce.stages.aggregates.grouping import Grouping
-from deltaproduce.stages.aggregates.ordered.answers import Answers, Known
+from deltaproduce.stages.aggregates.ordered.answers import Answers, RowsBefore
 from deltaproduce.stages.aggregates.windowed import Part
 from deltaproduce.stages.inputs import StageInput
-from deltaproduce.stages.productions import Found, Production
+from deltaproduce.stages.productions import Production, ProductionResult
 from deltaproduce.stages.sql.projection import Projection
 from deltaproduce.stages.sql.states.functions.ordered import DECIDER_PREFIX
 from deltaproduce.stages.sql.states.functions.partials import Partials
@@ -69,13 +69,13 @@ class AggregateStep:
         stage, zone = self.production.stage, self.production.engines.time_zone
         return Folding(self.grouping, self.layout, stage.name, zone)
 
-    def made(self, parts: Sequence[Part]) -> tuple[Rows, int]:
+    def rows_of_parts(self, parts: Sequence[Part]) -> tuple[Rows, int]:
         """Return the stage's rows if it has only these feeder rows, and their number."""
         states = self._states(parts)
         assert states is not None  # there are parts
         return self._rows(states, None, once=True)
 
-    def made_of_all(self, fed: Sequence[StageInput]) -> tuple[Rows, int] | None:
+    def rows_of_all(self, fed: Sequence[StageInput]) -> tuple[Rows, int] | None:
         """Return the stage's rows if it has all rows of these feeders, and their number.
 
         What the driver reads in parts becomes states part by part, so memory has to hold a few
@@ -92,11 +92,11 @@ class AggregateStep:
             elif (rows := each.all_rows()) is not None:
                 parts.append((rows, each.stage, 1))
         if not states:
-            return self.made(parts) if parts else None
+            return self.rows_of_parts(parts) if parts else None
         others = self._states(parts)
         states += [] if others is None else [others]
         engine = self.production.engines.of(*states)
-        return self._rows(engine.united(states, self.folding.states), None, once=False)
+        return self._rows(engine.concat(states, self.folding.states), None, once=False)
 
     def _in_parts(self, each: StageInput) -> pa.Table | None:
         """Return the states of a feeder's rows, several of a key; None if they are read at once."""
@@ -108,16 +108,16 @@ class AggregateStep:
 
     def _folded(self, rows: pa.Table, feeder: Stage) -> pa.Table:
         """Return the states of some rows of a feeder on the driver, one row per key."""
-        [(found, _)] = self._computed([(rows, feeder, 1)])
-        assert isinstance(found, pa.Table)
-        return self.folding.of_rows(found, np.ones(len(found), np.int64), self.keys)
+        [(states, _)] = self._computed([(rows, feeder, 1)])
+        assert isinstance(states, pa.Table)
+        return self.folding.of_rows(states, np.ones(len(states), np.int64), self.keys)
 
     def changed(
         self,
         content: Stored | None,
         moved: Sequence[Part],
         after: Callable[[Selection], Sequence[Part]],
-    ) -> Found | None:
+    ) -> ProductionResult | None:
         """Return what added and removed rows change; None if there are none.
 
         Args:
@@ -139,11 +139,11 @@ class AggregateStep:
         whole = affected.is_here and (content.small or content.is_nearly_all(affected))
         before = content.fetched() if whole else content.of(affected)
         known = affected.exactly(before)
-        added_to = known if lost is None else self._without(known, layout.content, lost)
-        together = engines.united(added_to, states, self.folding.states)
-        new, _ = self._rows(together, Known(affected, known))
-        return Found(
-            Comparison.of_some(
+        added_to = known if lost is None else self._anti_join(known, layout.content, lost)
+        together = engines.concat(added_to, states, self.folding.states)
+        new, _ = self._rows(together, RowsBefore(affected, known))
+        return ProductionResult(
+            Comparison.of_changed_keys(
                 before, affected, new, layout, complete=whole, sought=affected.is_here
             )
         )
@@ -155,7 +155,7 @@ class AggregateStep:
         keys = [engines.of(rows).filled(rows, key, list(self.keys)) for rows in gone]
         if not keys:
             return None
-        lost = Selection.of(engines.of(*keys).united(keys, key), key, engines)
+        lost = Selection.of(engines.of(*keys).concat(keys, key), key, engines)
         return None if lost.empty else lost
 
     def _states_again(
@@ -167,16 +167,16 @@ class AggregateStep:
             after: the rows of these keys after the step, and perhaps other rows.
         """
         columns = self.folding.states
-        come = self._states([part for part in moved if part[2] > 0])
+        added = self._states([part for part in moved if part[2] > 0])
         again = self._states(after, lost)
-        if come is None or again is None:
+        if added is None or again is None:
             return again
-        return self.production.engines.united(self._without(come, columns, lost), again, columns)
+        return self.production.engines.concat(self._anti_join(added, columns, lost), again, columns)
 
-    def _without(self, rows: Rows, columns: Sequence[Column], keys: Selection) -> Rows:
+    def _anti_join(self, rows: Rows, columns: Sequence[Column], keys: Selection) -> Rows:
         """Return the rows, in these columns, that have none of the stage's keys."""
         engine = self.production.engines.of(rows, keys.keys)
-        left: Rows = engine.without(rows, columns, keys.keys, keys.columns)
+        left: Rows = engine.anti_join(rows, columns, keys.keys, keys.columns)
         return left
 
     def _states(self, parts: Sequence[Part], of: Selection | None = None) -> Rows | None:
@@ -188,18 +188,18 @@ class AggregateStep:
         read = self._computed(parts)
         if of is not None:
             keys = of.renamed(self.columns[: len(self.keys)])
-            read = [(keys.only(rows, self.columns), sign) for rows, sign in read]
+            read = [(keys.semi_join(rows, self.columns), sign) for rows, sign in read]
         if not read:
             return None
         if all(isinstance(rows, pa.Table) for rows, _ in read):
             key = self.columns[: len(self.keys)]
-            made = on_driver.states_of(read, key, self.folding, self.production)
-            if made is not None:
-                return made
+            computed = on_driver.states_of(read, key, self.folding, self.production)
+            if computed is not None:
+                return computed
         there = [(self.production.engines.frame(rows, self.columns), sign) for rows, sign in read]
-        found = in_spark.states_of(there, self.keys, self.folding)
+        frame = in_spark.states_of(there, self.keys, self.folding)
         try:
-            states, _ = self.production.computed(found, self.folding.states)
+            states, _ = self.production.computed(frame, self.folding.states)
         except spark_errors("PySparkException") as error:
             raise self.projection.failed(error, stage=self._whose) from error
         return states
@@ -207,7 +207,7 @@ class AggregateStep:
     def _computed(self, parts: Sequence[Part]) -> list[tuple[Rows, int]]:
         """Compute the rows that count, in `columns`, with their signs."""
         engine = self.production.engines.of(*(rows for rows, _, _ in parts))
-        found = []
+        states = []
         for rows, feeder, sign in parts:
             own = self.columns_of(feeder)
             here = engine.here(rows, tuple(dict.fromkeys(own)))
@@ -215,10 +215,12 @@ class AggregateStep:
             of_rows = self.projection.of(
                 filled, self._read, self.production.engines, stage=self._whose
             )
-            found.append((self.counted(of_rows), sign))
-        return found
+            states.append((self.counted(of_rows), sign))
+        return states
 
-    def _rows(self, states: Rows, known: Known | None, *, once: bool = False) -> tuple[Rows, int]:
+    def _rows(
+        self, states: Rows, known: RowsBefore | None, *, once: bool = False
+    ) -> tuple[Rows, int]:
         """Return the rows of the stage that states become, and their number.
 
         Args:
@@ -229,16 +231,16 @@ class AggregateStep:
         engines = self.production.engines
         answers = Answers(self.inputs, self.grouping, self.layout, engines)
         if isinstance(states, pa.Table):
-            made = on_driver.rows_of(states, self.folding, self.production)
-            found = None if made is None else made[0]
-            if isinstance(found, pa.Table):
-                return answers.here(found, known), len(found)
+            computed = on_driver.rows_of(states, self.folding, self.production)
+            frame = None if computed is None else computed[0]
+            if isinstance(frame, pa.Table):
+                return answers.here(frame, known), len(frame)
         else:
-            found = None
-        if found is None:
+            frame = None
+        if frame is None:
             there = engines.frame(states, self.folding.states)
-            found = in_spark.rows_of(there, self.folding, once=once)
-        return self.production.computed(answers.in_spark(found, known))
+            frame = in_spark.rows_of(there, self.folding, once=once)
+        return self.production.computed(answers.in_spark(frame, known))
 
     @property
     def _read(self) -> tuple[Column, ...]:

@@ -43,8 +43,8 @@ KEPT: Final = Way(True, "estimates of keys that it does not reach are kept")
 def rows_in_window(shift: Shift, inputs: Sequence[StageInput]) -> list[Part]:
     """Return all rows in the window after the step, of each input that has some."""
     values = shift.window.partitions.values(shift.after)
-    found = ((each, each.within(_column(shift, each.stage), values)) for each in inputs)
-    return [(rows, each.stage, 1) for each, rows in found if rows is not None]
+    narrowed = ((each, each.within(_column(shift, each.stage), values)) for each in inputs)
+    return [(rows, each.stage, 1) for each, rows in narrowed if rows is not None]
 
 
 def within_window(shift: Shift, parts: Sequence[Part]) -> list[Part]:
@@ -89,8 +89,8 @@ def way(shift: Shift, inputs: Sequence[StageInput], content: Stored | None) -> W
     if content is not None:
         moved += min(changed, content.count) * content.row_bytes
         whole += content.count * content.row_bytes
-    told = f"moving it reads about {moved:,} bytes, making it again {whole:,}"
-    return Way(moved < whole, told)
+    reason = f"moving it reads about {moved:,} bytes, making it again {whole:,}"
+    return Way(moved < whole, reason)
 
 
 def _moved(shift: Shift, each: StageInput, columns: tuple[Column, ...]) -> Iterator[Part]:
@@ -111,9 +111,9 @@ def _count(shift: Shift, stored: Stored, column: Column, partitions: Ranges) -> 
     """Estimate how many rows the partitions have."""
     if not partitions:
         return 0
-    found = stored.count_within(column, shift.window.partitions.values(partitions))
-    if found is not None:
-        return found
+    count = stored.count_within(column, shift.window.partitions.values(partitions))
+    if count is not None:
+        return count
     return stored.count * len(partitions.within(shift.has)) // max(len(shift.has), 1)
 
 

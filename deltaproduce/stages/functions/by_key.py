@@ -28,7 +28,7 @@ from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.engines.spark.failures import raised_by_producer
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Stage
-from deltaproduce.stages.functions.key_groups import Block, Blocks, Continuation
+from deltaproduce.stages.functions.key_groups import Blocks, Continuation, RowBlock
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import ORDINAL, SOURCE_PREFIX, RowSchema
 from deltaproduce.types.data_types import LongType, StructField, StructType
@@ -38,7 +38,7 @@ from deltaproduce.types.row_writers import EmissionWriter, emission_writer, sett
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Values", "calls", "output_struct", "produced", "raised_by_producer"]
+__all__ = ["KeyValues", "calls", "output_struct", "produced", "raised_by_producer"]
 
 
 def produced(rows: DataFrame, stage: Stage, run: BatchFunction) -> DataFrame:
@@ -113,10 +113,10 @@ class _Call:
         self.stage = stage
         self._blocks = blocks
 
-    def values(self, rows: Iterator[Any]) -> Values:
+    def values(self, rows: Iterator[Any]) -> KeyValues:
         """Return the values of one input for the function; a wrong pass is the call's error."""
         end = _End()
-        values = Values(rows, end)
+        values = KeyValues(rows, end)
         values._call, values._end = self, end
         return values
 
@@ -147,7 +147,7 @@ class _End:
 _NOTHING: Final[Iterator[Any]] = iter(())
 
 
-class Values(chain[Any]):
+class KeyValues(chain[Any]):
     """The values of one key, as they stream in: in order, once.
 
     A loop may stop early, and another may continue from there. A pass after the end would silently
@@ -191,7 +191,7 @@ def _emitted(
 
 
 def _emitted_in(
-    block: Block,
+    block: RowBlock,
     first: int,
     function: Callable[..., Iterable[Any]],
     call: _Call,
@@ -265,7 +265,7 @@ class _Emissions:
         self._names = names
         self._write = write
 
-    def start(self, block: Block, first_call: int) -> None:
+    def start(self, block: RowBlock, first_call: int) -> None:
         """Start the calls for the runs of a block, from the given one on."""
         self._block = block
         self._first_call = first_call
@@ -300,12 +300,12 @@ class _Emissions:
         for call, emission in zip(calls, self.rows, strict=True):
             try:
                 self._write([emission])
-            except Misfit as found:
+            except Misfit as error:
                 key = self._block.keys[call]
                 message = (
                     f"stage {self._stage!r}, key {shown(key)}: emitted {shown(emission)}, which "
                     f"does not fit key ({self._schema.key.ddl}) and value "
-                    f"({self._schema.value.ddl}): {found}"
+                    f"({self._schema.value.ddl}): {error}"
                 )
                 return ProducerError(message, stage=self._stage, key=key)
         return ProducerError(f"stage {self._stage!r}: {misfit}", stage=self._stage)

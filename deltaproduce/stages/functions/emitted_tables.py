@@ -88,8 +88,8 @@ class EmittedTableReader:
         if isinstance(returned, pa.RecordBatch):
             returned = pa.Table.from_batches([returned])
         if not isinstance(returned, pa.Table):
-            found = f"{type(returned).__name__} {shown(returned)}"
-            raise Misfit(f"the function gave a {found}; give a pyarrow Table or RecordBatch")
+            text = f"{type(returned).__name__} {shown(returned)}"
+            raise Misfit(f"the function gave a {text}; give a pyarrow Table or RecordBatch")
         columns = (*self.sources, *self.schema.key, *self.schema.value)
         _check_names(returned.schema.names, [column.name for column in columns])
         for column in columns:
@@ -123,10 +123,10 @@ class EmittedTableReader:
         return [array.take(pa.array(places)) for array in keys.arrays], target, value
 
 
-def _check_names(found: Sequence[str], declared: Sequence[str]) -> None:
-    missing = [name for name in declared if name not in found]
-    unknown = [name for name in found if name not in declared]
-    doubled = [name for name, times in Counter(found).items() if times > 1]
+def _check_names(given_names: Sequence[str], declared: Sequence[str]) -> None:
+    missing = [name for name in declared if name not in given_names]
+    unknown = [name for name in given_names if name not in declared]
+    doubled = [name for name, times in Counter(given_names).items() if times > 1]
     faults = (("lacks", missing), ("has unknown", unknown), ("repeats", doubled))
     if any(names for _, names in faults):
         said = ", ".join(f"{fault} {names!r}" for fault, names in faults if names)

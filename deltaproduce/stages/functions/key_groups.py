@@ -64,7 +64,7 @@ class StickyErrors(Iterator[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class RowBlock:
     """Adjacent rows, cut into runs.
 
     Attributes:
@@ -98,7 +98,7 @@ class Block:
         return max(number for number, sizes in enumerate(self.sizes) if sizes[run])
 
 
-class Blocks(StickyErrors[Block]):
+class Blocks(StickyErrors[RowBlock]):
     """The blocks of a stream of batches.
 
     Args:
@@ -140,9 +140,9 @@ class Continuation:
 
     __slots__ = ("_blocks", "_current", "_following", "_last_input", "_open", "_waiting")
 
-    def __init__(self, blocks: Blocks, block: Block) -> None:
+    def __init__(self, blocks: Blocks, block: RowBlock) -> None:
         self._blocks = blocks
-        self._following: Block | None = None
+        self._following: RowBlock | None = None
         self._last_input = block.last_input(-1)
         self._current: Sequence[Iterator[Any]] = ()
         self._waiting: list[deque[Iterator[Any]]] = [deque() for _ in block.rows]
@@ -162,7 +162,7 @@ class Continuation:
             if waiting:
                 yield waiting.popleft()
 
-    def skip(self) -> tuple[Block | None, int]:
+    def skip(self) -> tuple[RowBlock | None, int]:
         """Skip the unread rest of the run.
 
         Returns:
@@ -230,7 +230,7 @@ class _BlockReader:
     def key_width(self) -> int:
         return len(self.key)
 
-    def blocks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Block]:
+    def blocks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[RowBlock]:
         last_key: list[pa.Array] | None = None
         read_keys = row_reader(self.key, self.zone)
         for batch in batches:
@@ -241,13 +241,13 @@ class _BlockReader:
 
     def _block(
         self, columns: list[pa.Array], last_key: list[pa.Array] | None, read_keys: RowReader
-    ) -> Block:
+    ) -> RowBlock:
         keys = columns[: self.key_width]
         starts = np.concatenate(([0], np.flatnonzero(key_changes(keys)) + 1))
         sources = [column.take(pa.array(starts)) for column in keys]
         inputs = self._inputs(columns)
         try:
-            return Block(
+            return RowBlock(
                 sources=sources,
                 keys=list(read_keys(sources)),
                 sizes=[_sizes(starts, places, len(columns[0])) for places, _ in inputs],
@@ -285,8 +285,8 @@ class _BlockReader:
                 (key,) = python_keys(self.key, self.zone, row[: self.key_width])
                 list(read_keys(row[: self.key_width]))
                 self._values(self._inputs(row))
-            except UnreadableError as found:
-                error = found
+            except UnreadableError as refusal:
+                error = refusal
                 break
         message = (
             f"stage {self.stage!r} cannot read the rows of key {shown(key)}: {error}; correct or "

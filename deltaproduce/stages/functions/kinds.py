@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any, Final, TypeAlias
 
+from typing_extensions import override
+
 from deltaproduce.engines.calls import expect_calls
 from deltaproduce.engines.choice import Engines, is_empty
 from deltaproduce.engines.engine import Rows
@@ -50,10 +52,10 @@ class FunctionKind(ProducerKind):
             zone: the clock on which the function sees timestamps.
         """
 
+    @override
     def emitted(
         self, production: Production, inputs: Sequence[StageInput], keys: Selection | None
     ) -> tuple[Rows, int] | None:
-        """See `ProducerKind.emitted`."""
         stage = production.stage
         if keys is not None:
             rows: Rows | None = changed_rows(stage, inputs, keys)
@@ -87,68 +89,72 @@ class ByKey(FunctionKind):
     preserve: PreserveFunction | None = None
 
     @property
+    @override
     def word(self) -> str:
-        """See `Kind.word`."""
         return "rows"
 
     @property
-    def made_by(self) -> object:
-        """See `Kind.made_by`: the function, and the processing of its emissions."""
+    @override
+    def row_definition(self) -> object:
+        """The function, and the processing of its emissions."""
         return self.function if self.preserve is None else (self.function, self.preserve)
 
+    @override
     def definition(self, feeders: Sequence[str]) -> Definition | None:
-        """See `Kind.definition`: both functions."""
+        """Both functions."""
         del feeders
         preserve = () if self.preserve is None else (self.preserve,)
         return Definition.of_functions(self.function, *preserve)
 
     @property
+    @override
     def called(self) -> ProduceFunction:
-        """See `Kind.called`."""
         return self.function
 
     @property
+    @override
     def numbered(self) -> str | None:
-        """See `Kind.numbered`."""
         return self.surrogate
 
     @property
+    @override
     def upkeep(self) -> Upkeep:
-        """See `Kind.upkeep`: a value may depend on the one before."""
+        """A value may depend on the one before."""
         return Upkeep(by_history=self.preserve is not None)
 
+    @override
     def check(self, schema: RowSchema, inputs: int, *, stage: str) -> None:
-        """See `Kind.check`."""
         parameters = ("key", *["values"] * inputs)
         check_function(self.function, "its function", parameters, stage=stage)
         check_preserved(schema, self.surrogate, self.preserve, stage=stage)
 
+    @override
     def expect_calls(self, engines: Engines) -> None:
-        """See `StageKind.expect_calls`."""
         expect_calls(engines, by_key.__name__)
 
+    @override
     def calls(self, stage: Stage, zone: tzinfo) -> BatchFunction:
-        """See `FunctionKind.calls`."""
         return by_key.calls(stage, self.function, zone)
 
+    @override
     def stored(
         self, production: Production, before: Rows | None, emitted: Rows, count: int
     ) -> tuple[Rows, int]:
-        """See `ProducerKind.stored`: with a surrogate number, or as `preserve` returns it (S12)."""
+        """With a surrogate number, or as `preserve` returns it (S12)."""
         if self.surrogate is None and self.preserve is None:
             return emitted, production.surrogates
         stage, engines, content = production.stage, production.engines, production.content
         known = before if before is not None and production.is_numbered else empty(content)
         if self.preserve is not None:
-            made = preserved(production, known, emitted, count, self.preserve)
-            return made, production.surrogates
+            values = preserved(production, known, emitted, count, self.preserve)
+            return values, production.surrogates
         assert self.surrogate is not None
         engine, layout = engines.of(known, emitted), Layout.of(stage)
-        made, last = engine.give_numbers(
+        values, last = engine.give_numbers(
             known, emitted, layout, self.surrogate, production.surrogates
         )
         _check_number(last, stage, self.surrogate)
-        return made, last
+        return values, last
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -163,32 +169,32 @@ class OverTables(FunctionKind):
     streaming: bool = False
 
     @property
+    @override
     def word(self) -> str:
-        """See `Kind.word`."""
         return "arrow_stream" if self.streaming else "arrow"
 
     @property
-    def made_by(self) -> object:
-        """See `Kind.made_by`."""
+    @override
+    def row_definition(self) -> object:
         return self.function
 
     @property
+    @override
     def called(self) -> ArrowFunction:
-        """See `Kind.called`."""
         return self.function
 
+    @override
     def check(self, schema: RowSchema, inputs: int, *, stage: str) -> None:
-        """See `Kind.check`."""
         del schema, inputs
         parameters = ("batches",) if self.streaming else ("table",)
         check_function(self.function, "its function", parameters, stage=stage)
 
+    @override
     def expect_calls(self, engines: Engines) -> None:
-        """See `StageKind.expect_calls`."""
         expect_calls(engines, over_tables.__name__)
 
+    @override
     def calls(self, stage: Stage, zone: tzinfo) -> BatchFunction:
-        """See `FunctionKind.calls`."""
         names = by_key.output_struct(stage).names
         return over_tables.calls(stage, self.function, zone, names, streaming=self.streaming)
 

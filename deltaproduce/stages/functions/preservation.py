@@ -77,14 +77,14 @@ def preserved(
         rows = engines.by_ranges(
             [engines.of(before).here(before, layout.content), new],
             layout.key,
-            lambda old, come: _with_examples(old, come, layout),
+            lambda old, arriving: _with_examples(old, arriving, layout),
         )
         beside = production.beside(rows, by, run)
         if beside is not None:
             return beside[0]
     content = production.content
-    old, come = engines.frame(before, content), engines.frame(new, content)
-    return production.computed(_in_tasks(old, come, tasks, stage, run))[0]
+    old, arriving = engines.frame(before, content), engines.frame(new, content)
+    return production.computed(_in_tasks(old, arriving, tasks, stage, run))[0]
 
 
 def _with_examples(before: pa.Table, new: pa.Table, layout: Layout) -> pa.Table:
@@ -108,8 +108,8 @@ def _in_tasks(
     """Return the same in Spark, with one task per range of keys, lazily."""
     key, value = stage.schema.key, stage.schema.value
     layout = Layout.of(stage)
-    columns, placed = layout.content, layout.order(CONTENT)
-    in_key = Window.partitionBy(*cols(key)).orderBy(*order(placed))
+    columns, order_columns = layout.content, layout.order(CONTENT)
+    in_key = Window.partitionBy(*cols(key)).orderBy(*order(order_columns))
     first = before.withColumn(_PLACE, f.row_number().over(in_key)).where(f.col(_PLACE) == 1)
     example = f.struct(*cols(value)).alias(_EXAMPLE)
     known = first.select(*cols(key), example, f.lit(True).alias(_HAS_EXAMPLE))
@@ -120,7 +120,7 @@ def _in_tasks(
         f.coalesce(known[_HAS_EXAMPLE], f.lit(False)).alias(_HAS_EXAMPLE),
     )
     together = rows.repartitionByRange(tasks, *order(key))
-    together = together.sortWithinPartitions(*order(placed))
+    together = together.sortWithinPartitions(*order(order_columns))
     flat = together.select(
         *cols(columns),
         *(f.col(_EXAMPLE)[c.name].alias(f"{_EXAMPLE}_{n}") for n, c in enumerate(value)),
@@ -198,7 +198,7 @@ class _Hook:
         values, examples = self._read(given, keys), self._read(example, keys)
         starts = [self._last_key is None or not same_key(self._last_key, keys)]
         starts += key_changes(keys).tolist()
-        known, found = has_example.to_pylist(), []
+        known, example_values = has_example.to_pylist(), []
         for row, (value, example) in enumerate(zip(values, examples, strict=True)):
             if starts[row]:
                 self._has_example = known[row]
@@ -210,9 +210,9 @@ class _Hook:
                     self._has_example = True
             except (Exception, SystemExit) as error:
                 raise self._failed(error, [column.slice(row, 1) for column in keys]) from error
-            found.append(result)
+            example_values.append(result)
         self._last_key = [column.slice(len(column) - 1) for column in keys]
-        return self._written(found, keys)
+        return self._written(example_values, keys)
 
     def _read(self, arrays: list[pa.Array], keys: list[pa.Array]) -> Iterator[Any]:
         try:
@@ -230,11 +230,11 @@ class _Hook:
         (value,) = self._forms.read_values(self._forms.write_values([result]))
         return value
 
-    def _written(self, found: list[Any], keys: list[pa.Array]) -> list[pa.Array]:
+    def _written(self, values: list[Any], keys: list[pa.Array]) -> list[pa.Array]:
         try:
-            return self._forms.write_values(found)
+            return self._forms.write_values(values)
         except Misfit:
-            for row, result in enumerate(found):
+            for row, result in enumerate(values):
                 try:
                     self._forms.write_values([result])
                 except Misfit as misfit:

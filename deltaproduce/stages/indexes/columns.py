@@ -63,12 +63,16 @@ def check_types(
         DefinitionError: with `stage` and `column`.
     """
     for column in columns:
-        found = types[column.name]
-        if column.declared is None or column.declared == found or isinstance(found, NullType):
+        data_type = types[column.name]
+        if (
+            column.declared is None
+            or column.declared == data_type
+            or isinstance(data_type, NullType)
+        ):
             continue
         message = (
             f"stage {stage!r}: column {column.name!r} is declared as "
-            f"{column.declared.simpleString()} and is {found.simpleString()} in its feeder; "
+            f"{column.declared.simpleString()} and is {data_type.simpleString()} in its feeder; "
             "declare that, or leave the type out"
         )
         raise DefinitionError(message, stage=stage, column=column.name)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+from typing_extensions import override
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
@@ -82,31 +83,32 @@ class Index(ProducerKind):
         return Index(keys, values, (schema.key.names, schema.value.names))
 
     @property
+    @override
     def word(self) -> str:
-        """See `Kind.word`."""
         return "index"
 
     @property
-    def made_by(self) -> object:
-        """See `Kind.made_by`."""
+    @override
+    def row_definition(self) -> object:
         return tuple(
             tuple((column.name, column.expression.text) for column in part)
             for part in (self.key, self.value)
         )
 
+    @override
     def definition(self, feeders: Sequence[str]) -> Definition:
-        """See `Kind.definition`."""
         named = ((c.name, c.expression.name) for c in (*self.key, *self.value))
         chosen = (text if text == name else f"{text} AS {name}" for name, text in named)
         lines = ["SELECT", ",\n".join(f"  {one}" for one in chosen), f"FROM {', '.join(feeders)}"]
         return Definition("sql", "\n".join(lines))
 
+    @override
     def passed_on(self, column: str) -> str | None:
-        """See `Kind.passed_on`."""
         return next((c.expression.column for c in self.key if c.name == column), None)
 
+    @override
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
-        """See `Kind.depends_on_zone`: by its expressions."""
+        """By its expressions."""
         del schema
         types = types_of(feeders)
         return any(
@@ -114,8 +116,8 @@ class Index(ProducerKind):
         )
 
     @property
+    @override
     def order(self) -> KeyOrder:
-        """See `Kind.order`."""
         return KeyOrder(is_index=True)
 
     def schema(self, feeder: Stage, *, stage: str) -> RowSchema:
@@ -127,7 +129,7 @@ class Index(ProducerKind):
         """
         with naming(stage):
             types = self._projection.types(_columns(feeder))
-        if all(not isinstance(found, NullType) for found in types.values()):
+        if all(not isinstance(data_type, NullType) for data_type in types.values()):
             return self._typed(types, stage=stage)
         known = {n: StringType() if isinstance(t, NullType) else t for n, t in types.items()}
         check_types(self.key, types, stage=stage)
@@ -135,17 +137,19 @@ class Index(ProducerKind):
         schema = names._typed(known, stage=stage)  # checks the names
         return unknown_schema({c.name: c.descending for c in self.key}, schema.value.names)
 
+    @override
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
-        """See `StageKind.resolved`: types follow from the feeder's columns."""
+        """Types follow from the feeder's columns."""
         (feeder,) = stage.feeders
         with naming(stage.name):
             types = self._projection.resolved(_columns(feeder), tables.engines)
         return replace(stage, schema=self._typed(types, stage=stage.name))
 
+    @override
     def emitted(
         self, production: Production, inputs: Sequence[StageInput], keys: Selection | None
     ) -> tuple[Rows, int] | None:
-        """See `ProducerKind.emitted`: each row of the feeder under its key in the index."""
+        """Each row of the feeder under its key in the index."""
         parts = all_parts(inputs) if keys is None else changed_parts(inputs, keys)
         if not parts:
             return None if keys is None else (empty(production.content), 0)
@@ -159,24 +163,24 @@ class Index(ProducerKind):
         )
         goes_with = ((c.name, Expression.of_column(of.name)) for c, of in moved)
         projection = Projection((*_outputs(self.key), *goes_with, *_outputs(self.value)))
-        found = projection.of(rows, (*_columns(feeder.stage), place), engines, stage=stage)
-        if isinstance(found, pa.Table):
-            return found, len(found)
+        projected = projection.of(rows, (*_columns(feeder.stage), place), engines, stage=stage)
+        if isinstance(projected, pa.Table):
+            return projected, len(projected)
         try:
-            return production.computed(found)
+            return production.computed(projected)
         except spark_errors("PySparkException") as error:
             raise projection.failed(error, stage=stage) from error
 
+    @override
     def indexed(self, stage: Stage, rows: Rows, keys: Selection) -> Rows:
-        """See `DerivedKind.indexed`."""
         columns = Layout.of(stage.feeders[0]).content
         named = tuple(replace(c, name=f"_key_{n}") for n, c in enumerate(stage.schema.key))
         key = (
             (place.name, column.expression) for place, column in zip(named, self.key, strict=True)
         )
         projection = Projection(tuple(key)).beside(columns)
-        found = projection.of(rows, columns, keys.engines, stage=stage.name)
-        return keys.renamed(named).only(found, (*named, *columns))
+        projected = projection.of(rows, columns, keys.engines, stage=stage.name)
+        return keys.renamed(named).semi_join(projected, (*named, *columns))
 
     @property
     def _projection(self) -> Projection:
@@ -203,7 +207,7 @@ def _numbered(rows: Rows, feeder: Stage, engines: Engines) -> tuple[Rows, Column
     layout = Layout.of(feeder)
     if not layout.sources:
         return rows, ORDINAL_COLUMN
-    return engines.of(rows).placed(rows, layout), POSITION_COLUMN
+    return engines.of(rows).with_positions(rows, layout), POSITION_COLUMN
 
 
 def _outputs(columns: Iterable[IndexColumn]) -> Iterator[tuple[str, Expression]]:

@@ -21,7 +21,7 @@ from deltaproduce.stages.sql.algebra.relations import (
     Join,
     JoinKind,
     Matched,
-    Project,
+    ProjectRelation,
     Relation,
     Scan,
     Single,
@@ -101,16 +101,16 @@ class Read:
 
 
 def reads_of(
-    found: Resolved, partitioned: Mapping[str, Mapping[str, DataType]]
+    resolved: Resolved, partitioned: Mapping[str, Mapping[str, DataType]]
 ) -> tuple[Read, ...]:
     """Return the places where a query reads stages.
 
     Args:
-        found: the query, with its operators in the order of its clauses.
+        resolved: the query, with its operators in the order of its clauses.
         partitioned: the partition columns of each stage, with their types.
     """
-    reading = _Reads(found, partitioned)
-    for relation in found.relations:
+    reading = _Reads(resolved, partitioned)
+    for relation in resolved.relations:
         reading.query(relation)
     return tuple(reading.reads)
 
@@ -163,7 +163,7 @@ class _Reads:
         merged: fields that ``USING`` makes one -> all of them.
     """
 
-    found: Resolved
+    resolved: Resolved
     partitioned: Mapping[str, Mapping[str, DataType]]
     reads: list[Read] = field(default_factory=list)
     merged: dict[str, set[str]] = field(default_factory=dict)
@@ -185,7 +185,7 @@ class _Reads:
                 self._chosen(relation, above)
             case Join():
                 self._joined(relation, above)
-            case Project() if relation not in self.found.reading.origins:
+            case ProjectRelation() if relation not in self.resolved.reading.origins:
                 self._merge_full(relation)
                 self.below(relation.input, above)
             case _ if relation in self._linked:
@@ -203,7 +203,7 @@ class _Reads:
                 case Filter():
                     trees.append(relation.condition.expression.tree)
                 case Matched() | Single() | ValueInSpark():
-                    self._asked(relation)
+                    self._read_subquery(relation)
                 case Generate() | Expand():
                     pass
                 case _:
@@ -211,7 +211,7 @@ class _Reads:
             relation = relation.input
         self.below(relation, [*above, _Above(tuple(trees))] if trees else above)
 
-    def _asked(self, relation: Matched | Single | ValueInSpark) -> None:
+    def _read_subquery(self, relation: Matched | Single | ValueInSpark) -> None:
         """Find the reads of a subquery, whose rows meet the conditions on the row around it."""
         linked, query = relation.linked, relation.subquery
         if linked is not None and linked.conditions:
@@ -220,7 +220,7 @@ class _Reads:
             self.query(query)
 
     def _joined(self, join: Join, above: Sequence[_Above]) -> None:
-        node = self.found.reading.origins[join].node
+        node = self.resolved.reading.origins[join].node
         is_merging = bool(node.args.get("using")) or node.args.get("method") == "NATURAL"
         on = () if is_merging else tuple(one.expression.tree for one in join.scalars)
         for one in join.equal if is_merging else ():
@@ -239,7 +239,7 @@ class _Reads:
             every = {*names}.union(*(self.merged.get(name, ()) for name in names))
             self.merged.update(dict.fromkeys(every, every))
 
-    def _merge_full(self, relation: Project) -> None:
+    def _merge_full(self, relation: ProjectRelation) -> None:
         """Make the columns that a full join merges one with those of its sides."""
         for output in relation.outputs:
             if len(output.scalar.fields) > 1:

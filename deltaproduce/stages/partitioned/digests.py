@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
@@ -32,7 +33,7 @@ from deltaproduce.model.hidden import DIGESTS, Hidden, hidden_name
 from deltaproduce.model.kind import Upkeep
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
 from deltaproduce.stages.inputs import StageInput
-from deltaproduce.stages.productions import DerivedKind, Found, Production
+from deltaproduce.stages.productions import DerivedKind, Production, ProductionResult
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL, Column, RowSchema, row_schema
 from deltaproduce.types.conversions import in_arrow_types
@@ -61,73 +62,79 @@ class Digests(DerivedKind):
     by: tuple[str, ...]
 
     @property
+    @override
     def word(self) -> str:
-        """See `Kind.word`."""
         return "digests"
 
     @property
+    @override
     def tables(self) -> tuple[str, ...]:
-        """See `Kind.tables`: a digest comes from no single key."""
+        """A digest comes from no single key."""
         return (CONTENT, UPDATES, RUNS)
 
     @property
-    def made_by(self) -> object:
-        """See `Kind.made_by`."""
+    @override
+    def row_definition(self) -> object:
         return ("digests", *self.by)
 
+    @override
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
-        """See `Kind.depends_on_zone`: a timestamp's digest is that of the instant."""
+        """A timestamp's digest is that of the instant."""
         del schema, feeders
         return False
 
     @property
+    @override
     def upkeep(self) -> Upkeep:
-        """See `Kind.upkeep`."""
         return Upkeep(subtracts=True, by_all_columns=True)
 
+    @override
     def reads_again(self, feeders: int, column: str) -> bool:
-        """See `Kind.reads_again`: it needs only the rows that changed."""
+        """It needs only the rows that changed."""
         del feeders, column
         return False
 
+    @override
     def produced(
         self, production: Production, inputs: Sequence[StageInput]
     ) -> tuple[Rows, int] | None:
-        """See `DerivedKind.produced`."""
         (each,) = inputs
         rows = each.all_rows()
         if rows is None:
             return None
-        found = digests(rows, each.stage, production.engines)
-        return found, len(found)
+        partition_digests = digests(rows, each.stage, production.engines)
+        return partition_digests, len(partition_digests)
 
+    @override
     def changed(
         self,
         production: Production,
         inputs: Sequence[StageInput],
         content: Stored | None,
         mappings: Callable[[], Stored | None],
-    ) -> Found | None:
-        """See `DerivedKind.changed`: removed rows are subtracted, and new ones added."""
+    ) -> ProductionResult | None:
+        """Removed rows are subtracted, and new ones added."""
         del mappings
         (each,) = inputs
         if each.changed is None:
             return None
         stage, engines = production.stage, production.engines
-        gone, come = (digests(rows, each.stage, engines) for rows in each.moved())
+        gone, added = (digests(rows, each.stage, engines) for rows in each.moved())
         layout = Layout.of(stage)
         named = [c.name for c in layout.key]
-        moved = distinct(pa.concat_tables([gone, come]).select(named))
+        moved = distinct(pa.concat_tables([gone, added]).select(named))
         keys = Selection.of(moved, layout.key, engines)
         if content is None:
-            found = _added(moved, [(1, come), (-1, gone)])
-            return Found(Comparison.first(found, len(found), layout, engines))
+            sums = _added(moved, [(1, added), (-1, gone)])
+            return ProductionResult(Comparison.first(sums, len(sums), layout, engines))
         whole = content.small
         rows = content.fetched() if whole else content.of(keys)
         before = keys.exactly(rows)
         here = engines.table(before, layout.content)
-        after = _added(moved, [(1, here), (1, come), (-1, gone)])
-        return Found(Comparison.of_some(rows, keys, after, layout, complete=whole, sought=True))
+        after = _added(moved, [(1, here), (1, added), (-1, gone)])
+        return ProductionResult(
+            Comparison.of_changed_keys(rows, keys, after, layout, complete=whole, sought=True)
+        )
 
 
 def digests_of(stage: str) -> str:
@@ -196,8 +203,8 @@ def _added(partitions: pa.Table, parts: Sequence[tuple[int, pa.Table]]) -> pa.Ta
     for sign, part in parts:
         places = matched(part.select(names), partitions)
         np.add.at(counts, places, sign * _numbers(part, COUNT))
-        found = summed(_numbers(part, DIGEST).view(np.uint64), places, size)
-        sums = sums + found if sign > 0 else sums - found
+        digest_sums = summed(_numbers(part, DIGEST).view(np.uint64), places, size)
+        sums = sums + digest_sums if sign > 0 else sums - digest_sums
     table = partitions.append_column(ORDINAL, pa.array(np.zeros(size, np.int64)))
     table = table.append_column(COUNT.name, pa.array(counts))
     table = table.append_column(DIGEST.name, pa.array(sums.view(np.int64)))
@@ -212,9 +219,11 @@ def _in_spark(rows: DataFrame, read: Sequence[Column], by: Sequence[Column]) -> 
     """Return the same as `digests`: tasks digest their rows, and Spark adds up the halves."""
     parts = (*by, COUNT, *_HALVES)
     struct = StructType([StructField(c.name, c.data_type) for c in parts])
-    told = partial(in_halves, read=read, by=by)
-    found = rows.select(*cols(read)).mapInArrow(told, in_spark(struct)).groupBy(*cols(by))
-    sums = found.agg(*(f.sum(c.name).alias(c.name) for c in (COUNT, *_HALVES)))
+    digests_of_batch = partial(in_halves, read=read, by=by)
+    partial_sums = (
+        rows.select(*cols(read)).mapInArrow(digests_of_batch, in_spark(struct)).groupBy(*cols(by))
+    )
+    sums = partial_sums.agg(*(f.sum(c.name).alias(c.name) for c in (COUNT, *_HALVES)))
     return of_halves(fetched(sums, parts), by)
 
 
@@ -240,11 +249,11 @@ def in_halves(
         yield from _halved(_summed(_hashed(table, read, by), by)).to_batches()
 
 
-def _halved(found: pa.Table) -> pa.Table:
+def _halved(numbers: pa.Table) -> pa.Table:
     """Split digests into halves that can be added up without overflow."""
-    whole = _numbers(found, DIGEST).view(np.uint64)
+    whole = _numbers(numbers, DIGEST).view(np.uint64)
     halves = (whole & np.uint64((1 << _HALF) - 1), whole >> np.uint64(_HALF))
-    table = found.drop_columns([ORDINAL, DIGEST.name])
+    table = numbers.drop_columns([ORDINAL, DIGEST.name])
     for column, half in zip(_HALVES, halves, strict=True):
         table = table.append_column(column.name, pa.array(half.view(np.int64)))
     return table

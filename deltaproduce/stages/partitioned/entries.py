@@ -42,14 +42,14 @@ _AT_ONCE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class MadeTasks:
+class ComputedTasks:
     """The records of a stage's tasks that were made.
 
     Attributes:
         keys: their partitions, each once.
         definitions: for each a hash of the definition that made it.
         inputs: a hash of the rows that it read.
-        made: the sum of the hashes of the rows that it made.
+        outputs: the sum of the hashes of the rows that it made.
         rows: the number of these rows.
         scheduled: the date, or time, in ISO 8601, that it was last made for.
         droppable: the part of its inputs that may be dropped, as `inputs_text`; None if nothing
@@ -59,7 +59,7 @@ class MadeTasks:
     keys: pa.Table
     definitions: Hashes
     inputs: Hashes
-    made: Hashes
+    outputs: Hashes
     rows: Numbers
     scheduled: pa.ChunkedArray
     droppable: pa.ChunkedArray | None = None
@@ -118,7 +118,7 @@ class Entries:
     fed: Mapping[str, Fed]
     links: Mapping[str, Links]
     definitions: Hashes
-    kept: MadeTasks
+    kept: ComputedTasks
 
     def __len__(self) -> int:
         return len(self.planned)
@@ -155,11 +155,11 @@ class Entries:
 
     def depend_on(self, marks: Mapping[str, Marks]) -> Marks:
         """Return whether each depends on one of the marked partitions of feeders."""
-        found = np.zeros(len(self), bool)
-        for name, some in marks.items():
-            if some.any():
-                found |= self.links[name].sums([some.astype(np.uint64)])[0] > 0
-        return found
+        are_marked = np.zeros(len(self), bool)
+        for name, marks_of_feeder in marks.items():
+            if marks_of_feeder.any():
+                are_marked |= self.links[name].sums([marks_of_feeder.astype(np.uint64)])[0] > 0
+        return are_marked
 
     @cached_property
     def states(self) -> NDArray[np.int8]:
@@ -184,8 +184,8 @@ class Entries:
     @property
     def marked(self) -> Marks:
         """Whether a backfill has marked each, and nobody has made it since."""
-        found = np.append(self.kept.definitions == MARK, False)
-        return np.asarray(found[self.places])
+        marks = np.append(self.kept.definitions == MARK, False)
+        return np.asarray(marks[self.places])
 
     @property
     def turned_dirty(self) -> Marks:
@@ -211,7 +211,7 @@ class Entries:
             rows.tolist(), self.named(rows), self.planned.scopes.taken(rows).listed(), strict=True
         )
         for place, (row, of, scope) in enumerate(tasks):
-            names = tuple(one for some in reads for one in some[place])
+            names = tuple(one for feeder in reads for one in feeder[place])
             yield ExpectedTask(
                 row,
                 of,
@@ -242,9 +242,9 @@ class Entries:
         """
         current = rows < self.current
         known = self.kept.scheduled.take(pa.array(self.places[rows[~current]])).to_pylist()
-        found = np.full(len(rows), moment, object)
-        found[~current] = known
-        return pa.array(found, pa.string())
+        moments = np.full(len(rows), moment, object)
+        moments[~current] = known
+        return pa.array(moments, pa.string())
 
     def tasks(self, rows: Numbers) -> Iterator[Task]:
         """Yield tasks as users see them, by position."""
@@ -263,19 +263,19 @@ class Entries:
     def reading(self, partitions: Mapping[str, pa.Table]) -> Marks:
         """Return which tasks read one of the partitions, by feeder."""
         marks = {
-            name: matched(self.fed[name].partitions, some) >= 0
-            for name, some in partitions.items()
+            name: matched(self.fed[name].partitions, of_stage) >= 0
+            for name, of_stage in partitions.items()
             if name in self.fed
         }
         return self.depend_on(marks)
 
     def droppable(self, row: int) -> str:
         """Return digests of what a task reads of feeders that drop partitions, for its record."""
-        found = dict[str, int]()
+        indices = dict[str, int]()
         for name, fed in self.fed.items():
             if fed.drops:
-                found |= self._read(name, fed, row)
-        return json.dumps(dict(sorted(found.items())), separators=(",", ":"))
+                indices |= self._read(name, fed, row)
+        return json.dumps(dict(sorted(indices.items())), separators=(",", ":"))
 
     def _read(self, name: str, fed: Fed, row: int) -> dict[str, int]:
         """Return the digests of non-empty partitions that a task reads of a feeder, by name."""
@@ -284,24 +284,24 @@ class Entries:
         return dict(zip(map(str, fed.named(rows)), fed.digests[rows].tolist(), strict=True))
 
     def _inputs(self, digests: Mapping[str, Hashes]) -> Hashes:
-        found = np.zeros(len(self), np.uint64)
+        numbers = np.zeros(len(self), np.uint64)
         for name, links in self.links.items():
             (sums,) = links.sums([digests[name]])
-            found += sums * self.fed[name].factor
-        return found
+            numbers += sums * self.fed[name].factor
+        return numbers
 
     def _states(self, inputs: Hashes) -> NDArray[np.int8]:
-        found = np.full(len(self), _MISSING, np.int8)
+        states = np.full(len(self), _MISSING, np.int8)
         rows = np.flatnonzero(self.places >= 0)
         places = self.places[rows]
         same = self.kept.definitions[places] == self.definitions[rows]
         clean = same & (self.kept.inputs[places] == inputs[rows])
-        found[rows] = np.where(clean, _PRESENT, _DIRTY)
+        states[rows] = np.where(clean, _PRESENT, _DIRTY)
         if self.kept.droppable is not None:
             for row in rows[same & ~clean].tolist():
                 if self._lacks_dropped_alone(row, int(inputs[row])):
-                    found[row] = _PRESENT
-        return found
+                    states[row] = _PRESENT
+        return states
 
     def _lacks_dropped_alone(self, row: int, inputs: int) -> bool:
         """Return whether a task lacks only partitions no longer expected, so it stays clean."""
@@ -335,12 +335,14 @@ def definitions_of(planned: PlannedPartitions, text: str, names: Sequence[str]) 
     scopes = planned.scopes
     if not scopes.size or not names:
         return _unmarked(np.full(len(planned), base, np.uint64))
-    found = np.full(len(planned), base, np.uint64)
+    fingerprints = np.full(len(planned), base, np.uint64)
     for place, name in enumerate(names):
         column = scopes.names[name]
-        told = row_hashes(pa.table({"place": [place] * len(column.values), "x": _literals(column)}))
-        found = found + told[column.codes]
-    return _unmarked(mixed(found))
+        hashes = row_hashes(
+            pa.table({"place": [place] * len(column.values), "x": _literals(column)})
+        )
+        fingerprints = fingerprints + hashes[column.codes]
+    return _unmarked(mixed(fingerprints))
 
 
 def _unmarked(definitions: Hashes) -> Hashes:

@@ -54,14 +54,14 @@ def query_types(
     }
     with temporary_views(empty, spark) as views:
         try:
-            found = frame_struct(spark.sql(query.sql(views, sample)))
+            struct = frame_struct(spark.sql(query.sql(views, sample)))
         except spark_errors("AnalysisException") as error:
             said = str(error).partition("\n")[0]
             message = f"stage {stage.name!r}: Spark refuses its query: {said}"
             line = _LINE.search(said)
             at = None if line is None else int(line[1])
             raise DefinitionError(message, stage=stage.name, line=at) from error
-    return {field.name: field.dataType for field in found}
+    return {field.name: field.dataType for field in struct}
 
 
 @contextmanager
@@ -106,13 +106,13 @@ def _dependency(
     columns = _visible(stage)
     if rows is None or not wanted:
         return engines.spark.createDataFrame([], struct_of(columns))
-    found = engines.frame(rows, columns)
+    frame = engines.frame(rows, columns)
     if not fed.columns:
-        return found
+        return frame
     by = [Column(name, kind) for name, kind in fed.columns]
     keys = engines.frame(table_of(wanted, fed.columns).select([c.name for c in by]), by)
     keys = f.broadcast(keys)
-    return found.join(keys, same(found, keys, by), "left_semi").select(*cols(columns))
+    return frame.join(keys, same(frame, keys, by), "left_semi").select(*cols(columns))
 
 
 def _visible(stage: Stage) -> tuple[Column, ...]:

@@ -9,6 +9,7 @@ from functools import partial
 from textwrap import dedent
 
 import pyarrow as pa
+from typing_extensions import override
 
 from deltaproduce.engines.choice import needs_spark
 from deltaproduce.errors import DefinitionError
@@ -27,7 +28,7 @@ from deltaproduce.stages.scheduled.kinds import ForeignFunction, ScheduledKind
 from deltaproduce.stages.scheduled.outcomes import Outcomes, Tasked
 from deltaproduce.stages.scheduled.schedules import Schedule
 from deltaproduce.stages.sql.scopes.clauses import Scope, Scopes
-from deltaproduce.stages.sql.scopes.partitions import Partitions, are_kept
+from deltaproduce.stages.sql.scopes.partitions import ExpectedPartitions, are_kept
 from deltaproduce.stages.sql.text import QueryText
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.storage.stored import Stored
@@ -57,24 +58,25 @@ class Partitioned(ScheduledKind):
     """
 
     query: TaskQuery
-    partitions: Partitions
+    partitions: ExpectedPartitions
     key: tuple[tuple[str, bool], ...]
     keeps: bool = True
     function: ForeignFunction | None = None
 
     @property
+    @override
     def word(self) -> str:
-        """See `Kind.word`."""
         return "partitioned"
 
     @property
+    @override
     def tables(self) -> tuple[str, ...]:
-        """See `Kind.tables`: no key mappings, since no row comes from a single key."""
+        """No key mappings, since no row comes from a single key."""
         return (CONTENT, UPDATES, RUNS)
 
     @property
+    @override
     def tasks(self) -> TaskPartitions:
-        """See `Kind.tasks`."""
         return TaskPartitions(self.partitions.names, make_rows=True)
 
     @property
@@ -83,47 +85,50 @@ class Partitioned(ScheduledKind):
         return self.query.feeders
 
     @property
+    @override
     def drops(self) -> bool:
-        """See `ScheduledKind.drops`."""
         return not self.keeps
 
     @property
+    @override
     def called(self) -> Callable[..., object] | None:
-        """See `Kind.called`."""
         return self.function
 
     @property
-    def made_by(self) -> object:
-        """See `Kind.made_by`."""
-        told = (self.query.text, self.partitions.text, self.partitions.scopes.text)
-        return told if self.function is None else (*told, self.function)
+    @override
+    def row_definition(self) -> object:
+        definition = (self.query.text, self.partitions.text, self.partitions.scopes.text)
+        return definition if self.function is None else (*definition, self.function)
 
+    @override
     def definition(self, feeders: Sequence[str]) -> Definition | None:
-        """See `Kind.definition`."""
         del feeders
         if self.function is not None:
             return Definition.of_functions(self.function)
         return Definition("sql", dedent(self.query.text).strip())
 
     @property
+    @override
     def maker(self) -> str:
-        """See `Kind.maker`."""
         return "query" if self.function is None else "function"
 
     @property
+    @override
     def select(self) -> tuple[str, Scope]:
-        """See `StageKind.select`: with a scope of an arbitrary date."""
+        """With a scope of an arbitrary date."""
         return self.query.text, self.partitions.scopes.sample
 
+    @override
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
-        """See `Kind.depends_on_zone`: by the text of its query, or as its function does."""
+        """By the text of its query, or as its function does."""
         if self.function is not None and ScheduledKind.depends_on_zone(self, schema, feeders):
             return True
         types = {**types_of(feeders), **self.partitions.scopes.types}
         return depends_on_zone(QueryText.read(self.query.text).tree, types)
 
+    @override
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
-        """See `StageKind.resolved`: Spark finds the types, if there is a session."""
+        """Spark finds the types, if there is a session."""
         if tables.engines.session is None:
             if all(column.is_known for column in (*stage.schema.key, *stage.schema.value)):
                 return stage
@@ -133,10 +138,11 @@ class Partitioned(ScheduledKind):
             return stage
         return replace(stage, schema=self._schema(types, stage=stage.name))
 
+    @override
     def records(self, stage: Stage) -> Producer:
-        """See `ScheduledKind.records`."""
         return records_stage(stage, self.partitions.types)
 
+    @override
     def tasked(
         self,
         production: Production,
@@ -147,12 +153,12 @@ class Partitioned(ScheduledKind):
         so_far: Outcomes,
         *,
         version: int,
-        anew: bool,
+        rebuilds: bool,
     ) -> Tasked:
-        """See `ScheduledKind.tasked`."""
-        looked = self._looked(production, inputs, records, schedule, so_far, anew=anew)
-        return tasked(looked, Before(content=content, anew=anew), version)
+        looked = self._looked(production, inputs, records, schedule, so_far, rebuilds=rebuilds)
+        return tasked(looked, Before(content=content, rebuilds=rebuilds), version)
 
+    @override
     def foreseen(
         self,
         production: Production,
@@ -161,10 +167,11 @@ class Partitioned(ScheduledKind):
         schedule: Schedule,
         so_far: Outcomes,
         *,
-        anew: bool,
+        rebuilds: bool,
     ) -> Tasked:
-        """See `ScheduledKind.foreseen`."""
-        return foreseen(self._looked(production, inputs, records, schedule, so_far, anew=anew))
+        return foreseen(
+            self._looked(production, inputs, records, schedule, so_far, rebuilds=rebuilds)
+        )
 
     def _looked(
         self,
@@ -174,26 +181,26 @@ class Partitioned(ScheduledKind):
         schedule: Schedule,
         so_far: Outcomes,
         *,
-        anew: bool,
+        rebuilds: bool,
     ) -> Looked:
         """Return the tasks of a stage, and those that are to run."""
         stage = production.stage
-        told = "" if self.function is None else described(self.function)
+        text = "" if self.function is None else described(self.function)
         if isinstance(stage, Producer) and stage.revision is not None:
-            told = stage.revision
+            text = stage.revision
         zone = production.engines.time_zone
         feeders = [one.schema for one in stage.merged]
         if zone != OF_UTC and self.depends_on_zone(stage.schema, feeders):
-            told = f"{told}\nin {zone}"
+            text = f"{text}\nin {zone}"
         tasks = Tasks(
             stage,
             self.query,
             self.partitions,
             self.keeps,
             self.function,
-            f"{stage.schema.key.ddl}\n{stage.schema.value.ddl}\n{told}",
+            f"{stage.schema.key.ddl}\n{stage.schema.value.ddl}\n{text}",
         )
-        kept = None if anew else records(self.records(stage))
+        kept = None if rebuilds else records(self.records(stage))
         return Looked.at(tasks, production, inputs, kept, schedule, so_far)
 
     def schema(self, *, stage: str) -> RowSchema:
@@ -272,15 +279,15 @@ def partitioned(
     """
     try:
         keeps = are_kept(retention)
-        partitions = Partitions.read(partition, Scopes.read(scopes))
+        partitions = ExpectedPartitions.read(partition, Scopes.read(scopes))
         known = {feeder.name: feeder for feeder in feeders}
-        found = read_query(
+        task_query = read_query(
             query,
             {name: feeder.schema for name, feeder in known.items()},
             {name: feeder.kind.tasks.columns for name, feeder in known.items()},
             partitions.scopes.sample,
         )
-        names = [name for name, _ in found.outputs]
+        names = [name for name, _ in task_query.outputs]
         if schema is not None:
             names = struct_from_ddl(schema).names
         keys = key(names)
@@ -289,7 +296,7 @@ def partitioned(
         raise DefinitionError(
             f"stage {stage!r}: {said}", stage=stage, column=error.column, line=error.line
         ) from None
-    return Partitioned(found, partitions, tuple(keys.items()), keeps, function)
+    return Partitioned(task_query, partitions, tuple(keys.items()), keeps, function)
 
 
 def digests_for(stages: Iterable[Stage]) -> tuple[HiddenInput, ...]:
@@ -310,8 +317,8 @@ def source_partitions(
         if scopes is None:
             names, expecting = _listed(partition), None
         else:
-            found = Partitions.read(partition, Scopes.read(scopes))
-            names, expecting = found.names, partial(_expected, found, stage)
+            partitions = ExpectedPartitions.read(partition, Scopes.read(scopes))
+            names, expecting = partitions.names, partial(_expected, partitions, stage)
         columns = {c.name: c for c in (*schema.key, *schema.value)}
         for name in names:
             _check_partition(name, columns)
@@ -320,7 +327,7 @@ def source_partitions(
             f"source {stage!r}: {error}", stage=stage, column=error.column, line=error.line
         ) from None
     if scopes is not None:
-        for name, kind in found.types:
+        for name, kind in partitions.types:
             declared = columns[name].data_type
             if kind != declared:
                 raise DefinitionError(
@@ -341,7 +348,7 @@ def _listed(partition: str) -> tuple[str, ...]:
     return listed.names
 
 
-def _expected(partitions: Partitions, stage: str, moment: datetime) -> pa.Table:
+def _expected(partitions: ExpectedPartitions, stage: str, moment: datetime) -> pa.Table:
     return partitions.at(moment, stage=stage).partitions
 
 

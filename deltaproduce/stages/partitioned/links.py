@@ -61,8 +61,8 @@ class Links:
             scopes: one scope per task.
             partitions: the feeder's expected partitions, in its columns and a column of nulls.
         """
-        some = list(reads)
-        conditions = [_parts(read) for read in some]
+        feeder_names = list(reads)
+        conditions = [_parts(read) for read in feeder_names]
         used = {name for parts in conditions for part in parts for name in _names(part, scopes)}
         names = [name for name in scopes.names if name in used]
         groups, columns = combined([scopes.names[name] for name in names], scopes.size)
@@ -70,7 +70,7 @@ class Links:
         named = dict(zip(names, columns, strict=True))
         places = tuple(
             _Place.of(read, parts, named, count, partitions, scopes.zone)
-            for read, parts in zip(some, conditions, strict=True)
+            for read, parts in zip(feeder_names, conditions, strict=True)
         )
         return Links(groups, count, places)
 
@@ -85,8 +85,8 @@ class Links:
         """
         if len(self.places) == 1:
             return self.places[0].pairs(groups)
-        found = [place.pairs(groups) for place in self.places]
-        of, partitions = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        pairs = [place.pairs(groups) for place in self.places]
+        of, partitions = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
         order = np.lexsort((partitions, of))
         of, partitions = of[order], partitions[order]
         again = np.zeros(len(of), bool)
@@ -99,15 +99,15 @@ class Links:
         Args:
             columns: a number for each partition.
         """
-        found = [np.zeros(self.count, np.uint64) for _ in columns]
+        totals = [np.zeros(self.count, np.uint64) for _ in columns]
         for groups in self._chunks():
             of, partitions = self.pairs(groups)
             ends = np.searchsorted(of, np.arange(len(groups) + 1))
-            for sums, column in zip(found, columns, strict=True):
+            for sums, column in zip(totals, columns, strict=True):
                 upto = np.zeros(len(partitions) + 1, np.uint64)
                 np.cumsum(column[partitions], out=upto[1:])
                 sums[groups] = upto[ends[1:]] - upto[ends[:-1]]
-        return [sums[self.groups] for sums in found]
+        return [sums[self.groups] for sums in totals]
 
     def _chunks(self) -> Iterator[Numbers]:
         """Yield all groups in chunks, each with a bounded number of partitions."""
@@ -162,13 +162,13 @@ class _Place:
                 is_open &= _held([part], _taken(named, part.columns), count, zone)
         numbers, known = np.zeros(size, np.int64), 1
         steps = list[tuple[_Lists, _Known]]()
-        for some in _apart(rest, columns.keys()):
-            read_by = frozenset[str]().union(*(part.columns for part in some))
+        for tests in _apart(rest, columns.keys()):
+            read_by = frozenset[str]().union(*(part.columns for part in tests))
             mine = [columns[name] for name in columns if name in read_by]
-            of, found = combined(mine, size)
-            own = dict(zip([n for n in columns if n in read_by], found, strict=True))
-            number = len(found[0])
-            lists = _Lists.of(some, _taken(named, read_by), count, own, number, zone)
+            of, codes = combined(mine, size)
+            own = dict(zip([n for n in columns if n in read_by], codes, strict=True))
+            number = len(codes[0])
+            lists = _Lists.of(tests, _taken(named, read_by), count, own, number, zone)
             joint, _, numbers = numbered(numbers * number + of, known * number)
             steps.append((lists, _Known(joint, number)))
             known = len(joint)
@@ -179,22 +179,22 @@ class _Place:
     @property
     def most(self) -> Numbers:
         """An upper bound of the partitions that each group reads, and of the pairs evaluated."""
-        found = np.ones(len(self.open), np.int64)
+        most = np.ones(len(self.open), np.int64)
         for lists, _ in self.steps:
-            found = np.minimum(found * lists.sizes, 1 << 40)
+            most = np.minimum(most * lists.sizes, 1 << 40)
         if len(self.steps) == 1:
             ((lists, known),) = self.steps
             sizes = np.diff(self.ends)[np.searchsorted(known.joint, lists.items)]
             upto = np.concatenate([[0], np.cumsum(sizes)])
             return np.asarray(upto[lists.ends[1:]] - upto[lists.ends[:-1]])
-        return found * (int(self.ends[-1]) if not self.steps else 1)
+        return most * (int(self.ends[-1]) if not self.steps else 1)
 
     def pairs(self, groups: Numbers) -> Pairs:
         of = np.flatnonzero(self.open[groups])
         numbers = np.zeros(len(of), np.int64)
         for lists, known in self.steps:
             places, items = lists.expanded(groups[of])
-            of, numbers = of[places], known.found(numbers[places], items)
+            of, numbers = of[places], known.codes(numbers[places], items)
             of, numbers = of[numbers >= 0], numbers[numbers >= 0]
         places, rows = _expanded(self.ends, numbers)
         return of[places], self.rows[rows]
@@ -226,20 +226,20 @@ class _Lists:
             named: the values of the scope's names that the parts read, one row per group.
             columns: the ``number`` combinations of values that occur.
         """
-        scopes, some = combined(list(named.values()), count)
-        scoped = dict(zip(named, some, strict=True))
-        size = len(some[0]) if some else min(count, 1)
+        scopes, codes = combined(list(named.values()), count)
+        scoped = dict(zip(named, codes, strict=True))
+        size = len(codes[0]) if codes else min(count, 1)
         equal = _equal(parts, scoped, size, columns, number, zone)
-        found = list[Pairs]()
+        pairs = list[Pairs]()
         for of, places in _crossed(size, number) if equal is None else _cut(equal):
             both = {
                 **{name: column.taken(of) for name, column in scoped.items()},
                 **{name: column.taken(places) for name, column in columns.items()},
             }
             marks = _held(parts, both, len(of), zone)
-            found.append((of[marks], places[marks]))
+            pairs.append((of[marks], places[marks]))
         nothing = np.zeros(0, np.int64)
-        of, places = (np.concatenate(p) for p in zip((nothing, nothing), *found, strict=True))
+        of, places = (np.concatenate(p) for p in zip((nothing, nothing), *pairs, strict=True))
         order = np.lexsort((places, of))
         ends = np.searchsorted(of[order], np.arange(size + 1))
         own = _Lists(ends, places[order])
@@ -269,7 +269,7 @@ class _Known:
     joint: Numbers
     span: int
 
-    def found(self, numbers: Numbers, items: Numbers) -> Numbers:
+    def codes(self, numbers: Numbers, items: Numbers) -> Numbers:
         """Return the numbers of combinations; -1 if one does not occur."""
         wanted = numbers * self.span + items
         places = np.minimum(np.searchsorted(self.joint, wanted), max(len(self.joint) - 1, 0))
@@ -288,17 +288,17 @@ def _expanded(ends: Numbers, numbers: Numbers) -> Pairs:
 
 def _parts(read: Read) -> list[PartitionTest]:
     """Return the parts that a partition must all meet."""
-    found = list[PartitionTest]()
+    tests = list[PartitionTest]()
     for condition in read.conditions:
         part = condition.part.where()
         if condition.unless_null:  # waived if nulls in its columns meet it
             nulls = (PartitionTest(operator, (part,)) for operator in ("of nulls", "of own nulls"))
-            found.append(PartitionTest("or", (part, *nulls)))
+            tests.append(PartitionTest("or", (part, *nulls)))
         elif part.operator == "and":
-            found += _flat(part)
+            tests += _flat(part)
         else:
-            found.append(part)
-    return found
+            tests.append(part)
+    return tests
 
 
 def _flat(part: PartitionTest) -> list[PartitionTest]:
@@ -318,14 +318,14 @@ def _taken(named: Mapping[str, Coded], names: Iterable[str]) -> dict[str, Coded]
 
 def _apart(parts: Sequence[PartitionTest], columns: Iterable[str]) -> list[list[PartitionTest]]:
     """Split parts into groups that share no partition column with each other."""
-    own, found = set(columns), list[tuple[set[str], list[PartitionTest]]]()
+    own, groups = set(columns), list[tuple[set[str], list[PartitionTest]]]()
     for part in parts:
         read, together = set(part.columns & own), [part]
-        for other in [one for one in found if one[0] & read]:
-            found.remove(other)
+        for other in [one for one in groups if one[0] & read]:
+            groups.remove(other)
             read, together = read | other[0], [*other[1], *together]
-        found.append((read, together))
-    return [together for _, together in found]
+        groups.append((read, together))
+    return [together for _, together in groups]
 
 
 def _crossed(size: int, number: int) -> Iterator[Pairs]:
@@ -333,8 +333,8 @@ def _crossed(size: int, number: int) -> Iterator[Pairs]:
     step = max(1, _PAIRS // max(number, 1))
     for first in range(0, size, step):
         last = min(first + step, size)
-        some = np.repeat(np.arange(first, last), number)
-        yield some, np.tile(np.arange(number), last - first)
+        places = np.repeat(np.arange(first, last), number)
+        yield places, np.tile(np.arange(number), last - first)
 
 
 def _cut(pairs: Pairs) -> Iterator[Pairs]:
@@ -390,9 +390,9 @@ def _looked_up(left: pa.Array, right: pa.Array) -> Pairs:
     rows = rows[np.argsort(there[rows], kind="stable")]
     most = int(numbers.max(initial=-1)) + 1
     ends = np.searchsorted(there[rows], np.arange(most + 1))
-    some = np.flatnonzero(in_numpy(left.is_valid()))
-    places, at = _expanded(ends, wanted[some])
-    return some[places], rows[at]
+    valid = np.flatnonzero(in_numpy(left.is_valid()))
+    places, at = _expanded(ends, wanted[valid])
+    return valid[places], rows[at]
 
 
 def _table(columns: Mapping[str, Coded], size: int) -> pa.Table:
@@ -407,10 +407,10 @@ def _held(
     Args:
         columns: the columns that the parts read: names of the scope, and partition columns.
     """
-    found = np.ones(size, bool)
+    marks = np.ones(size, bool)
     for part in parts:
-        found &= _may(part, columns, size, zone)
-    return found
+        marks &= _may(part, columns, size, zone)
+    return marks
 
 
 def _may(part: PartitionTest, columns: Mapping[str, Coded], size: int, zone: str) -> Marks:
@@ -423,8 +423,8 @@ def _may(part: PartitionTest, columns: Mapping[str, Coded], size: int, zone: str
         return reduce(join, (_may(one, columns, size, zone) for one in part.parts))
     if part.leaf is None or not size:
         return np.ones(size, bool)
-    numbers, some = combined([columns[name] for name in part.leaf.columns], size)
-    named = dict(zip(part.leaf.columns, some, strict=True))
+    numbers, codes = combined([columns[name] for name in part.leaf.columns], size)
+    named = dict(zip(part.leaf.columns, codes, strict=True))
     count = int(numbers.max()) + 1
     marks = _marks(part.leaf, named, count, zone, false=part.operator == "is not")
     return marks[numbers]
@@ -433,10 +433,10 @@ def _may(part: PartitionTest, columns: Mapping[str, Coded], size: int, zone: str
 def _nulls(columns: Mapping[str, Coded], names: Iterable[str], size: int) -> dict[str, Coded]:
     """Return some of the columns with null in all rows."""
     nothing = np.zeros(size, np.int64)
-    found = {name: columns[name] for name in names}
+    used = {name: columns[name] for name in names}
     return {
         name: Coded(column.data_type, pa.nulls(1, column.values.type), nothing)
-        for name, column in found.items()
+        for name, column in used.items()
     }
 
 
@@ -456,17 +456,17 @@ def _marks(
     if term is not None:
         return _evaluated(term, _table(named, size), false=false)
     own = {name: c for name, c in named.items() if not _is_partition(name)}
-    numbers, some = combined(list(own.values()), size)
-    found = np.ones(size, bool)
-    for number in range(len(some[0]) if some else 0):  # with constants for the scope's names
+    numbers, codes = combined(list(own.values()), size)
+    marks = np.ones(size, bool)
+    for number in range(len(codes[0]) if codes else 0):  # with constants for the scope's names
         rows = np.flatnonzero(numbers == number)
-        scope = {name: c.constant(number) for name, c in zip(own, some, strict=True)}
+        scope = {name: c.constant(number) for name, c in zip(own, codes, strict=True)}
         read = {name: c.taken(rows) for name, c in named.items() if name not in own}
         types = {name: column.data_type for name, column in read.items()}
         term = _term(leaf, types, scope, zone)
         if term is not None:
-            found[rows] = _evaluated(term, _table(read, len(rows)), false=false)
-    return found
+            marks[rows] = _evaluated(term, _table(read, len(rows)), false=false)
+    return marks
 
 
 def _term(
@@ -482,7 +482,7 @@ def _term(
 
 def _evaluated(term: Term, rows: pa.Table, *, false: bool) -> Marks:
     try:
-        found = evaluated(term, rows)
+        values = evaluated(term, rows)
     except EvaluationError:  # true or false for a failing row, which halving finds
         if len(rows) == 1:
             return np.ones(1, bool)
@@ -494,5 +494,5 @@ def _evaluated(term: Term, rows: pa.Table, *, false: bool) -> Marks:
             ]
         )
     if false:
-        return ~in_numpy(found.fill_null(True), bool)
-    return in_numpy(found.fill_null(False), bool)
+        return ~in_numpy(values.fill_null(True), bool)
+    return in_numpy(values.fill_null(False), bool)

@@ -30,9 +30,9 @@ from deltaproduce.stages.inputs import StageInput, fed_by, hidden_input
 from deltaproduce.stages.partitioned.digests import COUNT, DIGEST, digests, digests_of
 from deltaproduce.stages.partitioned.entries import (
     MARK,
+    ComputedTasks,
     Entries,
     ExpectedTask,
-    MadeTasks,
     definitions_of,
 )
 from deltaproduce.stages.partitioned.in_spark import numbered, queried
@@ -40,8 +40,8 @@ from deltaproduce.stages.partitioned.links import Links
 from deltaproduce.stages.partitioned.on_driver import (
     called,
     conforming,
-    made_by_query,
     resolved_for,
+    run_query,
 )
 from deltaproduce.stages.partitioned.query import TaskQuery
 from deltaproduce.stages.partitioned.records import read_records, records_batch, records_stage
@@ -50,7 +50,7 @@ from deltaproduce.stages.scheduled.kinds import ForeignFunction, ScheduledKind
 from deltaproduce.stages.scheduled.outcomes import Fed, Outcomes, Tasked
 from deltaproduce.stages.scheduled.schedules import ChosenTasks, Schedule
 from deltaproduce.stages.sql.resolve import Resolved
-from deltaproduce.stages.sql.scopes.partitions import Partitions, PlannedPartitions
+from deltaproduce.stages.sql.scopes.partitions import ExpectedPartitions, PlannedPartitions
 from deltaproduce.stages.sql.scopes.tables import values_at
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
@@ -67,11 +67,11 @@ class Before:
 
     Attributes:
         content: the stage's rows; None if there are none that count.
-        anew: whether the tasks make all rows of the stage.
+        rebuilds: whether the tasks make all rows of the stage.
     """
 
     content: Stored | None
-    anew: bool
+    rebuilds: bool
 
 
 @dataclass
@@ -101,12 +101,12 @@ class Tasks:
 
     stage: Stage
     query: TaskQuery
-    partitions: Partitions
+    partitions: ExpectedPartitions
     keeps: bool
     function: ForeignFunction | None
     definition: str
 
-    def entries(self, fed: Mapping[str, Fed], kept: MadeTasks, schedule: Schedule) -> Entries:
+    def entries(self, fed: Mapping[str, Fed], kept: ComputedTasks, schedule: Schedule) -> Entries:
         """Return the expected tasks.
 
         Args:
@@ -129,13 +129,13 @@ class Tasks:
         return schedule.memory.of(self.stage.name, _Remembered)
 
     def _defined(
-        self, kept: MadeTasks, schedule: Schedule
+        self, kept: ComputedTasks, schedule: Schedule
     ) -> tuple[PlannedPartitions, int, Hashes]:
         """Return the tasks, as `planned`, with their definitions; computed once a run."""
         known = self._remembered(schedule)
         if known.planned is None or schedule.wanted.of_other_dates:
             planned, current = self.planned(kept, schedule)
-            used = list(self.query.found.constants)
+            used = list(self.query.resolved.constants)
             text = f"{self.query.text}\n{self.definition}"
             known.planned = planned, current, definitions_of(planned, text, used)
         return known.planned
@@ -156,23 +156,23 @@ class Tasks:
             known.query = resolved_for(self.query, entry, feeders)
         return known.query
 
-    def planned(self, kept: MadeTasks, schedule: Schedule) -> tuple[PlannedPartitions, int]:
+    def planned(self, kept: ComputedTasks, schedule: Schedule) -> tuple[PlannedPartitions, int]:
         """Return the expected partitions, and how many of them are of the scheduled date.
 
         If tasks are marked, tasks that were made for other dates follow.
         """
-        found = self.partitions.at(schedule.moment, stage=self.stage.name)
-        current = len(found)
+        entries = self.partitions.at(schedule.moment, stage=self.stage.name)
+        current = len(entries)
         if not schedule.wanted.of_other_dates:
-            return found, current
-        rest = np.flatnonzero(matched(kept.keys, found.partitions) < 0)
+            return entries, current
+        rest = np.flatnonzero(matched(kept.keys, entries.partitions) < 0)
         times = kept.scheduled.take(pa.array(rest)).combine_chunks().dictionary_encode()
         for number, time in enumerate(times.dictionary.to_pylist()):
             then = self.partitions.at(schedule.at(time), stage=self.stage.name)
             mine = rest[in_numpy(times.indices) == number]
             places = matched(kept.keys.take(pa.array(mine)), then.partitions)
-            found = found.beside(then.taken(places[places >= 0]))
-        return found, current
+            entries = entries.beside(then.taken(places[places >= 0]))
+        return entries, current
 
     def named(self, partitions: pa.Table) -> list[Partition]:
         """Return partitions of the stage."""
@@ -194,21 +194,21 @@ class Tasks:
         engines, stage = production.engines, self.stage
         if engines.session is None:
             known = self._resolved(entry, feeders, schedule)
-            found = made_by_query(self.query, known, entry, feeders, engines)
+            computed = run_query(self.query, known, entry, feeders, engines)
         else:
             try:
                 with queried(self.query, entry, feeders, engines) as rows:
                     if self.function is None:
                         return production.computed(numbered(rows, stage, entry))[0]
-                    found = rows.toArrow()
+                    computed = rows.toArrow()
             except spark_errors("PySparkException") as error:
                 said = escaped(str(error).partition("\n== ")[0])
                 message = f"task {entry.of}: its query failed: {said}"
                 raise ProducerError(message, stage=stage.name, key=entry.values) from error
         if self.function is not None:
             task = entry.task(dict(self.partitions.types))
-            found = called(self.function, found, task, entry.values)
-        return conforming(found, stage, entry, engines)
+            computed = called(self.function, computed, task, entry.values)
+        return conforming(computed, stage, entry, engines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +216,14 @@ class Looked:
     """The tasks of a stage, and those that are to run.
 
     Attributes:
-        found: the expected tasks.
+        entries: the expected tasks.
     """
 
     tasks: Tasks
     production: Production
     inputs: Sequence[StageInput]
     schedule: Schedule
-    found: Entries
+    entries: Entries
     chosen: ChosenTasks
 
     @staticmethod
@@ -249,9 +249,9 @@ class Looked:
             each.stage.name: known.get(each.stage.name) or _fed(each, inputs, schedule, engines)
             for each in fed_by(inputs)
         }
-        found = tasks.entries(fed, kept, schedule)
-        chosen = schedule.chosen(found, so_far.taken)
-        return Looked(tasks, production, inputs, schedule, found, chosen)
+        entries = tasks.entries(fed, kept, schedule)
+        chosen = schedule.chosen(entries, so_far.taken)
+        return Looked(tasks, production, inputs, schedule, entries, chosen)
 
     @property
     def gone(self) -> Numbers:
@@ -259,41 +259,41 @@ class Looked:
 
         Only the newest date that ran, or a later one, drops partitions.
         """
-        kept = self.found.kept
+        kept = self.entries.kept
         newest = pc.max(kept.scheduled).as_py()
         is_old = newest is None or newest > self.schedule.scheduled
         if self.tasks.keeps or not self.schedule.wanted.drops or is_old:
             return np.zeros(0, np.int64)
         marks = np.ones(len(kept), bool)
-        marks[self.found.places[self.found.places >= 0]] = False
+        marks[self.entries.places[self.entries.places >= 0]] = False
         return np.flatnonzero(marks)
 
     @property
     def dropped(self) -> pa.Table:
         """The partitions of `gone`."""
-        return self.found.kept.keys.take(pa.array(self.gone))
+        return self.entries.kept.keys.take(pa.array(self.gone))
 
-    def outcome(self, made: Numbers, sums: Hashes) -> Tasked:
+    def outcome(self, computed: Numbers, sums: Hashes) -> Tasked:
         """Return what became of the tasks.
 
         Args:
-            made: the positions of the tasks that were made.
+            computed: the positions of the tasks that were made.
             sums: the sums of their rows' hashes.
         """
-        after = _after(self, made, sums)
+        after = _after(self, computed, sums)
         return Tasked(
-            self.found,
+            self.entries,
             self.chosen,
-            {**self.found.fed, self.tasks.stage.name: after},
-            done=tuple(self.found.named(made)),
+            {**self.entries.fed, self.tasks.stage.name: after},
+            done=tuple(self.entries.named(computed)),
             dropped=tuple(self.tasks.named(self.dropped)),
         )
 
 
 def foreseen(looked: Looked) -> Tasked:
     """Return the outcome as if the chosen tasks were made, with the rows that they have."""
-    found, rows = looked.found, looked.chosen.rows
-    sums = np.append(found.kept.made, np.uint64(0))[found.places[rows]]
+    entries, rows = looked.entries, looked.chosen.rows
+    sums = np.append(entries.kept.outputs, np.uint64(0))[entries.places[rows]]
     return looked.outcome(rows, sums)
 
 
@@ -303,35 +303,39 @@ def tasked(looked: Looked, before: Before, version: int) -> Tasked:
     Raises:
         ProducerError: a task failed, and the schedule ends the run.
     """
-    tasks, found, chosen = looked.tasks, looked.found, looked.chosen
+    tasks, entries, chosen = looked.tasks, looked.entries, looked.chosen
     engines, stage, schedule = looked.production.engines, tasks.stage, looked.schedule
-    made, rows, failed = _made(looked)
+    computed, rows, failed = _run_tasks(looked)
     digested = digests(rows, stage, engines)
-    sums, counts = _sums(digested, found, made), _counts(digested, found, made)
-    told = [_records(found, made, sums, counts, found.scheduled(made, schedule.scheduled))]
+    sums, counts = _sums(digested, entries, computed), _counts(digested, entries, computed)
+    records = [
+        _records(entries, computed, sums, counts, entries.scheduled(computed, schedule.scheduled))
+    ]
     if schedule.wanted.of_other_dates:
-        told += [_accepted(found, chosen), _marks(found, chosen, made)]
+        records += [_accepted(entries, chosen), _marks(entries, chosen, computed)]
     dropped = looked.dropped
-    cleared = pa.concat_tables([found.partitions.take(pa.array(made)), dropped])
-    content, anew = before.content, before.anew
-    is_change = bool(len(cleared)) or anew
+    cleared = pa.concat_tables([entries.partitions.take(pa.array(computed)), dropped])
+    content, rebuilds = before.content, before.rebuilds
+    is_change = bool(len(cleared)) or rebuilds
     keeper = records_stage(stage, tasks.partitions.types)
     return replace(
-        looked.outcome(made, sums),
+        looked.outcome(computed, sums),
         failed=tuple(failed),
-        rows=_batch(tasks, content, cleared, rows, engines, anew=anew) if is_change else None,
+        rows=_batch(tasks, content, cleared, rows, engines, rebuilds=rebuilds)
+        if is_change
+        else None,
         records=records_batch(
-            keeper, pa.concat_tables(told), dropped, engines, version=version, anew=anew
+            keeper, pa.concat_tables(records), dropped, engines, version=version, rebuilds=rebuilds
         ),
     )
 
 
-def _made(looked: Looked) -> tuple[Numbers, Rows, list[FailedTask]]:
+def _run_tasks(looked: Looked) -> tuple[Numbers, Rows, list[FailedTask]]:
     """Run tasks; return the positions of those that did not fail, all rows, and the failures."""
     tasks, production = looked.tasks, looked.production
-    feeders = _feeders(looked.found, looked.chosen.rows, looked.inputs, production.engines)
-    made, parts, failed = list[int](), list[Rows](), list[FailedTask]()
-    for entry in looked.found.entries(looked.chosen.rows):
+    feeders = _feeders(looked.entries, looked.chosen.rows, looked.inputs, production.engines)
+    computed, parts, failed = list[int](), list[Rows](), list[FailedTask]()
+    for entry in looked.entries.entries(looked.chosen.rows):
         try:
             parts.append(tasks.rows(entry, feeders, production, looked.schedule))
         except SessionError:
@@ -341,58 +345,58 @@ def _made(looked: Looked) -> tuple[Numbers, Rows, list[FailedTask]]:
                 raise
             failed.append(FailedTask(entry.of, error))
             continue
-        made.append(entry.row)
+        computed.append(entry.row)
     content, engines = Layout.of(tasks.stage).content, production.engines
-    rows = engines.of(*parts).united(parts, content) if parts else empty(content)
-    return np.array(made, np.int64), rows, failed
+    rows = engines.of(*parts).concat(parts, content) if parts else empty(content)
+    return np.array(computed, np.int64), rows, failed
 
 
 def _records(
-    found: Entries, rows: Numbers, made: Hashes, counts: Numbers, scheduled: pa.Array
+    entries: Entries, rows: Numbers, computed: Hashes, counts: Numbers, scheduled: pa.Array
 ) -> pa.Table:
     """Return the current records of tasks; see `records_batch`.
 
     Args:
         rows: their positions.
-        made: for each the sum of the hashes of its rows.
+        computed: for each the sum of the hashes of its rows.
         counts: the number of rows that each made.
         scheduled: the date that each was made for, as text.
     """
     hashes = {
-        "task_definition": found.definitions[rows],
-        "task_inputs": found.inputs[rows],
-        "task_made": made,
+        "task_definition": entries.definitions[rows],
+        "task_inputs": entries.inputs[rows],
+        "task_made": computed,
     }
-    table = found.partitions.take(pa.array(rows))
+    table = entries.partitions.take(pa.array(rows))
     for name, column in hashes.items():
         table = table.append_column(name, pa.array(column.view(np.int64)))
     table = table.append_column("task_made_rows", pa.array(counts))
-    droppable = pa.array([found.droppable(row) for row in rows.tolist()], pa.string())
+    droppable = pa.array([entries.droppable(row) for row in rows.tolist()], pa.string())
     return table.append_column("task_droppable", droppable).append_column(
         "task_scheduled", scheduled
     )
 
 
-def _accepted(found: Entries, chosen: ChosenTasks) -> pa.Table:
+def _accepted(entries: Entries, chosen: ChosenTasks) -> pa.Table:
     """Return new records of unmarked clean tasks that would turn dirty."""
-    rows = np.flatnonzero(found.turned_dirty & ~chosen.due)
-    places = found.places[rows]
-    scheduled = found.kept.scheduled.take(pa.array(places)).combine_chunks()
-    kept = found.kept
-    return _records(found, rows, kept.made[places], kept.rows[places], scheduled)
+    rows = np.flatnonzero(entries.turned_dirty & ~chosen.due)
+    places = entries.places[rows]
+    scheduled = entries.kept.scheduled.take(pa.array(places)).combine_chunks()
+    kept = entries.kept
+    return _records(entries, rows, kept.outputs[places], kept.rows[places], scheduled)
 
 
-def _marks(found: Entries, chosen: ChosenTasks, made: Numbers) -> pa.Table:
+def _marks(entries: Entries, chosen: ChosenTasks, computed: Numbers) -> pa.Table:
     """Return new records of due tasks that are not made: as they were, but marked.
 
     A task that was never made has no record: it is missing, and so is due anyway.
     """
-    marks = chosen.due & (found.places >= 0) & ~found.marked
-    marks[made] = False
-    rows, kept = np.flatnonzero(marks), found.kept
-    places = found.places[rows]
-    hashes = (np.full(len(rows), MARK), kept.inputs[places], kept.made[places])
-    table = found.partitions.take(pa.array(rows))
+    marks = chosen.due & (entries.places >= 0) & ~entries.marked
+    marks[computed] = False
+    rows, kept = np.flatnonzero(marks), entries.kept
+    places = entries.places[rows]
+    hashes = (np.full(len(rows), MARK), kept.inputs[places], kept.outputs[places])
+    table = entries.partitions.take(pa.array(rows))
     for name, column in zip(("task_definition", "task_inputs", "task_made"), hashes, strict=True):
         table = table.append_column(name, pa.array(column.view(np.int64)))
     nothing = pa.array(["{}"] * len(rows), pa.string())
@@ -436,12 +440,12 @@ def _fed(
     return Fed(feeder.name, columns, table, sums, sums_before, waiting, waiting)
 
 
-def _at(table: pa.Table, some: pa.Table, names: Sequence[str], size: int) -> Hashes:
+def _at(table: pa.Table, known: pa.Table, names: Sequence[str], size: int) -> Hashes:
     """Return the digests of partitions; 0 for empty ones."""
-    found = in_numpy(some.column(DIGEST.name), np.int64).view(np.uint64)
+    values = in_numpy(known.column(DIGEST.name), np.int64).view(np.uint64)
     if not names:
-        return found if len(found) else np.zeros(size, np.uint64)
-    return np.append(found, np.uint64(0))[matched(table, some.select(names))]
+        return values if len(values) else np.zeros(size, np.uint64)
+    return np.append(values, np.uint64(0))[matched(table, known.select(names))]
 
 
 def _digested(
@@ -466,55 +470,55 @@ def _digested(
     return engines.table(rows, columns)
 
 
-def _after(looked: Looked, made: Numbers, sums: Hashes) -> Fed:
+def _after(looked: Looked, computed: Numbers, sums: Hashes) -> Fed:
     """Return the stage as its readers' tasks see it: its tasks, and other partitions it keeps."""
-    tasks, found, kept = looked.tasks, looked.found, looked.found.kept
-    there = found.places >= 0
-    before = np.append(kept.made, np.uint64(0))[found.places]
+    tasks, entries, kept = looked.tasks, looked.entries, looked.entries.kept
+    there = entries.places >= 0
+    before = np.append(kept.outputs, np.uint64(0))[entries.places]
     after = before.copy()
-    after[made] = sums
-    table = found.planned.table
-    waiting, stuck = looked.chosen.after(made)
+    after[computed] = sums
+    table = entries.planned.table
+    waiting, stuck = looked.chosen.after(computed)
     if tasks.keeps:
         others = np.ones(len(kept), bool)
-        others[found.places[there]] = False
+        others[entries.places[there]] = False
         others[looked.gone] = False
         rest = kept.keys.filter(pa.array(others))
-        names = [name for name, _ in found.columns]
+        names = [name for name, _ in entries.columns]
         beside = {"_": pa.nulls(len(rest)), **{n: rest.column(n) for n in names}}
         table = pa.concat_tables([table, pa.table(beside)])
-        before, after = (np.concatenate([one, kept.made[others]]) for one in (before, after))
+        before, after = (np.concatenate([one, kept.outputs[others]]) for one in (before, after))
         waiting, stuck = (np.append(one, np.zeros(len(rest), bool)) for one in (waiting, stuck))
     drops = not tasks.keeps
-    return Fed(tasks.stage.name, found.columns, table, after, before, waiting, stuck, drops)
+    return Fed(tasks.stage.name, entries.columns, table, after, before, waiting, stuck, drops)
 
 
-def _sums(made: pa.Table, found: Entries, rows: Numbers) -> Hashes:
+def _sums(computed: pa.Table, entries: Entries, rows: Numbers) -> Hashes:
     """Return the digests of the partitions that were made; 0 for empty ones."""
-    names = [name for name, _ in found.columns]
-    return _at(found.planned.partitions.take(pa.array(rows)), made, names, len(rows))
+    names = [name for name, _ in entries.columns]
+    return _at(entries.planned.partitions.take(pa.array(rows)), computed, names, len(rows))
 
 
-def _counts(made: pa.Table, found: Entries, rows: Numbers) -> Numbers:
+def _counts(computed: pa.Table, entries: Entries, rows: Numbers) -> Numbers:
     """Return the row counts of the partitions that were made."""
-    names = [name for name, _ in found.columns]
-    places = matched(found.partitions.take(pa.array(rows)), made.select(names))
-    return np.append(in_numpy(made.column(COUNT.name), np.int64), 0)[places]
+    names = [name for name, _ in entries.columns]
+    places = matched(entries.partitions.take(pa.array(rows)), computed.select(names))
+    return np.append(in_numpy(computed.column(COUNT.name), np.int64), 0)[places]
 
 
 def _feeders(
-    found: Entries, chosen: Numbers, inputs: Sequence[StageInput], engines: Engines
+    entries: Entries, chosen: Numbers, inputs: Sequence[StageInput], engines: Engines
 ) -> Feeders:
     """Return the rows that tasks read, perhaps with others; only dependencies are looked up."""
     feeders: dict[str, tuple[Fed, Stage, Rows | None]] = {}
     for each in fed_by(inputs):
-        name, fed = each.stage.name, found.fed[each.stage.name]
+        name, fed = each.stage.name, entries.fed[each.stage.name]
         by = tuple(Column(column, kind) for column, kind in fed.columns)
         is_sought = bool(by) and {c.name for c in by} <= set(each.stage.schema.key.names)
         if not len(chosen):
             rows: Rows | None = None
         elif is_sought:
-            links = found.links[name]
+            links = entries.links[name]
             read = np.unique(links.pairs(np.unique(links.groups[chosen]))[1])
             read = read[fed.digests[read] != 0]
             keys = fed.partitions.take(pa.array(read)).select([c.name for c in by])
@@ -532,11 +536,11 @@ def _batch(
     rows: Rows,
     engines: Engines,
     *,
-    anew: bool,
+    rebuilds: bool,
 ) -> Batch:
     """Return the batch that replaces the rows of partitions."""
     stage, layout = tasks.stage, Layout.of(tasks.stage)
-    if anew:
+    if rebuilds:
         return Batch.snapshot(rows, stage, engines)
     keys = Selection.of(engines.of(rows).here(rows, layout.key), layout.key, engines)
     if content is not None and len(cleared):

@@ -45,13 +45,13 @@ def dependencies_of(
 ) -> pa.Table:
     """Return the rows of a feeder that a task depends on, on the driver."""
     columns = (*stage.schema.key, *stage.schema.value)
-    found = empty(columns) if rows is None else engines.table(rows, columns)
+    fetched = empty(columns) if rows is None else engines.table(rows, columns)
     if not fed.columns:
-        return found
+        return fetched
     wanted: list[Values] = [values for of, values in entry.dependencies if of == fed.stage]
     names = [name for name, _ in fed.columns]
     keys = table_of(wanted, fed.columns).select(names)
-    return found.filter(pa.array(isin_rows(found.select(names), keys)))
+    return fetched.filter(pa.array(isin_rows(fetched.select(names), keys)))
 
 
 def resolved_for(
@@ -64,17 +64,17 @@ def resolved_for(
     """
     schemas = {name: stage.schema for name, (_, stage, _) in feeders.items()}
     try:
-        found = resolved(query.text, schemas, entry.scope)
+        resolved_query = resolved(query.text, schemas, entry.scope)
     except DefinitionError as error:  # what only Spark reads, as PIVOT, or what a view refuses
         raise _needs_spark(f"its query is computed by Spark only: {error}", entry) from None
-    if found.only_in_spark is not None:
-        raise _needs_spark(f"{found.only_in_spark!r} is computed by Spark only", entry)
-    return found
+    if resolved_query.only_in_spark is not None:
+        raise _needs_spark(f"{resolved_query.only_in_spark!r} is computed by Spark only", entry)
+    return resolved_query
 
 
-def made_by_query(
+def run_query(
     query: TaskQuery,
-    found: Resolved,
+    resolved: Resolved,
     entry: ExpectedTask,
     feeders: Mapping[str, tuple[Fed, Stage, Rows | None]],
     engines: Engines,
@@ -82,7 +82,7 @@ def made_by_query(
     """Run a task's query over its dependencies.
 
     Args:
-        found: the query, resolved for a scope that is like the task's (`Resolved.fits`).
+        resolved: the query, resolved for a scope that is like the task's (`Resolved.fits`).
 
     Raises:
         ProducerError: it fails for a row.
@@ -92,11 +92,11 @@ def made_by_query(
         for name, (fed, stage, rows) in feeders.items()
     }
     try:
-        made = rows_of(found.relation, contents, Computing(engines.time_zone, entry.scope))
+        computed = rows_of(resolved.relation, contents, Computing(engines.time_zone, entry.scope))
     except QueryError as error:
         name = entry.of.stage
         raise ProducerError(f"task {entry.of}: {error}", stage=name, key=entry.values) from error
-    columns = [made.column(one.field.id) for one in found.columns]
+    columns = [computed.column(one.field.id) for one in resolved.columns]
     return pa.table(columns, names=[name for name, _ in query.outputs])
 
 
@@ -114,23 +114,23 @@ def called(function: ForeignFunction, rows: pa.Table, task: Task, values: Values
         ProducerError: it failed, or did not return a Table.
     """
     try:
-        found = function(rows, task)
+        returned = function(rows, task)
     except Exception as error:
         if isinstance(error, DeltaProduceError):
             raise
         raise ProducerError(
             f"task {task}: its function failed: {described(error)}", stage=task.stage, key=values
         ) from error
-    if not isinstance(found, pa.Table):
+    if not isinstance(returned, pa.Table):
         raise ProducerError(
-            f"task {task}: its function gave {shown(found)}; return a pyarrow Table",
+            f"task {task}: its function gave {shown(returned)}; return a pyarrow Table",
             stage=task.stage,
             key=values,
         )
-    return found
+    return returned
 
 
-def conforming(found: pa.Table, stage: Stage, entry: ExpectedTask, engines: Engines) -> pa.Table:
+def conforming(returned: pa.Table, stage: Stage, entry: ExpectedTask, engines: Engines) -> pa.Table:
     """Return rows that a task made in the columns of the stage's content.
 
     ``_ordinal`` counts the rows of a key in the order of their values.
@@ -140,30 +140,30 @@ def conforming(found: pa.Table, stage: Stage, entry: ExpectedTask, engines: Engi
     """
     layout, partition = Layout.of(stage), dict(entry.of.values)
     wanted = [c.name for c in (*layout.key, *layout.value) if c.name not in partition]
-    if sorted(wanted) != sorted(found.column_names):
+    if sorted(wanted) != sorted(returned.column_names):
         raise ProducerError(
-            f"task {entry.of}: it has the columns {', '.join(found.column_names)}; wanted: "
+            f"task {entry.of}: it has the columns {', '.join(returned.column_names)}; wanted: "
             f"{', '.join(wanted)}",
             stage=stage.name,
             key=entry.values,
         )
-    made = dict[str, pa.Array]()
+    arrays = dict[str, pa.Array]()
     clock = zone_of(engines.time_zone)
     for column in (*layout.key, *layout.value):
         if column.name in partition:
             one = table_of([entry.values], _types(entry, stage)).column(column.name)
-            made[column.name] = pa.repeat(one[0], len(found))
+            arrays[column.name] = pa.repeat(one[0], len(returned))
             continue
         try:
-            array = found.column(column.name).combine_chunks()
-            made[column.name] = conformed(array, column.data_type, clock=clock)
+            array = returned.column(column.name).combine_chunks()
+            arrays[column.name] = conformed(array, column.data_type, clock=clock)
         except Misfit as misfit:
             raise ProducerError(
                 f"task {entry.of}: column {column.name!r} does not fit: {misfit}",
                 stage=stage.name,
                 key=entry.values,
             ) from None
-    table = in_order(pa.table(made), (*layout.key, *layout.value))
+    table = in_order(pa.table(arrays), (*layout.key, *layout.value))
     ordinals = places([factorize(table.column(c.name) for c in layout.key)])
     table = table.append_column(ORDINAL, pa.array(np.asarray(ordinals, np.int64)))
     return table.select([c.name for c in layout.content])

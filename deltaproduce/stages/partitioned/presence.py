@@ -12,6 +12,7 @@ from datetime import date, datetime
 from typing import Final
 
 import pyarrow as pa
+from typing_extensions import override
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
@@ -39,13 +40,13 @@ class Presence(SourceKind):
     """The partitions of another source."""
 
     @property
+    @override
     def word(self) -> str:
-        """See `Kind.word`."""
         return "partitions"
 
     @property
+    @override
     def tables(self) -> tuple[str, ...]:
-        """See `Kind.tables`."""
         return (CONTENT, UPDATES, RUNS)
 
 
@@ -80,30 +81,30 @@ def presence_batches(
         arrived: the arrivals in sources that are read in place: all their current rows count.
         named: the partitions that the user names, by source.
     """
-    found = dict[str, Batch]()
+    batches = dict[str, Batch]()
     for source in sources:
-        name, come = source.name, list[Rows]()
+        name, partitions = source.name, list[Rows]()
         if name in given:
-            come.append(given[name].upserts())
+            partitions.append(given[name].upserts())
         if name in arrived:
-            come.append(arrived[name].content().rows())
-        if source.kind.tasks.columns and (come or name in named):
-            batch = _batch(source, come, named.get(name, ()), engines)
-            found[batch.source.name] = batch
-    return found
+            partitions.append(arrived[name].content().rows())
+        if source.kind.tasks.columns and (partitions or name in named):
+            batch = _batch(source, partitions, named.get(name, ()), engines)
+            batches[batch.source.name] = batch
+    return batches
 
 
 def _batch(
-    source: Source, come: Iterable[Rows], named: Iterable[Values], engines: Engines
+    source: Source, partitions: Iterable[Rows], named: Iterable[Values], engines: Engines
 ) -> Batch:
     """Return the partitions of rows, and the named ones."""
     stage = presence_stage(source)
     key = stage.schema.key.columns
     types = [(c.name, c.data_type) for c in key]
     parts: list[Rows] = [table_of(named, types).select([c.name for c in key])]
-    parts += [engines.of(rows).here(rows, key) for rows in come]
+    parts += [engines.of(rows).here(rows, key) for rows in partitions]
     engine = engines.of(*parts)
-    rows = engine.distinct(engine.united(parts, key), key)
+    rows = engine.distinct(engine.concat(parts, key), key)
     keys = Selection.of(rows, key, engines)
     for column, value in ((ORDINAL_COLUMN, 0), (_PRESENT, True)):
         rows = engine.with_all(rows, column, value)
@@ -119,8 +120,8 @@ def present(stored: Stored | None, source: Stage) -> pa.Table:
     key = presence_stage(source).schema.key.columns
     if stored is None:
         return empty(key)
-    found = replace(stored, columns=(*key, ORDINAL_COLUMN)).fetched()
-    return in_order(found.select([c.name for c in key]), key)
+    key_rows = replace(stored, columns=(*key, ORDINAL_COLUMN)).fetched()
+    return in_order(key_rows.select([c.name for c in key]), key)
 
 
 def partitions_table(source: Stage, values: Iterable[Values]) -> pa.Table:
@@ -140,7 +141,7 @@ def named_partitions(source: Stage, given: object) -> list[Values]:
     """
     types = {c.name: c.data_type for c in (*source.schema.key, *source.schema.value)}
     names = source.kind.tasks.columns
-    found = list[Values]()
+    partition_values = list[Values]()
     for one in given if isinstance(given, list | tuple) else [given]:
         if not isinstance(one, Mapping) and len(names) == 1:
             one = {names[0]: one}
@@ -159,8 +160,8 @@ def named_partitions(source: Stage, given: object) -> list[Values]:
             table_of([values], [(name, types[name]) for name in names])
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             raise _unnamed(source, f"{shown(one)}, whose types are others") from None
-        found.append(values)
-    return found
+        partition_values.append(values)
+    return partition_values
 
 
 def _date(value: object) -> date | None:

@@ -27,24 +27,24 @@ class TaskQuery:
     """A query that runs for one scope at a time.
 
     Attributes:
-        found: what its text says with a scope of any date.
+        resolved: what its text says with a scope of any date.
         reads: the places where it reads feeders.
         outputs: its columns, with the types that are known.
     """
 
-    found: Resolved
+    resolved: Resolved
     reads: tuple[Read, ...]
     outputs: Outputs
 
     @property
     def text(self) -> str:
         """The user's text."""
-        return self.found.text
+        return self.resolved.text
 
     @property
     def feeders(self) -> tuple[str, ...]:
         """The names of the stages that it reads, each once, in the order of their mention."""
-        return self.found.feeders
+        return self.resolved.feeders
 
     def sql(self, views: Mapping[str, str], scope: Scope) -> str:
         """Return the query of one task.
@@ -52,7 +52,7 @@ class TaskQuery:
         Args:
             views: feeder -> view name.
         """
-        return self.found.sql(views, scope)
+        return self.resolved.sql(views, scope)
 
 
 def read_query(
@@ -72,10 +72,10 @@ def read_query(
     Raises:
         DefinitionError: it cannot be parsed, names something unknown, or is not deterministic.
     """
-    found = in_tasks(text, stages, sample)
-    columns = {name: _partition(stages[name], partitioned[name]) for name in found.feeders}
-    outputs = tuple((name, found.types.get(name, UNKNOWN)) for name in found.names)
-    return TaskQuery(found, reads_of(found, columns), outputs)
+    resolved = in_tasks(text, stages, sample)
+    columns = {name: _partition(stages[name], partitioned[name]) for name in resolved.feeders}
+    outputs = tuple((name, resolved.types.get(name, UNKNOWN)) for name in resolved.names)
+    return TaskQuery(resolved, reads_of(resolved, columns), outputs)
 
 
 def _partition(schema: RowSchema, names: tuple[str, ...]) -> dict[str, DataType]:

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.arrays import empty
@@ -21,7 +22,7 @@ from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.model.hidden import RECORDS, Hidden, hidden_name
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
 from deltaproduce.stages.batches import Batch
-from deltaproduce.stages.partitioned.entries import MARK, MadeTasks
+from deltaproduce.stages.partitioned.entries import MARK, ComputedTasks
 from deltaproduce.stages.scheduled.kinds import MadeByTasks
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL, row_schema
@@ -39,18 +40,19 @@ class TaskRecords(MadeByTasks):
     """The records of another stage's tasks."""
 
     @property
+    @override
     def word(self) -> str:
-        """See `Kind.word`."""
         return "tasks"
 
     @property
+    @override
     def tables(self) -> tuple[str, ...]:
-        """See `Kind.tables`: a record comes from no single key."""
+        """A record comes from no single key."""
         return (CONTENT, UPDATES, RUNS)
 
     @property
-    def made_by(self) -> object:
-        """See `Kind.made_by`."""
+    @override
+    def row_definition(self) -> object:
         return "records"
 
 
@@ -66,7 +68,7 @@ def records_stage(stage: Stage, types: Sequence[tuple[str, DataType]]) -> Produc
     return Producer(name, ((stage,),), schema, TaskRecords(), hidden=owned)
 
 
-def read_records(stored: Stored | None, stage: Stage, *, droppable: bool) -> MadeTasks:
+def read_records(stored: Stored | None, stage: Stage, *, droppable: bool) -> ComputedTasks:
     """Read the records of a stage; only the needed columns are read.
 
     Args:
@@ -83,13 +85,15 @@ def read_records(stored: Stored | None, stage: Stage, *, droppable: bool) -> Mad
     names = stage.schema.key.names
     read = [c for c in columns if c.name in {*names, ORDINAL, *wanted}]
     table = empty(read) if stored is None else replace(stored, columns=tuple(read)).fetched()
-    definitions, inputs, made = (
+    definitions, inputs, computed = (
         in_numpy(table.column(name), np.int64).view(np.uint64) for name in hashes
     )
     count = in_numpy(table.column("task_made_rows"), np.int64)
     kept = table.column("task_droppable") if droppable else None
     keys = table.select(list(names))
-    return MadeTasks(keys, definitions, inputs, made, count, table.column("task_scheduled"), kept)
+    return ComputedTasks(
+        keys, definitions, inputs, computed, count, table.column("task_scheduled"), kept
+    )
 
 
 def newest(stored: Stored, stage: Stage) -> str:
@@ -100,36 +104,36 @@ def newest(stored: Stored, stage: Stage) -> str:
 def has_marks(stored: Stored, stage: Stage) -> bool:
     """Return whether a backfill has marked tasks that nobody has made since."""
     (column,) = (c for c in Layout.of(stage).content if c.name == "task_definition")
-    found = replace(stored, columns=(column,)).fetched().column(column.name)
-    return bool((in_numpy(found, np.int64).view(np.uint64) == MARK).any())
+    marks = replace(stored, columns=(column,)).fetched().column(column.name)
+    return bool((in_numpy(marks, np.int64).view(np.uint64) == MARK).any())
 
 
 def records_batch(
     stage: Stage,
-    told: pa.Table,
+    records: pa.Table,
     dropped: pa.Table,
     engines: Engines,
     *,
     version: int,
-    anew: bool,
+    rebuilds: bool,
 ) -> Batch | None:
     """Return the records of tasks that were made, and delete those of dropped partitions.
 
     Args:
-        told: one row per record, in the columns of the stage without ordinal and version.
+        records: one row per record, in the columns of the stage without ordinal and version.
         dropped: partitions, in the key columns.
         version: the version number that they are made for.
-        anew: whether these are all records of the stage.
+        rebuilds: whether these are all records of the stage.
 
     Returns:
         None if nothing changes.
     """
-    if not len(told) and not len(dropped) and not anew:
+    if not len(records) and not len(dropped) and not rebuilds:
         return None
     for name, number in ((ORDINAL, 0), ("task_version", version)):
-        told = told.append_column(name, pa.array(np.full(len(told), number, np.int64)))
-    rows = told.select([c.name for c in Layout.of(stage).content])
-    if anew:
+        records = records.append_column(name, pa.array(np.full(len(records), number, np.int64)))
+    rows = records.select([c.name for c in Layout.of(stage).content])
+    if rebuilds:
         return Batch.snapshot(rows, stage, engines)
-    keys = pa.concat_tables([told.select(list(stage.schema.key.names)), dropped])
+    keys = pa.concat_tables([records.select(list(stage.schema.key.names)), dropped])
     return Batch.replacing(Selection.of(keys, stage.schema.key.columns, engines), rows, stage)

@@ -11,13 +11,18 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.queries.keys import Keys
+from deltaproduce.stages.queries.keys import SourceKeyFields
 from deltaproduce.stages.queries.spelling import SelectList, Spelling
-from deltaproduce.stages.sql.algebra.relations import Distinct, Project, Relation, SetOperation
+from deltaproduce.stages.sql.algebra.relations import (
+    Distinct,
+    ProjectRelation,
+    Relation,
+    SetOperation,
+)
 from deltaproduce.stages.sql.algebra.scalars import Output, Scalar
-from deltaproduce.stages.sql.resolve import Named, Reading
+from deltaproduce.stages.sql.resolve import Named, QueryContext
 from deltaproduce.stages.sql.syntax import spelled
-from deltaproduce.stages.sql.text import Edit
+from deltaproduce.stages.sql.text import TextEdit
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,7 @@ class Keyed:
     """
 
     relation: Relation
-    keys: Keys
+    keys: SourceKeyFields
     hidden: tuple[Named, ...] = ()
 
     def over(self, *inputs: Relation, relation: Relation) -> Keyed:
@@ -46,10 +51,10 @@ class Exposing:
         edits: the edits of the text.
     """
 
-    reading: Reading
+    reading: QueryContext
     spelling: Spelling
     of: Callable[[Relation], Keyed]
-    edits: list[Edit]
+    edits: list[TextEdit]
     _exposed: dict[Relation, tuple[Relation, tuple[str, ...]]] = field(default_factory=dict)
 
     def has(self, relation: Relation) -> bool:
@@ -74,9 +79,9 @@ class Exposing:
 
     def lists(self, relation: Relation) -> Iterator[SelectList]:
         """Yield the select lists that make a query's columns."""
-        found = self._list_of(relation) if isinstance(relation, Project) else None
-        if found is not None:
-            yield found
+        outputs = self._list_of(relation) if isinstance(relation, ProjectRelation) else None
+        if outputs is not None:
+            yield outputs
             return
         for one in relation.inputs:
             yield from self.lists(one)
@@ -84,27 +89,27 @@ class Exposing:
     def _with_keys(
         self, relation: Relation, names: Sequence[str], others: Mapping[str, str]
     ) -> tuple[Relation, tuple[str, ...]]:
-        found = self.of(relation).relation
-        if isinstance(relation, SetOperation) and isinstance(found, SetOperation):
+        with_keys = self.of(relation).relation
+        if isinstance(relation, SetOperation) and isinstance(with_keys, SetOperation):
             sides = [self.exposed(one, names) for one in (relation.left, relation.right)]
-            return self._beside(found, sides, names)
-        assert isinstance(relation, Project | Distinct)
+            return self._beside(with_keys, sides, names)
+        assert isinstance(relation, ProjectRelation | Distinct)
         below, list_ = relation.input, self._list_of(relation)
-        if isinstance(found, Project) and list_ is not None:
+        if isinstance(with_keys, ProjectRelation) and list_ is not None:
             columns = dict(zip(names, list_.keys, strict=True)) | dict(others)
             self.edits += list_.with_columns(self.reading.text.text, columns)
             keys = [self._output(self.of(below), place, name) for place, name in enumerate(names)]
             added = tuple(one.field.id for one in keys)
-            return replace(found, outputs=(*found.outputs, *keys)), added
+            return replace(with_keys, outputs=(*with_keys.outputs, *keys)), added
         inner, added = self.exposed(below, names, others)
-        if not isinstance(found, Project):
-            return found.over([inner]), added
+        if not isinstance(with_keys, ProjectRelation):
+            return with_keys.over([inner]), added
         outputs = (Output.copy(one) for one in inner.fields if one.id in added)
-        return replace(found, input=inner, outputs=(*found.outputs, *outputs)), added
+        return replace(with_keys, input=inner, outputs=(*with_keys.outputs, *outputs)), added
 
     def _beside(
         self,
-        found: SetOperation,
+        node: SetOperation,
         sides: Sequence[tuple[Relation, tuple[str, ...]]],
         names: Sequence[str],
     ) -> tuple[Relation, tuple[str, ...]]:
@@ -112,14 +117,14 @@ class Exposing:
         kinds = [[one.data_type for one in side.fields if one.id in added] for side, added in sides]
         for one, other in zip(*kinds, strict=True):
             if one is not None and other is not None and one != other:
-                told = f"{one.simpleString()} and {other.simpleString()}"
-                message = f"the source keys of the sides of {found.told!r} have the types {told}"
+                pair = f"{one.simpleString()} and {other.simpleString()}"
+                message = f"the source keys of the sides of {node.label!r} have the types {pair}"
                 raise DefinitionError(message)
         types = (None if None in both else both[0] for both in zip(*kinds, strict=True))
         own = [self.reading.field(*both) for both in zip(names, types, strict=True)]
         (left, _), (right, _) = sides
-        made = replace(found, left=left, right=right, own=(*found.own, *own))
-        return made, tuple(one.id for one in own)
+        combined = replace(node, left=left, right=right, own=(*node.own, *own))
+        return combined, tuple(one.id for one in own)
 
     def _output(self, below: Keyed, place: int, name: str) -> Output:
         """Return the column of a SELECT that has a source key column."""
@@ -131,7 +136,7 @@ class Exposing:
         scalar = Scalar.of(tree, below.relation.fields)
         return Output(self.reading.field(name, scalar.data_type), scalar)
 
-    def _list_of(self, relation: Project | Distinct) -> SelectList | None:
+    def _list_of(self, relation: ProjectRelation | Distinct) -> SelectList | None:
         """Return the select list that makes a relation; None if it is of no SELECT."""
         origin = self.reading.origins.get(relation)
         if origin is None or origin.scope is None:

@@ -52,9 +52,9 @@ def _check_arguments(node: exp.Expr, known: Collection[str]) -> None:
     for name, value in node.args.items():
         if name not in known and value is not None and value is not False and value != []:
             part = value[0] if isinstance(value, list) else value
-            found = spelled(part) if isinstance(part, exp.Expr) else name.strip("_").upper()
+            text = spelled(part) if isinstance(part, exp.Expr) else name.strip("_").upper()
             advice = _ADVICE.get(name, "is not supported in a query that is computed key by key")
-            raise DefinitionError(f"{found!r} {advice}")
+            raise DefinitionError(f"{text!r} {advice}")
 
 
 _SET_OPERATION: Final = frozenset({"with_", "this", "expression", "distinct"})

@@ -11,7 +11,13 @@ from collections.abc import Iterator, Sequence
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.queries.keys import NOTHING, Keys, equal_keys, equated, fields_of
+from deltaproduce.stages.queries.keys import (
+    NOTHING,
+    SourceKeyFields,
+    equal_keys,
+    equated,
+    fields_of,
+)
 from deltaproduce.stages.queries.spelling import Spelling
 from deltaproduce.stages.sql.algebra.provenance import copied
 from deltaproduce.stages.sql.algebra.relations import (
@@ -19,7 +25,7 @@ from deltaproduce.stages.sql.algebra.relations import (
     JoinKind,
     Linked,
     Matched,
-    Project,
+    ProjectRelation,
     Relation,
     Single,
 )
@@ -30,7 +36,9 @@ _LEFT_ONLY: tuple[JoinKind, ...] = ("left", "semi", "anti")
 """The kinds that return rows of the left side, and no unmatched rows of the right side."""
 
 
-def check_join(join: Join, left: Keys, right: Keys, spelling: Spelling, node: exp.Expr) -> None:
+def check_join(
+    join: Join, left: SourceKeyFields, right: SourceKeyFields, spelling: Spelling, node: exp.Expr
+) -> None:
     """Check that each row of a join comes from rows of one source key.
 
     Args:
@@ -48,8 +56,8 @@ def check_join(join: Join, left: Keys, right: Keys, spelling: Spelling, node: ex
 def check_linked(
     relation: Matched | Single | ValueInSpark,
     linked: Linked,
-    outer: Keys,
-    inner: Keys,
+    outer: SourceKeyFields,
+    inner: SourceKeyFields,
     spelling: Spelling,
     node: exp.Expr,
 ) -> None:
@@ -84,11 +92,11 @@ def check_linked(
     if equal or not pairs:
         message += "compare all source key columns in its WHERE with those of the outer query; "
     sides = (relation.input, outer), (linked.rows, inner)
-    raise DefinitionError(message + _keyed_anew(*sides, pairs, spelling))
+    raise DefinitionError(message + _keying_advice(*sides, pairs, spelling))
 
 
 def _check_keys_are_equal(
-    join: Join, left: Keys, right: Keys, spelling: Spelling, node: exp.Expr
+    join: Join, left: SourceKeyFields, right: SourceKeyFields, spelling: Spelling, node: exp.Expr
 ) -> None:
     if len(left) != len(right):
         raise DefinitionError(
@@ -107,11 +115,11 @@ def _check_keys_are_equal(
             if equal or not pairs:
                 message += f"add to its ON, with AND: {' = '.join(names)}; "
             raise DefinitionError(
-                message + _keyed_anew((join.left, left), (join.right, right), pairs, spelling)
+                message + _keying_advice((join.left, left), (join.right, right), pairs, spelling)
             )
 
 
-def _check_constant_side(left: Keys, kind: JoinKind, node: exp.Expr) -> None:
+def _check_constant_side(left: SourceKeyFields, kind: JoinKind, node: exp.Expr) -> None:
     allowed: tuple[JoinKind, ...] = _LEFT_ONLY if left.columns else ("right",)
     if kind not in {"inner", *allowed}:
         side = "right" if left.columns else "left"
@@ -132,7 +140,7 @@ def _across(
 
 def _compared(relation: Relation) -> Iterator[tuple[str, str]]:
     """Yield the fields that IN compares, if each is one field."""
-    if not isinstance(relation, Matched) or not isinstance(relation.subquery, Project):
+    if not isinstance(relation, Matched) or not isinstance(relation.subquery, ProjectRelation):
         return
     own = {one.field.id: fields_of(one.scalar.expression.tree) for one in relation.subquery.outputs}
     for one in relation.among:
@@ -141,9 +149,9 @@ def _compared(relation: Relation) -> Iterator[tuple[str, str]]:
             yield one.left[0], its[0]
 
 
-def _keyed_anew(
-    left: tuple[Relation, Keys],
-    right: tuple[Relation, Keys],
+def _keying_advice(
+    left: tuple[Relation, SourceKeyFields],
+    right: tuple[Relation, SourceKeyFields],
     pairs: Sequence[tuple[str, str]],
     spelling: Spelling,
 ) -> str:

@@ -21,17 +21,17 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.queries.exposing import Exposing, Keyed
 from deltaproduce.stages.queries.grammar import TOTALS
 from deltaproduce.stages.queries.joins import check_join, check_linked
-from deltaproduce.stages.queries.keys import Keys, fields_of, joined
-from deltaproduce.stages.queries.rules import check_distinct, check_window, grouped, united
+from deltaproduce.stages.queries.keys import SourceKeyFields, fields_of, joined
+from deltaproduce.stages.queries.rules import check_distinct, check_window, grouped, set_operation
 from deltaproduce.stages.queries.spelling import Spelling, alias_edits
 from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
-    Aggregate,
+    AggregateRelation,
     Distinct,
     Filter,
     Join,
     Matched,
-    Project,
+    ProjectRelation,
     Relation,
     Scan,
     SetOperation,
@@ -40,10 +40,10 @@ from deltaproduce.stages.sql.algebra.relations import (
 )
 from deltaproduce.stages.sql.algebra.scalars import Output
 from deltaproduce.stages.sql.algebra.spark_only import InSpark, ValueInSpark
-from deltaproduce.stages.sql.algebra.windows import Window
-from deltaproduce.stages.sql.resolve import Named, Reading
+from deltaproduce.stages.sql.algebra.windows import WindowRelation
+from deltaproduce.stages.sql.resolve import Named, QueryContext
 from deltaproduce.stages.sql.syntax import spelled
-from deltaproduce.stages.sql.text import Edit
+from deltaproduce.stages.sql.text import TextEdit
 from deltaproduce.types.columns import RowSchema
 
 
@@ -55,9 +55,9 @@ class KeyLocality:
         edits: the edits of the text that add the source key to subqueries.
     """
 
-    reading: Reading
+    reading: QueryContext
     stages: Mapping[str, RowSchema]
-    edits: list[Edit] = field(default_factory=list)
+    edits: list[TextEdit] = field(default_factory=list)
     _known: dict[Relation, Keyed] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class KeyLocality:
             self._check_origin(relation)
             rule = _RULES.get(type(relation))
             if rule is None:
-                raise _unsupported(relation.told)
+                raise _unsupported(relation.label)
             self._known[relation] = rule(self, relation)
         return self._known[relation]
 
@@ -92,18 +92,18 @@ class KeyLocality:
     def scanned(self, scan: Scan) -> Keyed:
         """Return the rows of a stage: its key comes first."""
         width = len(self.stages[scan.feeder].key)
-        return Keyed(scan, Keys.of([((one.id,),) for one in scan.own[:width]]))
+        return Keyed(scan, SourceKeyFields.of([((one.id,),) for one in scan.own[:width]]))
 
     def constant(self, values: Values) -> Keyed:
         """Return constants, which are the same for every source key."""
-        return Keyed(values, Keys())
+        return Keyed(values, SourceKeyFields())
 
     def row_by_row(self, relation: Filter | Generate | Expand) -> Keyed:
         """Return what is made of one row at a time."""
         below = self.of(relation.input)
         return below.over(below.relation, relation=relation)
 
-    def asked(self, relation: Matched | Single | ValueInSpark) -> Keyed:
+    def subquery(self, relation: Matched | Single | ValueInSpark) -> Keyed:
         """Return rows with the value of a subquery, which reads rows of their source key only."""
         below = self.of(relation.input)
         self._check_subquery(relation, below.keys)
@@ -117,13 +117,13 @@ class KeyLocality:
         keys = joined(left.keys, right.keys, join.kind)
         return Keyed(join.over([left.relation, right.relation]), keys, hidden)
 
-    def windowed(self, window: Window) -> Keyed:
+    def windowed(self, window: WindowRelation) -> Keyed:
         """Return rows with the value of a window function within source keys."""
         below = self.of(window.input)
         check_window(window, below.keys, self.spelling)
         return below.over(below.relation, relation=window)
 
-    def grouped(self, group: Aggregate) -> Keyed:
+    def grouped(self, group: AggregateRelation) -> Keyed:
         """Return groups within source keys."""
         below = self.of(group.input)
         keys = grouped(group, below.keys, self.spelling, self.reading.origins[group].node)
@@ -142,22 +142,22 @@ class KeyLocality:
         check_distinct(below.keys, self.reading.origins[distinct].node)
         return below.over(below.relation, relation=distinct)
 
-    def united(self, relation: SetOperation) -> Keyed:
+    def set_operation(self, relation: SetOperation) -> Keyed:
         """Return a set operation within source keys, or all rows of both sides."""
         left, right = self.of(relation.left), self.of(relation.right)
         node = self.reading.origins[relation].node
-        keys = united(relation, left.keys, right.keys, node)
+        keys = set_operation(relation, left.keys, right.keys, node)
         return Keyed(relation.over([left.relation, right.relation]), keys)
 
     def in_spark(self, relation: InSpark) -> Keyed:
         """Return what Spark makes of constants; of stages it has no rule."""
         if not _reads_stages(relation):
-            return Keyed(relation, Keys())
+            return Keyed(relation, SourceKeyFields())
         if isinstance(relation.tree, exp.Lateral):
             raise DefinitionError(f"{relation.text!r} {_NO_LATERAL}")
         raise _unsupported(relation.text)
 
-    def projected(self, relation: Project) -> Keyed:
+    def projected(self, relation: ProjectRelation) -> Keyed:
         """Return some expressions over each row; what they are depends on what is written."""
         origin = self.reading.origins.get(relation)
         if origin is None:
@@ -167,10 +167,10 @@ class KeyLocality:
         below = self.of(relation.input)
         self.edits += self.spelling.star_edits(origin.node, below.hidden)
         columns = _holding(relation, below.keys, lambda one: one.scalar.expression.tree)
-        keys = Keys.of([(group,) if group else () for group in columns])
+        keys = SourceKeyFields.of([(group,) if group else () for group in columns])
         return Keyed(relation.over([below.relation]), keys)
 
-    def _widened(self, relation: Project) -> Keyed:
+    def _widened(self, relation: ProjectRelation) -> Keyed:
         """Return rows with other fields beside their own, or in other types; no user wrote it."""
         below = self.of(relation.input)
         outputs = (*relation.outputs, *(Output.copy(one.field) for one in below.hidden))
@@ -179,10 +179,10 @@ class KeyLocality:
             (group,) if group and len(below.keys.columns[place]) > 1 else copies.columns[place]
             for place, group in enumerate(_holding(relation, below.keys, _uncast))
         ]
-        made = replace(relation, input=below.relation, outputs=outputs)
-        return Keyed(made, replace(copies, columns=tuple(columns)), below.hidden)
+        widened = replace(relation, input=below.relation, outputs=outputs)
+        return Keyed(widened, replace(copies, columns=tuple(columns)), below.hidden)
 
-    def _renamed(self, relation: Project, node: exp.Expr) -> Keyed:
+    def _renamed(self, relation: ProjectRelation, node: exp.Expr) -> Keyed:
         """Return a subquery or CTE in FROM; the source key is added to it if it lacks it."""
         self._check_columns(relation, node)
         below, copies = self.of(relation.input), _copies(relation.outputs)
@@ -191,7 +191,9 @@ class KeyLocality:
             for groups in below.keys.columns
         ]
         if below.keys.are_held:
-            return Keyed(relation.over([below.relation]), Keys.of([(one,) for one in columns]))
+            return Keyed(
+                relation.over([below.relation]), SourceKeyFields.of([(one,) for one in columns])
+            )
         inner, added, names = self._exposed(relation.input)
         self.edits += alias_edits(node.args.get("alias"), names)
         table = node.alias or (node.name if isinstance(node, exp.Table) else "") or None
@@ -200,10 +202,10 @@ class KeyLocality:
             hidden.append(Named(table, name, self.reading.field(name, one.data_type)))
             outputs.append(replace(Output.copy(one), field=hidden[-1].field))
         self.spelling.hidden.update((one.field.id, one) for one in hidden)
-        made = replace(relation, input=inner, outputs=tuple(outputs))
+        renamed = replace(relation, input=inner, outputs=tuple(outputs))
         both = zip(columns, hidden, strict=True)
-        keys = Keys.of([((*group, one.field.id),) for group, one in both])
-        return Keyed(made, keys, tuple(hidden))
+        keys = SourceKeyFields.of([((*group, one.field.id),) for group, one in both])
+        return Keyed(renamed, keys, tuple(hidden))
 
     def _exposed(self, relation: Relation) -> tuple[Relation, tuple[str, ...], list[str]]:
         """Return a query with the source key, the added fields, and their names."""
@@ -215,7 +217,7 @@ class KeyLocality:
                     self.edits += alias_edits(cte.args.get("alias"), names)
         return (*self.exposing.exposed(relation, names), names)
 
-    def _check_columns(self, relation: Project, node: exp.Expr) -> None:
+    def _check_columns(self, relation: ProjectRelation, node: exp.Expr) -> None:
         for output in relation.outputs:
             name = self.reading.names[output.field.id].name
             if name is None or name.startswith("_"):
@@ -225,7 +227,9 @@ class KeyLocality:
                     "with '_'"
                 )
 
-    def _check_subquery(self, relation: Matched | Single | ValueInSpark, outer: Keys) -> None:
+    def _check_subquery(
+        self, relation: Matched | Single | ValueInSpark, outer: SourceKeyFields
+    ) -> None:
         """Check that a subquery in an expression reads only rows of its row's source key."""
         query, linked = relation.subquery, relation.linked
         if query is None or not _reads_stages(query):
@@ -240,7 +244,7 @@ class KeyLocality:
             if isinstance(one, Matched | Single | ValueInSpark):
                 self._check_subquery(one, inner.keys)
             origin = self.reading.origins.get(one)
-            if isinstance(one, Project) and origin is not None and origin.scope is not None:
+            if isinstance(one, ProjectRelation) and origin is not None and origin.scope is not None:
                 self.edits += self.spelling.star_edits(origin.node, inner.hidden)
 
 
@@ -251,18 +255,18 @@ _RULES: Final[Mapping[type[Relation], Callable[[KeyLocality, Any], Keyed]]] = Ma
     {
         Scan: KeyLocality.scanned,
         Values: KeyLocality.constant,
-        Project: KeyLocality.projected,
+        ProjectRelation: KeyLocality.projected,
         Filter: KeyLocality.row_by_row,
         Generate: KeyLocality.row_by_row,
         Join: KeyLocality.joined,
-        Matched: KeyLocality.asked,
-        Single: KeyLocality.asked,
-        ValueInSpark: KeyLocality.asked,
-        Window: KeyLocality.windowed,
-        Aggregate: KeyLocality.grouped,
+        Matched: KeyLocality.subquery,
+        Single: KeyLocality.subquery,
+        ValueInSpark: KeyLocality.subquery,
+        WindowRelation: KeyLocality.windowed,
+        AggregateRelation: KeyLocality.grouped,
         Expand: KeyLocality.expanded,
         Distinct: KeyLocality.distinct,
-        SetOperation: KeyLocality.united,
+        SetOperation: KeyLocality.set_operation,
         InSpark: KeyLocality.in_spark,
     }
 )
@@ -285,7 +289,7 @@ def _reads_stages(relation: Relation) -> bool:
 
 
 def _holding(
-    relation: Project, keys: Keys, tree_of: Callable[[Output], exp.Expr]
+    relation: ProjectRelation, keys: SourceKeyFields, tree_of: Callable[[Output], exp.Expr]
 ) -> list[tuple[str, ...]]:
     """Return for each source key column the outputs that hold it by themselves."""
     held = [(one.field.id, keys.holds(fields_of(tree_of(one)))) for one in relation.outputs]
@@ -300,9 +304,9 @@ def _uncast(output: Output) -> exp.Expr:
 
 def _copies(outputs: Sequence[Output]) -> dict[str, list[str]]:
     """Return fields -> the outputs that have their values."""
-    found = dict[str, list[str]]()
+    copies = dict[str, list[str]]()
     for output in outputs:
         fields = fields_of(_uncast(output))
         if len(fields) == 1:
-            found.setdefault(fields[0], []).append(output.field.id)
-    return found
+            copies.setdefault(fields[0], []).append(output.field.id)
+    return copies

@@ -1,8 +1,8 @@
 """The fields that hold the source key of a relation's rows.
 
-The invariant: for every row, a source key column has the value of the fields that `Keys` says, in
-all the feeder rows that the row comes from. If that is not certain, no field holds it, so a mistake
-refuses a query and never accepts one.
+The invariant: for every row, a source key column has the value of the fields that `SourceKeyFields`
+says, in all the feeder rows that the row comes from. If that is not certain, no field holds it, so
+a mistake refuses a query and never accepts one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ each of which holds it or null, and at least one holds it; no group if it is not
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class SourceKeyFields:
     """The fields that hold source key columns, by their ids.
 
     Attributes:
@@ -38,9 +38,9 @@ class Keys:
     partial: tuple[tuple[str, ...], ...] = ()
 
     @staticmethod
-    def of(columns: Sequence[Holding]) -> Keys:
+    def of(columns: Sequence[Holding]) -> SourceKeyFields:
         """Return keys without further fields."""
-        return Keys(tuple(columns), ((),) * len(columns))
+        return SourceKeyFields(tuple(columns), ((),) * len(columns))
 
     def __len__(self) -> int:
         """Return the number of source key columns."""
@@ -77,7 +77,7 @@ class Keys:
             if fields and all(field in self.fields_of(column) for field in fields)
         )
 
-    def renamed(self, names: Mapping[str, Sequence[str]]) -> Keys:
+    def renamed(self, names: Mapping[str, Sequence[str]]) -> SourceKeyFields:
         """Return the keys over other fields that have the same values.
 
         Args:
@@ -89,9 +89,9 @@ class Keys:
 
         columns = []
         for groups in self.columns:
-            found = tuple(map(group_of, groups))
-            columns.append(found if all(found) else ())
-        return Keys(tuple(columns), tuple(map(group_of, self.partial)))
+            fields = tuple(map(group_of, groups))
+            columns.append(fields if all(fields) else ())
+        return SourceKeyFields(tuple(columns), tuple(map(group_of, self.partial)))
 
 
 def fields_of(tree: exp.Expr | None) -> tuple[str, ...]:
@@ -108,7 +108,11 @@ def fields_of(tree: exp.Expr | None) -> tuple[str, ...]:
 
 
 def equal_keys(
-    condition: exp.Expr, left: Keys, mine: Sequence[str], right: Keys, other: Sequence[str]
+    condition: exp.Expr,
+    left: SourceKeyFields,
+    mine: Sequence[str],
+    right: SourceKeyFields,
+    other: Sequence[str],
 ) -> frozenset[int]:
     """Return the source key columns that are equal where two expressions are.
 
@@ -127,7 +131,7 @@ def equated(tree: exp.Expr) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]
         yield sides[::-1]
 
 
-def joined(left: Keys, right: Keys, kind: JoinKind) -> Keys:
+def joined(left: SourceKeyFields, right: SourceKeyFields, kind: JoinKind) -> SourceKeyFields:
     """Return the keys of the rows of a join by equal source keys, or with constants."""
     if kind in {"semi", "anti"}:
         return left
@@ -136,10 +140,10 @@ def joined(left: Keys, right: Keys, kind: JoinKind) -> Keys:
         tuple(field for side in (left, right) if side.columns for field in side.fields_of(column))
         for column in range(len(columns))
     )
-    return Keys(columns, partial)
+    return SourceKeyFields(columns, partial)
 
 
-def _merged(left: Keys, right: Keys, kind: JoinKind) -> tuple[Holding, ...]:
+def _merged(left: SourceKeyFields, right: SourceKeyFields, kind: JoinKind) -> tuple[Holding, ...]:
     if not left.columns or not right.columns:
         return left.columns or right.columns
     match kind:

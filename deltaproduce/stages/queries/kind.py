@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from textwrap import dedent
 
 import pyarrow as pa
+from typing_extensions import override
 
 from deltaproduce.engines.choice import OPEN_IN_SESSION
 from deltaproduce.engines.engine import Rows
@@ -38,57 +39,59 @@ class KeyLocalQuery(ProducerKind):
     query: Query
 
     @property
+    @override
     def word(self) -> str:
-        """See `Kind.word`."""
         return "sql"
 
     @property
-    def made_by(self) -> object:
-        """See `Kind.made_by`."""
+    @override
+    def row_definition(self) -> object:
         return self.query.text
 
+    @override
     def definition(self, feeders: Sequence[str]) -> Definition:
-        """See `Kind.definition`."""
         del feeders
         return Definition("sql", dedent(self.query.text).strip())
 
     @property
+    @override
     def maker(self) -> str:
-        """See `Kind.maker`."""
         return "query"
 
     @property
+    @override
     def select(self) -> tuple[str, Mapping[str, Constant]]:
-        """See `StageKind.select`."""
         return self.query.text, {}
 
+    @override
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
-        """See `Kind.depends_on_zone`: by the text of the query."""
+        """By the text of the query."""
         del schema
         return depends_on_zone(QueryText.read(self.query.text).tree, types_of(feeders))
 
+    @override
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
-        """See `StageKind.resolved`: Spark finds the types that are not certain without it."""
-        found, session = on_driver.plan(stage, self.query), tables.engines.session
-        if isinstance(found, str) or not is_ansi(session):
+        """Spark finds the types that are not certain without it."""
+        plan, session = on_driver.plan(stage, self.query), tables.engines.session
+        if isinstance(plan, str) or not is_ansi(session):
             if session is None:
                 message = (
-                    f"stage {stage.name!r}: {found!r} is computed by Spark only, and the store was "
+                    f"stage {stage.name!r}: {plan!r} is computed by Spark only, and the store was "
                     f"opened without a session; {OPEN_IN_SESSION}"
                 )
                 raise SessionError(message, stage=stage.name)
             return replace(stage, schema=query_schema(stage, self.query, tables.spark))
-        types = found.types
+        types = plan.types
         return replace(stage, schema=typed_schema(stage, types))
 
+    @override
     def emitted(
         self, production: Production, inputs: Sequence[StageInput], keys: Selection | None
     ) -> tuple[Rows, int] | None:
-        """See `ProducerKind.emitted`."""
         stage = production.stage
-        made = self._on_driver(production, inputs, keys)
-        if made is not None:
-            return made
+        computed = self._on_driver(production, inputs, keys)
+        if computed is not None:
+            return computed
         given = production.frames(inputs, keys)
         if given is None:
             return None
@@ -104,8 +107,8 @@ class KeyLocalQuery(ProducerKind):
         self, production: Production, inputs: Sequence[StageInput], keys: Selection | None
     ) -> tuple[Rows, int] | None:
         """Return the rows that the driver makes; None if it does not, or has none to make."""
-        found = on_driver.plan(production.stage, self.query)
-        if isinstance(found, str) or not is_ansi(production.engines.session):
+        plan = on_driver.plan(production.stage, self.query)
+        if isinstance(plan, str) or not is_ansi(production.engines.session):
             return None
         parts = all_parts(inputs) if keys is None else changed_parts(inputs, keys)
         contents = {each.stage.name: empty(each.content) for each in inputs}
@@ -115,5 +118,7 @@ class KeyLocalQuery(ProducerKind):
             contents[each.stage.name] = rows
         if not parts:
             return None
-        made = on_driver.computed(production.stage, found, contents, production.engines.time_zone)
-        return made, len(made)
+        computed = on_driver.computed(
+            production.stage, plan, contents, production.engines.time_zone
+        )
+        return computed, len(computed)

@@ -26,12 +26,12 @@ def plan(stage: Stage, query: Query) -> Resolved | str:
         DefinitionError: it does not fit the types of the feeders' columns; with `stage`.
     """
     schemas = {feeder.name: feeder.schema for feeder in stage.feeders}
-    _, found = keyed(query.text, schemas, stage=stage.name)
-    return found if found.only_in_spark is None else found.only_in_spark
+    _, resolved = keyed(query.text, schemas, stage=stage.name)
+    return resolved if resolved.only_in_spark is None else resolved.only_in_spark
 
 
 def computed(
-    stage: Stage, found: Resolved, contents: Mapping[str, pa.Table], zone: str
+    stage: Stage, resolved: Resolved, contents: Mapping[str, pa.Table], zone: str
 ) -> pa.Table:
     """Return the rows of a query, in the columns of the stage's content.
 
@@ -43,6 +43,6 @@ def computed(
     """
     layout = Layout.of(stage)
     with blaming(stage.name):
-        rows = rows_of(found.relation, contents, Computing(zone))
-    made = numbered(rows, found.fields, found.order, layout.pair, layout.value)
-    return made.select([column.name for column in layout.content])
+        rows = rows_of(resolved.relation, contents, Computing(zone))
+    content = numbered(rows, resolved.fields, resolved.order, layout.pair, layout.value)
+    return content.select([column.name for column in layout.content])

@@ -18,10 +18,10 @@ from sqlglot import Token, TokenType, exp
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.queries.keys import fields_of
-from deltaproduce.stages.sql.algebra.relations import Project
+from deltaproduce.stages.sql.algebra.relations import ProjectRelation
 from deltaproduce.stages.sql.resolve import Resolved, Scope, is_aggregate
 from deltaproduce.stages.sql.syntax import spelled
-from deltaproduce.stages.sql.text import Edit, start_of
+from deltaproduce.stages.sql.text import TextEdit, start_of
 from deltaproduce.types.ddl import identifier
 
 
@@ -37,7 +37,7 @@ class Ordering:
 
     order: str | None = None
     added: tuple[tuple[str, str], ...] = ()
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[TextEdit, ...] = ()
 
 
 def ordering_of(query: Resolved) -> Ordering:
@@ -76,7 +76,7 @@ def ordering_of(query: Resolved) -> Ordering:
         direction = "DESC" if key.descending else "ASC"
         nulls = "FIRST" if key.nulls_first else "LAST"
         sorts.append(f"{sql} {direction} NULLS {nulls}")
-    taken_off = Edit(order_by.start, text.end, "")
+    taken_off = TextEdit(order_by.start, text.end, "")
     return Ordering(", ".join(sorts), tuple(added), (taken_off,))
 
 
@@ -96,7 +96,7 @@ class _Result:
     def of(query: Resolved) -> _Result:
         select, known = query.relation, dict[str, tuple[str, ...]]()
         origin = query.reading.origins.get(select)
-        if isinstance(select, Project):
+        if isinstance(select, ProjectRelation):
             known = {o.field.id: fields_of(o.scalar.expression.tree) for o in select.outputs}
         fields = {(c.name or "").lower(): known.get(c.field.id, ()) for c in query.columns}
         scope = Scope() if origin is None or origin.scope is None else origin.scope
@@ -117,17 +117,17 @@ class _Result:
                 message = f"{spelled(part)!r} cannot be in ORDER BY; add it to the columns"
                 raise DefinitionError(message)
             if isinstance(part, exp.Column) and self._is_result(part):
-                found = self.scope.find(part)
-                if found is not None and found[1] > 1:  # names both a table and a result column
+                columns = self.scope.find(part)
+                if columns is not None and columns[1] > 1:  # names both a table and a result column
                     raise _two_meanings(part, part)
 
     def check_same(self, node: exp.Expr) -> None:
         """Refuse a name that means another column in the SELECT than in ORDER BY."""
         for one in node.find_all(exp.Column):
             if self._is_result(one):
-                found = self.scope.find(one)
+                columns = self.scope.find(one)
                 own = self.fields[one.parts[0].name.lower()]
-                if found is None or own != (found[0].id,):
+                if columns is None or own != (columns[0].id,):
                     raise _two_meanings(node, one)
 
     def _is_result(self, column: exp.Column) -> bool:

@@ -20,7 +20,7 @@ from deltaproduce.stages.sql.algebra.determinism import FILLS, check_determined
 from deltaproduce.stages.sql.algebra.joining import with_ordered_joins
 from deltaproduce.stages.sql.resolve import Named, Resolved, as_written
 from deltaproduce.stages.sql.syntax import spelled
-from deltaproduce.stages.sql.text import Edit, QueryText, edited
+from deltaproduce.stages.sql.text import QueryText, TextEdit, edited
 from deltaproduce.types.columns import SOURCE_PREFIX, RowSchema
 
 
@@ -46,7 +46,7 @@ class Query:
     orders: tuple[str, ...]
     names: tuple[str, ...]
     order: str | None
-    edits: tuple[Edit, ...]
+    edits: tuple[TextEdit, ...]
 
     def sql(self, views: Mapping[str, str]) -> str:
         """Return the query with views in place of the stages, and without its ORDER BY.
@@ -94,52 +94,52 @@ def _keyed(text: str, stages: Mapping[str, RowSchema]) -> tuple[Query, Resolved]
     parsed = QueryText.read(text)
     tree = parsed.tree
     check_grammar(tree)
-    found = as_written(parsed, stages)
-    reading = found.reading
-    free = [] if tree.unnest().args.get("distinct") else [c.field.id for c in found.columns]
-    check_determined(found.relation, free, FILLS)
-    _check_names(found)
+    resolved = as_written(parsed, stages)
+    reading = resolved.reading
+    free = [] if tree.unnest().args.get("distinct") else [c.field.id for c in resolved.columns]
+    check_determined(resolved.relation, free, FILLS)
+    _check_names(resolved)
     locality = KeyLocality(reading, stages)
     for _, selected in reading.with_:
         locality.of(selected.relation)
-    keys = locality.of(found.relation).keys
-    sources = _sources(found, stages, len(keys.columns))
-    ordering = ordering_of(found)
-    relation, added = locality.exposing.exposed(found.relation, sources, dict(ordering.added))
+    keys = locality.of(resolved.relation).keys
+    sources = _sources(resolved, stages, len(keys.columns))
+    ordering = ordering_of(resolved)
+    relation, added = locality.exposing.exposed(resolved.relation, sources, dict(ordering.added))
     fields = {one.id: one for one in relation.fields}
     own = tuple(Named(None, name, fields[one]) for name, one in zip(sources, added, strict=True))
     edits = [edit for edit in reading.edits if edit.feeder is not None]
-    at_end = Edit(reading.text.end, len(text), "")
+    at_end = TextEdit(reading.text.end, len(text), "")
     orders = tuple(name for name, _ in ordering.added)
     query = Query(
         text,
-        found.feeders,
+        resolved.feeders,
         sources,
         orders,
-        found.names,
+        resolved.names,
         ordering.order,
         (*edits, *locality.edits, *ordering.edits, at_end),
     )
     ordered = with_ordered_joins(relation)
-    return query, replace(found, relation=ordered, columns=(*own, *found.columns))
+    return query, replace(resolved, relation=ordered, columns=(*own, *resolved.columns))
 
 
-def _check_names(found: Resolved) -> None:
-    for name in found.names:
+def _check_names(resolved: Resolved) -> None:
+    for name in resolved.names:
         if name.startswith("_"):
             message = f"column {name!r}: names that begin with '_' are reserved; rename it"
             raise DefinitionError(message, column=name)
 
 
-def _sources(found: Resolved, stages: Mapping[str, RowSchema], width: int) -> tuple[str, ...]:
+def _sources(resolved: Resolved, stages: Mapping[str, RowSchema], width: int) -> tuple[str, ...]:
     """Return the names of the columns that hold the source key."""
-    tree: exp.Expr = found.reading.text.tree
+    tree: exp.Expr = resolved.reading.text.tree
     if not width:
         message = f"{spelled(tree)!r} returns rows of no stage; name one in its FROM"
         raise DefinitionError(message)
-    widths = {name: len(stages[name].key) for name in found.feeders}
+    widths = {name: len(stages[name].key) for name in resolved.feeders}
     if len(set(widths.values())) > 1:
         message = f"the feeders' numbers of key columns differ: {widths!r}; use the same key types"
         raise DefinitionError(message)
-    key = stages[found.feeders[0]].key
+    key = stages[resolved.feeders[0]].key
     return tuple(SOURCE_PREFIX + name for name in key.names)

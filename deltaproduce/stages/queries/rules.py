@@ -10,14 +10,14 @@ from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.queries.grammar import TWO_STAGES
-from deltaproduce.stages.queries.keys import Keys, fields_of
+from deltaproduce.stages.queries.keys import SourceKeyFields, fields_of
 from deltaproduce.stages.queries.spelling import Spelling
-from deltaproduce.stages.sql.algebra.relations import Aggregate, SetOperation
-from deltaproduce.stages.sql.algebra.windows import Window
+from deltaproduce.stages.sql.algebra.relations import AggregateRelation, SetOperation
+from deltaproduce.stages.sql.algebra.windows import WindowRelation
 from deltaproduce.stages.sql.syntax import spelled
 
 
-def check_window(window: Window, keys: Keys, spelling: Spelling) -> None:
+def check_window(window: WindowRelation, keys: SourceKeyFields, spelling: Spelling) -> None:
     """Check that a window function sees rows of one source key at a time.
 
     Raises:
@@ -34,7 +34,9 @@ def check_window(window: Window, keys: Keys, spelling: Spelling) -> None:
             )
 
 
-def grouped(group: Aggregate, keys: Keys, spelling: Spelling, select: exp.Expr) -> Keys:
+def grouped(
+    group: AggregateRelation, keys: SourceKeyFields, spelling: Spelling, select: exp.Expr
+) -> SourceKeyFields:
     """Return the keys of groups.
 
     Args:
@@ -62,10 +64,10 @@ def grouped(group: Aggregate, keys: Keys, spelling: Spelling, select: exp.Expr) 
             )
         spelling.groups.update((field, fields) for field, fields in held if fields != (field,))
         columns.append((tuple(field for field, _ in held),))
-    return Keys.of(columns)
+    return SourceKeyFields.of(columns)
 
 
-def check_distinct(keys: Keys, node: exp.Expr) -> None:
+def check_distinct(keys: SourceKeyFields, node: exp.Expr) -> None:
     """Check that DISTINCT merges only rows of the same source key.
 
     Raises:
@@ -78,7 +80,9 @@ def check_distinct(keys: Keys, node: exp.Expr) -> None:
         )
 
 
-def united(relation: SetOperation, left: Keys, right: Keys, node: exp.Expr) -> Keys:
+def set_operation(
+    relation: SetOperation, left: SourceKeyFields, right: SourceKeyFields, node: exp.Expr
+) -> SourceKeyFields:
     """Return the keys of the rows of a set operation: fields that hold them on both sides.
 
     Args:
@@ -115,4 +119,4 @@ def united(relation: SetOperation, left: Keys, right: Keys, node: exp.Expr) -> K
             "at the same place of both sides' columns, or use UNION ALL and make another stage "
             "that removes duplicates"
         )
-    return Keys.of(columns)
+    return SourceKeyFields.of(columns)

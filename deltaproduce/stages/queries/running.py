@@ -41,11 +41,11 @@ def query_schema(stage: Stage, query: Query, spark: SparkSession) -> RowSchema:
     }
     with temporary_views(empty, spark) as views:
         try:
-            found = frame_struct(spark.sql(query.sql(views)))
+            struct = frame_struct(spark.sql(query.sql(views)))
         except spark_errors("AnalysisException") as error:
             message = f"stage {stage.name!r}: Spark refuses its query: {error}"
             raise DefinitionError(message, stage=stage.name) from error
-    return typed_schema(stage, {field.name: field.dataType for field in found})
+    return typed_schema(stage, {field.name: field.dataType for field in struct})
 
 
 def typed_schema(stage: Stage, types: Mapping[str, DataType]) -> RowSchema:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.queries.keys import Holding, Keys
+from deltaproduce.stages.queries.keys import Holding, SourceKeyFields
 from deltaproduce.stages.sql.resolve import Named, Scope
-from deltaproduce.stages.sql.text import Edit, end_of, start_of
+from deltaproduce.stages.sql.text import TextEdit, end_of, start_of
 from deltaproduce.types.ddl import identifier
 
 
@@ -33,12 +33,12 @@ class SelectList:
     keys: tuple[str, ...]
     ordinals: tuple[tuple[int, int], ...] = ()
 
-    def with_columns(self, text: str, columns: Mapping[str, str]) -> Iterator[Edit]:
+    def with_columns(self, text: str, columns: Mapping[str, str]) -> Iterator[TextEdit]:
         """Yield the edits that put ``columns``, expressions by name, before the others."""
         added = "".join(f"{sql} AS {identifier(name)}, " for name, sql in columns.items())
-        yield Edit(self.start, self.start, added)
+        yield TextEdit(self.start, self.start, added)
         for start, end in self.ordinals:
-            yield Edit(start, end, str(int(text[start:end]) + len(columns)))
+            yield TextEdit(start, end, str(int(text[start:end]) + len(columns)))
 
 
 @dataclass
@@ -92,19 +92,19 @@ class Spelling:
             return True
         if one in self.groups:
             return all(self._reaches(part, scope) for part in self.groups[one])
-        return one in self.names and scope.means(self.names[one])
+        return one in self.names and scope.resolves_to(self.names[one])
 
     def _named(self, one: str) -> str:
         return self.names[one].name or "" if one in self.names else one.rpartition("#")[0]
 
     def _qualified(self, one: str) -> str:
-        found = self.hidden.get(one) or self.names.get(one)
-        if found is None or found.name is None:
+        name = self.hidden.get(one) or self.names.get(one)
+        if name is None or name.name is None:
             return identifier(one.rpartition("#")[0])
-        prefix = "" if found.table is None else f"{identifier(found.table)}."
-        return prefix + identifier(found.name)
+        prefix = "" if name.table is None else f"{identifier(name.table)}."
+        return prefix + identifier(name.name)
 
-    def list_of(self, select: exp.Expr, keys: Keys, scope: Scope) -> SelectList:
+    def list_of(self, select: exp.Expr, keys: SourceKeyFields, scope: Scope) -> SelectList:
         """Return where source key columns can be added to a SELECT, and their expressions there."""
         group = select.args.get("group")
         numbers = [] if group is None else [one for one in group.expressions if _is_number(one)]
@@ -114,7 +114,7 @@ class Spelling:
             tuple((start_of(number), end_of(number)) for number in numbers),
         )
 
-    def star_edits(self, select: exp.Expr, hidden: Sequence[Named]) -> Iterator[Edit]:
+    def star_edits(self, select: exp.Expr, hidden: Sequence[Named]) -> Iterator[TextEdit]:
         """Yield edits that exclude added columns from the stars in a SELECT.
 
         A SELECT over added columns has no source key to group by, so no star is a ``count(*)``.
@@ -127,15 +127,15 @@ class Spelling:
                     yield from _star_edit(node, hidden)
 
 
-def alias_edits(alias: exp.Expr | None, names: Sequence[str]) -> Iterator[Edit]:
+def alias_edits(alias: exp.Expr | None, names: Sequence[str]) -> Iterator[TextEdit]:
     """Yield the edit that names added columns in the list of an alias, if it has one."""
     columns = alias.columns if isinstance(alias, exp.TableAlias) else []
     if columns and names:
         first = start_of(columns[0])
-        yield Edit(first, first, "".join(f"{identifier(name)}, " for name in names))
+        yield TextEdit(first, first, "".join(f"{identifier(name)}, " for name in names))
 
 
-def _star_edit(star: exp.Star, hidden: Sequence[Named]) -> Iterator[Edit]:
+def _star_edit(star: exp.Star, hidden: Sequence[Named]) -> Iterator[TextEdit]:
     table = star.parent.table if isinstance(star.parent, exp.Column) else None
     names = [
         identifier(one.name or "")
@@ -149,9 +149,9 @@ def _star_edit(star: exp.Star, hidden: Sequence[Named]) -> Iterator[Edit]:
     ]
     if names and excepted:
         first = min(map(start_of, excepted))
-        yield Edit(first, first, "".join(f"{name}, " for name in names))
+        yield TextEdit(first, first, "".join(f"{name}, " for name in names))
     elif names:
-        yield Edit(end_of(star), end_of(star), f" EXCEPT ({', '.join(names)})")
+        yield TextEdit(end_of(star), end_of(star), f" EXCEPT ({', '.join(names)})")
 
 
 def _is_number(node: exp.Expr) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
+from typing_extensions import override
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
@@ -31,14 +32,16 @@ class MadeByTasks(DerivedKind):
     __slots__ = ()
 
     @property
+    @override
     def tasks(self) -> TaskPartitions:
-        """See `Kind.tasks`."""
         return TaskPartitions(make_rows=True)
 
+    @override
     def produced(self, production: Production, inputs: Sequence[StageInput]) -> None:
-        """See `DerivedKind.produced`: only tasks make rows."""
+        """Only tasks make rows."""
         del production, inputs
 
+    @override
     def changed(
         self,
         production: Production,
@@ -46,9 +49,10 @@ class MadeByTasks(DerivedKind):
         content: Stored | None,
         mappings: Callable[[], Stored | None],
     ) -> None:
-        """See `DerivedKind.changed`: only tasks make rows."""
+        """Only tasks make rows."""
         del production, inputs, content, mappings
 
+    @override
     def sampled(
         self,
         production: Production,
@@ -57,7 +61,7 @@ class MadeByTasks(DerivedKind):
         mappings: Callable[[], Stored | None],
         keys: Callable[[], object],
     ) -> None:
-        """See `DerivedKind.sampled`: only tasks make rows."""
+        """Only tasks make rows."""
         del production, inputs, content, mappings, keys
 
 
@@ -86,7 +90,7 @@ class ScheduledKind(MadeByTasks):
         so_far: Outcomes,
         *,
         version: int,
-        anew: bool,
+        rebuilds: bool,
     ) -> Tasked:
         """Make the tasks that are due.
 
@@ -95,7 +99,7 @@ class ScheduledKind(MadeByTasks):
             records: finds the rows of the stage that keeps records.
             so_far: what became of the tasks of the stages before it.
             version: the version number that they are made for.
-            anew: the stage has other columns than its tables, so that nothing in them counts.
+            rebuilds: the stage has other columns than its tables, so that nothing in them counts.
 
         Raises:
             ProducerError: a task failed, and the schedule ends the run.
@@ -110,7 +114,7 @@ class ScheduledKind(MadeByTasks):
         schedule: Schedule,
         so_far: Outcomes,
         *,
-        anew: bool,
+        rebuilds: bool,
     ) -> Tasked:
         """Return the outcome as if all tasks that are due were made, with the rows that they have.
 
@@ -118,8 +122,9 @@ class ScheduledKind(MadeByTasks):
             records: the arguments are those of `tasked`.
         """
 
+    @override
     def pairs(self, stage: Stage, feeder: Stage, rows: Rows, engines: Engines) -> Rows:
-        """See `DerivedKind.pairs`: partitions are made of partitions, and no key of a key.
+        """Partitions are made of partitions, and no key of a key.
 
         Raises:
             NotFoundError: always.

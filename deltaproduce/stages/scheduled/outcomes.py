@@ -53,8 +53,8 @@ class Fed:
     @property
     def factor(self) -> np.uint64:
         """The factor of its digests, which distinguishes equal digests of two feeders."""
-        told = int.from_bytes(sha256(self.stage.encode()).digest()[:8], "big")
-        return np.uint64(told | 1)
+        number = int.from_bytes(sha256(self.stage.encode()).digest()[:8], "big")
+        return np.uint64(number | 1)
 
     def named(self, rows: Numbers) -> list[Partition]:
         """Return its partitions at the given positions."""
@@ -100,9 +100,9 @@ class Outcomes:
 
     stages: Mapping[str, Tasked] = field(default_factory=dict)
 
-    def beside(self, found: Tasked) -> Outcomes:
+    def beside(self, tasked: Tasked) -> Outcomes:
         """Return them with one more."""
-        return Outcomes({**self.stages, found.listed.stage: found})
+        return Outcomes({**self.stages, tasked.listed.stage: tasked})
 
     @property
     def taken(self) -> int:
@@ -137,5 +137,5 @@ class Outcomes:
         return [task for listed in every for task in listed.tasks(np.arange(len(listed)))]
 
 
-def _named(some: Iterable[tuple[ListedTasks, Numbers]]) -> tuple[Partition, ...]:
-    return tuple(of for listed, rows in some for of in listed.named(rows))
+def _named(groups: Iterable[tuple[ListedTasks, Numbers]]) -> tuple[Partition, ...]:
+    return tuple(of for listed, rows in groups for of in listed.named(rows))

@@ -103,8 +103,8 @@ class Absent:
 
     def due(self, listed: ListedTasks) -> Marks:
         """Return which tasks are to be made."""
-        found = ~listed.present
-        return found & (listed.inputs_before != listed.inputs) if self.only_changed else found
+        due = ~listed.present
+        return due & (listed.inputs_before != listed.inputs) if self.only_changed else due
 
     def waiting(self, listed: ListedTasks) -> Marks:
         """Return which tasks are not present before any is made."""
@@ -138,10 +138,10 @@ class Marked:
     def due(self, listed: ListedTasks) -> Marks:
         """See `Absent.due`."""
         wanted = self.partitions.get(listed.stage)
-        found = np.zeros(len(listed), bool) if wanted is None else listed.among(wanted)
+        due = np.zeros(len(listed), bool) if wanted is None else listed.among(wanted)
         if self.resumes:
-            found = found | listed.marked
-        return found & ~_among(listed, found, self.finished)
+            due = due | listed.marked
+        return due & ~_among(listed, due, self.finished)
 
     def waiting(self, listed: ListedTasks) -> Marks:
         """See `Absent.waiting`."""
@@ -191,10 +191,10 @@ class ChosenTasks:
     blocked: Numbers
     left: Numbers
 
-    def after(self, made: Numbers) -> tuple[Marks, Marks]:
+    def after(self, computed: Numbers) -> tuple[Marks, Marks]:
         """Return ``waiting`` and ``stuck`` once the given tasks are made."""
         waiting, stuck = self.waiting.copy(), self.stuck.copy()
-        waiting[made] = stuck[made] = False
+        waiting[computed] = stuck[computed] = False
         return waiting, stuck
 
 
@@ -206,9 +206,9 @@ class Memory:
 
     def of(self, stage: str, sort: type[_Remembered]) -> _Remembered:
         """Return what is remembered of a stage; a new ``sort()`` at first."""
-        found = self._stages.setdefault(stage, sort())
-        assert isinstance(found, sort)  # a stage has one kind
-        return found
+        memory = self._stages.setdefault(stage, sort())
+        assert isinstance(memory, sort)  # a stage has one kind
+        return memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,10 +268,10 @@ class Schedule:
         )
 
 
-def _among(listed: ListedTasks, due: Marks, some: Collection[Partition]) -> Marks:
+def _among(listed: ListedTasks, due: Marks, partitions: Collection[Partition]) -> Marks:
     """Return which of the due tasks are some of those that are named."""
-    found = np.zeros(len(listed), bool)
-    if some:
+    marks = np.zeros(len(listed), bool)
+    if partitions:
         mine = np.flatnonzero(due)
-        found[mine] = [of in some for of in listed.named(mine)]
-    return found
+        marks[mine] = [of in partitions for of in listed.named(mine)]
+    return marks

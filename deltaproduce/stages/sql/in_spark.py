@@ -40,11 +40,11 @@ def temporary_views(
             spark.catalog.dropTempView(view)
 
 
-def numbered(found: DataFrame, layout: Layout, first: Sequence[str]) -> DataFrame:
+def numbered(rows: DataFrame, layout: Layout, first: Sequence[str]) -> DataFrame:
     """Return rows in the columns of the content, with the ``_ordinal`` of each among its pair.
 
     Args:
-        found: the rows, with the other columns of the content, and perhaps more.
+        rows: the rows, with the other columns of the content, and perhaps more.
         first: what orders the rows of a pair, as SQL text; rows that are equal in it go by their
             values.
     """
@@ -54,5 +54,5 @@ def numbered(found: DataFrame, layout: Layout, first: Sequence[str]) -> DataFram
     pair = ", ".join(identifier(c.name) for c in layout.pair)
     order = ", ".join([*first, *values]) or "1"
     place = f.expr(f"row_number() OVER (PARTITION BY {pair} ORDER BY {order})")
-    in_order = found.withColumns(values).withColumn(ORDINAL, place - 1)
+    in_order = rows.withColumns(values).withColumn(ORDINAL, place - 1)
     return in_order.select(*(typed(col(c.name), c) for c in layout.content))

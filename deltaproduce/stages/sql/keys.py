@@ -28,23 +28,23 @@ def key_columns(
     if listed is None:
         raise _no_list(text, stage)
     spelled = {name.lower(): name for name in names}
-    found: dict[str, bool] = {}
+    directions: dict[str, bool] = {}
     for name, descending in listed:
         if name.lower() not in spelled:
             known = ", ".join(names)
             message = f"stage {stage!r}: key column {name!r} is not in its query; it has {known}"
             raise DefinitionError(message, stage=stage, column=name)
-        if spelled[name.lower()] in found:
+        if spelled[name.lower()] in directions:
             message = f"stage {stage!r}: key column {name!r} is named twice; name it once"
             raise DefinitionError(message, stage=stage, column=name)
-        found[spelled[name.lower()]] = bool(descending)
-    if needs_values and len(found) == len(names):
+        directions[spelled[name.lower()]] = bool(descending)
+    if needs_values and len(directions) == len(names):
         message = (
             f"stage {stage!r}: all columns of its query are in its key {text!r}; a stage needs a "
             "value too, so select another column"
         )
         raise DefinitionError(message, stage=stage)
-    return found
+    return directions
 
 
 def _no_list(text: str, stage: str) -> DefinitionError:

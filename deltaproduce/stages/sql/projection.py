@@ -80,13 +80,13 @@ class Projection:
         """
         known = {c.name: c.data_type for c in columns if c.is_known}
 
-        def found(expression: Expression) -> DataType:
+        def type_in(expression: Expression) -> DataType:
             term = analysed(expression, known) if known.keys() >= {*expression.columns} else None
             return NullType() if term is None else term.data_type
 
         if self.where is not None:
-            _check_condition(self.where, found(self.where))
-        return {name: found(expression) for name, expression in self.outputs}
+            _check_condition(self.where, type_in(self.where))
+        return {name: type_in(expression) for name, expression in self.outputs}
 
     def resolved(self, columns: Sequence[Column], engines: Engines) -> dict[str, DataType]:
         """Return the types of the outputs.
@@ -150,8 +150,8 @@ class Projection:
     def _terms(self, columns: Sequence[Column], engines: Engines) -> dict[Expression, Term]:
         """Return the terms of the expressions that the driver computes."""
         types, zone = {c.name: c.data_type for c in columns}, engines.time_zone
-        found = ((one, analysed(one, types, zone)) for one in self._expressions)
-        return {one: term for one, term in found if term is not None}
+        terms = ((one, analysed(one, types, zone)) for one in self._expressions)
+        return {one: term for one, term in terms if term is not None}
 
     def _in_spark(self, rows: DataFrame) -> DataFrame:
         if self.where is not None:
@@ -164,13 +164,13 @@ class Projection:
             if self.where is not None:
                 computing = self.where
                 rows = rows.filter(pa.array(holds(terms[self.where], rows)))
-            found = dict[str, pa.Array]()
+            arrays = dict[str, pa.Array]()
             for name, computing in self.outputs:
-                found[name] = evaluated(terms[computing], rows)
+                arrays[name] = evaluated(terms[computing], rows)
         except EvaluationError as error:
             assert computing is not None
             raise _failed(computing.text, str(error), stage) from error
-        return pa.table(found)
+        return pa.table(arrays)
 
 
 @contextmanager
@@ -189,10 +189,10 @@ def _failed(text: str | None, said: str, stage: str) -> ProducerError:
     return ProducerError(f"stage {stage!r}: {what} failed: {escaped(said)}", stage=stage)
 
 
-def _check_condition(condition: Expression, found: DataType) -> None:
-    if not isinstance(found, BooleanType | NullType):
+def _check_condition(condition: Expression, data_type: DataType) -> None:
+    if not isinstance(data_type, BooleanType | NullType):
         raise DefinitionError(
-            f"{condition.text!r} is of type {found.simpleString()}; write a condition"
+            f"{condition.text!r} is of type {data_type.simpleString()}; write a condition"
         )
 
 
@@ -233,6 +233,6 @@ def _spark_types(
         if len(expressions) > 1:  # find the one that is refused
             half = len(expressions) // 2
             parts = expressions[:half], expressions[half:]
-            return [found for part in parts for found in _spark_types(part, columns, spark)]
+            return [data_type for part in parts for data_type in _spark_types(part, columns, spark)]
         said = str(error).partition("\n")[0]
         raise DefinitionError(f"Spark refuses {expressions[0].text!r}: {said}") from error

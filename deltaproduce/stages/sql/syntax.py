@@ -29,13 +29,13 @@ def function_name(node: exp.Expr | None) -> str | None:
 
 def struct_parts(node: exp.Expr) -> list[tuple[str, exp.Expr]] | None:
     """Return the fields of ``struct(…)`` with Spark's names; None if only Spark names them."""
-    found = list[tuple[str, exp.Expr]]()
+    parts = list[tuple[str, exp.Expr]]()
     for place, part in enumerate(node.expressions, start=1):
         if isinstance(part, exp.Star | exp.Dot | exp.Lambda) or isinstance(part.this, exp.Star):
             return None
         name = part.alias or (part.name if isinstance(part, exp.Column) else f"col{place}")
-        found.append((name, part.unalias()))
-    return found
+        parts.append((name, part.unalias()))
+    return parts
 
 
 def spelled(node: exp.Expr) -> str:

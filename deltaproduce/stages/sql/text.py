@@ -1,7 +1,7 @@
 """A query as the user wrote it: its text, its syntax tree, and edits of the text.
 
-`QueryText.read` parses the text with sqlglot. Each `Edit` replaces a range of the text; `edited`
-applies them.
+`QueryText.read` parses the text with sqlglot. Each `TextEdit` replaces a range of the text;
+`edited` applies them.
 
 The invariant: text outside of all edits stays as written. sqlglot parses SQL here and never writes
 it, since it does not always write what it has read: ``unix_timestamp()`` becomes
@@ -31,7 +31,7 @@ from deltaproduce.types.ddl import identifier
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class TextEdit:
     """Replaces ``text[start:end]``.
 
     Attributes:
@@ -47,7 +47,7 @@ class Edit:
     feeder: str | None = None
 
 
-def edited(text: str, edits: Iterable[Edit], views: Mapping[str, str]) -> str:
+def edited(text: str, edits: Iterable[TextEdit], views: Mapping[str, str]) -> str:
     """Return the text with all edits applied, and views in place of feeders."""
     pieces, position = [], 0
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):

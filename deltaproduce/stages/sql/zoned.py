@@ -58,7 +58,7 @@ def depends_on_zone(tree: exp.Expr, types: Mapping[str, DataType]) -> bool:
         types: the types of the columns that it may read, by name.
     """
     known = {name.lower(): data_type for name, data_type in types.items()}
-    instants = _named_instants(tree, {n for n, found in known.items() if has_instants(found)})
+    instants = _named_instants(tree, {n for n, column in known.items() if has_instants(column)})
     has_lists = any(alias.columns for alias in tree.find_all(exp.TableAlias))
     for node in tree.walk():
         if _reads_clock(node, known):
@@ -70,25 +70,25 @@ def depends_on_zone(tree: exp.Expr, types: Mapping[str, DataType]) -> bool:
 
 def types_of(schemas: Iterable[RowSchema]) -> dict[str, DataType]:
     """Return the types of columns by name; one with a timestamp, if columns share a name."""
-    found = dict[str, DataType]()
+    types = dict[str, DataType]()
     for column in chain.from_iterable((*schema.key, *schema.value) for schema in schemas):
-        if column.name not in found or has_instants(column.data_type):
-            found[column.name] = column.data_type
-    return found
+        if column.name not in types or has_instants(column.data_type):
+            types[column.name] = column.data_type
+    return types
 
 
 def _named_instants(tree: exp.Expr, columns: set[str]) -> set[str]:
     """Return the names of timestamps: of columns, and of aliases made of them."""
-    found, aliases = set(columns), list(tree.find_all(exp.Alias))
+    names, aliases = set(columns), list(tree.find_all(exp.Alias))
     while True:
         more = {
             alias.alias.lower()
             for alias in aliases
-            if any(_is_instant(node, found) for node in alias.this.walk())
+            if any(_is_instant(node, names) for node in alias.this.walk())
         }
-        if more <= found:
-            return found
-        found |= more
+        if more <= names:
+            return names
+        names |= more
 
 
 def _is_instant(node: exp.Expr, names: set[str]) -> bool:

@@ -15,13 +15,13 @@ from typing import Final, TypeAlias
 from deltaproduce.stages.sql.algebra.emptiness import is_none
 from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
-    Aggregate,
+    AggregateRelation,
     Distinct,
     Filter,
     Join,
     Limit,
     Matched,
-    Project,
+    ProjectRelation,
     Relation,
     Scan,
     SetOperation,
@@ -29,9 +29,9 @@ from deltaproduce.stages.sql.algebra.relations import (
     Values,
 )
 from deltaproduce.stages.sql.algebra.scalars import Field
-from deltaproduce.stages.sql.algebra.windows import Window
+from deltaproduce.stages.sql.algebra.windows import WindowRelation
 from deltaproduce.stages.sql.operators import expand, plain, set_operation
-from deltaproduce.stages.sql.operators.changes.keys import Link
+from deltaproduce.stages.sql.operators.changes.keys import JoinKey
 from deltaproduce.stages.sql.operators.groups import by_rows
 from deltaproduce.stages.sql.operators.joins import join, matched, single
 from deltaproduce.stages.sql.operators.windows.window import partition_fields
@@ -61,13 +61,13 @@ class Places:
         keys: the names of their key columns.
         singles: those that have one row.
         ordered: those that have rows in the order of a limit.
-        asked: if not None, gets each look-up in a stage that `cost` comes to.
+        requests: if not None, gets each look-up in a stage that `cost` comes to.
     """
 
     keys: Mapping[str, tuple[str, ...]]
     singles: Collection[str] = ()
     ordered: Collection[str] = ()
-    asked: list[Wanted] | None = None
+    requests: list[Wanted] | None = None
 
     def cost(self, relation: Relation, fields: Fields) -> Cost:
         """Return what a look-up by some fields reads of the dearest stage."""
@@ -77,17 +77,17 @@ class Places:
             return Cost.SEEK
         if isinstance(relation, Scan):
             return self._of_scan(relation, fields or frozenset())
-        asked = _asked(relation, fields or frozenset())
-        return max((self.cost(one, by) for one, by in asked), default=Cost.NOTHING)
+        rows = _requests(relation, fields or frozenset())
+        return max((self.cost(one, by) for one, by in rows), default=Cost.NOTHING)
 
     def is_small(self, relation: Relation) -> bool:
         """Return whether a relation has few rows, whatever stages have."""
         match relation:
             case Values():
                 return True
-            case Project() | Filter() | Distinct():
+            case ProjectRelation() | Filter() | Distinct():
                 return self.is_small(relation.input)
-            case Aggregate():
+            case AggregateRelation():
                 is_one = not relation.keys and is_none(relation.input)
                 return is_one or self.is_small(relation.input)
             case Limit(count=int(count)):
@@ -105,8 +105,8 @@ class Places:
     def _of_scan(self, scan: Scan, fields: frozenset[str]) -> Cost:
         pairs = zip(scan.fields, scan.columns, strict=True)
         by = frozenset(column for field, column in pairs if field.id in fields)
-        if self.asked is not None:
-            self.asked.append(Wanted(scan.feeder, by, frozenset(scan.columns)))
+        if self.requests is not None:
+            self.requests.append(Wanted(scan.feeder, by, frozenset(scan.columns)))
         if not fields:
             return Cost.ALL
         first = self.keys.get(scan.feeder, ())[:1]
@@ -114,12 +114,12 @@ class Places:
 
 
 _COPIES: Final[Mapping[type[Relation], Callable[..., Mapping[str, str]]]] = MappingProxyType(
-    {Project: plain.copies, Aggregate: by_rows.copies, Expand: expand.copies}
+    {ProjectRelation: plain.copies, AggregateRelation: by_rows.copies, Expand: expand.copies}
 )
 """The fields by which an operator is looked up -> those that they copy of its one input."""
 
 
-def _asked(relation: Relation, fields: frozenset[str]) -> Iterator[tuple[Relation, Fields]]:
+def _requests(relation: Relation, fields: frozenset[str]) -> Iterator[tuple[Relation, Fields]]:
     """Yield what a look-up by fields asks of the operator's inputs."""
     copies = _COPIES.get(type(relation))
     if copies is not None:
@@ -133,11 +133,11 @@ def _asked(relation: Relation, fields: frozenset[str]) -> Iterator[tuple[Relatio
             for side in relation.inputs:
                 yield side, named(fields, set_operation.renamed(relation, side))
         case Join():
-            yield from _asked_of_join(relation, fields)
+            yield from _requests_of_join(relation, fields)
         case Matched() | Single():
             yield relation.input, within(fields, relation.input.fields)
             yield relation.subquery, rights(_linked(relation))
-        case Window():
+        case WindowRelation():
             by = partition_fields(relation)
             yield relation.input, fields & by or within(fields, relation.input.fields)
             yield relation.input, by
@@ -145,14 +145,14 @@ def _asked(relation: Relation, fields: frozenset[str]) -> Iterator[tuple[Relatio
             yield relation.input, None
 
 
-def _linked(one: Matched | Single) -> tuple[Link, ...]:
+def _linked(one: Matched | Single) -> tuple[JoinKey, ...]:
     if isinstance(one, Single):
         return single.linked_fields(one)
     linked, compared = matched.linked_fields(one)
     return *linked, *compared
 
 
-def _asked_of_join(one: Join, fields: frozenset[str]) -> Iterator[tuple[Relation, Fields]]:
+def _requests_of_join(one: Join, fields: frozenset[str]) -> Iterator[tuple[Relation, Fields]]:
     linked = join.linked_fields(one)
     of_left, of_right = (within(fields, side.fields) for side in one.inputs)
     if len(of_left) >= len(of_right):
@@ -161,12 +161,12 @@ def _asked_of_join(one: Join, fields: frozenset[str]) -> Iterator[tuple[Relation
         yield from ((one.left, lefts(linked)), (one.right, of_right))
 
 
-def lefts(linked: Iterable[Link]) -> frozenset[str]:
+def lefts(linked: Iterable[JoinKey]) -> frozenset[str]:
     """Return the fields of the left side of links."""
     return frozenset(one.left.id for one in linked)
 
 
-def rights(linked: Iterable[Link]) -> frozenset[str]:
+def rights(linked: Iterable[JoinKey]) -> frozenset[str]:
     """Return the fields of the right side of links."""
     return frozenset(one.right.id for one in linked)
 

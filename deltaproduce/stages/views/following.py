@@ -43,11 +43,11 @@ class FollowedInput:
         if self.input.changed is None:
             return empty(wanted), empty(wanted)
         counts = self.input.changed.counts
-        gone, come = (
+        gone, added = (
             self._here(rows, wanted, counts.rows_before + counts.rows_after, counts.bytes)
             for rows in self.input.moved(wanted)
         )
-        return gone.select(list(columns)), come.select(list(columns))
+        return gone.select(list(columns)), added.select(list(columns))
 
     def before(self, columns: Sequence[str], keys: pa.Table | None) -> pa.Table:
         """See `Feeder.before`: rows that a view has looked up in the version are not read again.
@@ -63,7 +63,7 @@ class FollowedInput:
             return rows
         change = Signed.between(*reversed(self.moved(columns)))
         if keys is not None and len(change):
-            change = change.only(isin_rows(change.rows.select(keys.column_names), keys))
+            change = change.filter(isin_rows(change.rows.select(keys.column_names), keys))
         return changed(rows, change)
 
     def first(self, columns: Sequence[str], count: int) -> pa.Table | None:
@@ -80,8 +80,8 @@ class FollowedInput:
         places = pa.table({key[0].name: pa.array([0, 1], pa.int32())})
         keys = Selection(key[:1], places, self.engines)
         size = stored.count * stored.row_bytes
-        found = self._here(stored.first(keys, key[1:], count), stored.columns, stored.count, size)
-        return found.select(names)
+        rows = self._here(stored.first(keys, key[1:], count), stored.columns, stored.count, size)
+        return rows.select(names)
 
     def _read(self, columns: Sequence[str], keys: pa.Table | None) -> pa.Table:
         names, stored = list(columns), self.input.before()
@@ -96,17 +96,17 @@ class FollowedInput:
             first = distinct(keys.select(prefix))
             selection = Selection(self._columns(prefix), first, self.engines)
             size = narrow.count * narrow.row_bytes
-            found = self._here(narrow.of(selection), narrow.columns, narrow.count, size)
-            marks = isin_rows(found.select(keys.column_names), keys)
-            return found.filter(pa.array(marks)).select(names)
+            read_rows = self._here(narrow.of(selection), narrow.columns, narrow.count, size)
+            marks = isin_rows(read_rows.select(keys.column_names), keys)
+            return read_rows.filter(pa.array(marks)).select(names)
         wanted = self._columns([*names, *keys.column_names])
 
         def sifted(rows: pa.Table) -> pa.Table:
             marks = isin_rows(rows.select(keys.column_names), keys)
             return rows.filter(pa.array(marks)).select(names)
 
-        found = narrow.reduced(wanted, sifted)
-        return sifted(self._all(narrow)) if found is None else found
+        read_rows = narrow.reduced(wanted, sifted)
+        return sifted(self._all(narrow)) if read_rows is None else read_rows
 
     def _all(self, stored: Stored) -> pa.Table:
         """Return all rows of a feeder."""

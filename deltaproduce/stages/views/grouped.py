@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import Marks, Numbers, isin_rows
 from deltaproduce.model.layouts import Layout
-from deltaproduce.stages.sql.algebra.relations import Aggregate, Project, Relation
+from deltaproduce.stages.sql.algebra.relations import AggregateRelation, ProjectRelation, Relation
 from deltaproduce.stages.sql.operators import plain
-from deltaproduce.stages.sql.operators.changes.keys import Keys
+from deltaproduce.stages.sql.operators.changes.keys import LookupKeys
 from deltaproduce.stages.sql.operators.changes.rules import NO_KEYS, both
 from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing
@@ -33,7 +33,7 @@ _COUNT: Final = f"{STATE}0"
 
 
 @dataclass(frozen=True, slots=True)
-class Grouped:
+class GroupedQuery:
     """A query whose rows are the groups of an operator, one row per key of the view.
 
     Attributes:
@@ -42,13 +42,15 @@ class Grouped:
         fields: the columns of the query -> their fields.
     """
 
-    aggregate: Aggregate
-    projects: tuple[Project, ...]
+    aggregate: AggregateRelation
+    projects: tuple[ProjectRelation, ...]
     columns: Mapping[str, str]
     fields: Mapping[str, str]
 
     @staticmethod
-    def of(relation: Relation, fields: Mapping[str, str], key: Collection[str]) -> Grouped | None:
+    def of(
+        relation: Relation, fields: Mapping[str, str], key: Collection[str]
+    ) -> GroupedQuery | None:
         """Return a query as such a one; None if it is another, or its functions have no states.
 
         Args:
@@ -56,21 +58,21 @@ class Grouped:
             fields: its columns -> their fields.
             key: the names of the view's key columns.
         """
-        projects = list[Project]()
-        while isinstance(relation, Project):
+        projects = list[ProjectRelation]()
+        while isinstance(relation, ProjectRelation):
             projects.insert(0, relation)
             relation = relation.input
-        if not isinstance(relation, Aggregate) or not States.are_kept(relation):
+        if not isinstance(relation, AggregateRelation) or not States.are_kept(relation):
             return None
-        found = {one.field.id: one.field.id for one in relation.keys}
+        field_ids = {one.field.id: one.field.id for one in relation.keys}
         for project in projects:
             copied = {old: new for new, old in reversed(plain.copies(project).items())}
-            found = {first: copied[now] for first, now in found.items() if now in copied}
+            field_ids = {first: copied[now] for first, now in field_ids.items() if now in copied}
         named = {field: name for name, field in reversed([*fields.items()])}
-        columns = {first: named[now] for first, now in found.items() if now in named}
+        columns = {first: named[now] for first, now in field_ids.items() if now in named}
         if len(columns) < len(relation.keys) or set(columns.values()) != set(key):
             return None
-        return Grouped(relation, tuple(projects), columns, fields)
+        return GroupedQuery(relation, tuple(projects), columns, fields)
 
     @property
     def states(self) -> tuple[Column, ...]:
@@ -82,11 +84,11 @@ class Grouped:
         """Whether a change may ask for all rows of its groups: the least value of one goes."""
         return any(call.is_end for _, call in self.aggregate.calls)
 
-    def made(self, rows: pa.Table, layout: Layout, computing: Computing) -> pa.Table:
+    def compute(self, rows: pa.Table, layout: Layout, computing: Computing) -> pa.Table:
         """Return the view's rows, from all rows of the operator's input."""
         states = States(self.aggregate, computing)
-        made = states.alive(states.of(rows, np.ones(len(rows), np.int64)))
-        return self._rows(made, rows.slice(0, 0), layout, computing)
+        stored = states.alive(states.of(rows, np.ones(len(rows), np.int64)))
+        return self._rows(stored, rows.slice(0, 0), layout, computing)
 
     def changed(self, known: pa.Table, following: Following, layout: Layout) -> pa.Table:
         """Return the view's rows of the groups that change.
@@ -105,17 +107,19 @@ class Grouped:
         if not states.keys and not len(old):  # it always has a row, so its states are unknown
             old, unsure = more.slice(0, 1), np.ones(1, bool)
         if self.looks_up:
-            unsure[~unsure] = states.ends_lost(old.filter(pa.array(~unsure)), change.gone.repeated)
+            unsure[~unsure] = states.ends_lost(
+                old.filter(pa.array(~unsure)), change.deleted.repeated
+            )
         sure = old.filter(pa.array(~unsure))
         again = old.select(states.keys).filter(pa.array(unsure))
         added = more.filter(pa.array(~_among(more, again, states.keys, bool(unsure.any()))))
-        found = states.alive(states.added(sure, added))
+        changed = states.alive(states.added(sure, added))
         nothing = following.before(self.aggregate.input, NO_KEYS)
         if unsure.any():
             rows = self._rows_of(again, states, change, following)
             ones = np.ones(len(rows), np.int64)
-            found = pa.concat_tables([found, states.alive(states.of(rows, ones))])
-        return self._rows(found, nothing, layout, following.computing)
+            changed = pa.concat_tables([changed, states.alive(states.of(rows, ones))])
+        return self._rows(changed, nothing, layout, following.computing)
 
     def keys(self, following: Following, layout: Layout) -> pa.Table:
         """Return the view's keys of the groups that change."""
@@ -126,20 +130,20 @@ class Grouped:
     def _of_stored(self, known: pa.Table, more: pa.Table) -> pa.Table:
         """Return stored rows as states: in the columns of ``more``."""
         names = {field: self.columns.get(field, field) for field in more.column_names}
-        found = known.select(list(names.values())).rename_columns(list(names))
-        found = found.cast(more.schema)
+        groups = known.select(list(names.values())).rename_columns(list(names))
+        groups = groups.cast(more.schema)
         keys = list(self.columns)
         if not keys:
-            return found
-        return found.filter(pa.array(isin_rows(found.select(keys), more.select(keys))))
+            return groups
+        return groups.filter(pa.array(isin_rows(groups.select(keys), more.select(keys))))
 
     def _rows_of(
         self, groups: pa.Table, states: States, change: Signed, following: Following
     ) -> pa.Table:
         """Return all rows of some groups after the change."""
         copied = by_rows.copies(self.aggregate)
-        found = {input_: groups.column(key) for key, input_ in copied.items()}
-        keys = Keys.of(pa.table(found), found) if found else None
+        arrays = {input_: groups.column(key) for key, input_ in copied.items()}
+        keys = LookupKeys.of(pa.table(arrays), arrays) if arrays else None
         _, rows = both(self.aggregate.input, keys, change, following)
         if not states.keys:
             return rows
@@ -164,9 +168,9 @@ class Grouped:
 
     def _stored(self, named: Mapping[str, pa.ChunkedArray], size: int, layout: Layout) -> pa.Table:
         zero, yes = pa.scalar(0, pa.int64()), pa.scalar(True, pa.bool_())
-        found = {ORDINAL: pa.repeat(zero, size), NO_KEY.names[0]: pa.repeat(yes, size), **named}
+        arrays = {ORDINAL: pa.repeat(zero, size), NO_KEY.names[0]: pa.repeat(yes, size), **named}
         return pa.table(
-            {c.name: found[c.name].cast(arrow_type(c.data_type)) for c in layout.content}
+            {c.name: arrays[c.name].cast(arrow_type(c.data_type)) for c in layout.content}
         )
 
     def _in_columns(self, keys: pa.Table, key: tuple[Column, ...]) -> pa.Table:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from typing_extensions import override
+
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
@@ -17,17 +19,17 @@ from deltaproduce.model.hidden import Hidden
 from deltaproduce.model.kind import KeyOrder, Upkeep
 from deltaproduce.model.layouts import CONTENT, RUNS, Layout
 from deltaproduce.stages.inputs import StageInput
-from deltaproduce.stages.productions import DerivedKind, Found, Production
+from deltaproduce.stages.productions import DerivedKind, Production, ProductionResult
 from deltaproduce.stages.sql.algebra.binding import names_constant
-from deltaproduce.stages.sql.algebra.relations import Aggregate, Relation, Values
+from deltaproduce.stages.sql.algebra.relations import AggregateRelation, Relation, Values
 from deltaproduce.stages.sql.projection import check_ansi
 from deltaproduce.stages.sql.text import QueryText
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.stages.views import in_spark
 from deltaproduce.stages.views.dates import dated
 from deltaproduce.stages.views.following import TooManyRowsError
-from deltaproduce.stages.views.kept import ORDERED, Kept, Table
-from deltaproduce.stages.views.on_driver import compared, followed_rows, made_of
+from deltaproduce.stages.views.kept import ORDERED, MaterializedRelation, ViewTable
+from deltaproduce.stages.views.on_driver import compared, compute, followed_rows
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import RowSchema
 
@@ -38,44 +40,46 @@ class HiddenTable(DerivedKind):
 
     Attributes:
         query: the view's query.
-        told: its operators, which say with the query what the rows are.
+        operator_labels: its operators, which say with the query what the rows are.
         role: what it is for.
         kept: what it keeps.
     """
 
     query: str
-    told: tuple[str, ...]
+    operator_labels: tuple[str, ...]
     role: str
-    kept: Kept = field(compare=False)
+    kept: MaterializedRelation = field(compare=False)
 
     @property
+    @override
     def word(self) -> str:
-        """See `Kind.word`."""
         return "table of a view"
 
     @property
+    @override
     def tables(self) -> tuple[str, ...]:
-        """See `Kind.tables`."""
         return (CONTENT, RUNS)
 
     @property
-    def made_by(self) -> object:
-        """See `Kind.made_by`."""
-        return self.query, self.told, self.role
+    @override
+    def row_definition(self) -> object:
+        return self.query, self.operator_labels, self.role
 
     @property
+    @override
     def maker(self) -> str:
-        """See `Kind.maker`."""
         return "query"
 
     @property
+    @override
     def order(self) -> KeyOrder:
-        """See `Kind.order`: the first rows of an order are read."""
+        """The first rows of an order are read."""
         return KeyOrder(group_width=1 if self.role == ORDERED else 0)
 
     @property
+    @override
     def upkeep(self) -> Upkeep:
-        """See `Kind.upkeep`: its expressions are of the columns' types."""
+        """Its expressions are of the columns' types."""
         of_nothing = may_have_rows_of_nothing(self.kept.relation)
         return Upkeep(
             by_key=False,
@@ -86,20 +90,21 @@ class HiddenTable(DerivedKind):
             by_date=any(names_constant(one.scalars) for one in self.kept.relation.walk()),
         )
 
+    @override
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
-        """See `Kind.depends_on_zone`: as the view does."""
+        """As the view does."""
         del schema
         return self.upkeep.by_date or depends_on_zone(
             QueryText.read(self.query).tree, types_of(feeders)
         )
 
+    @override
     def produced(
         self, production: Production, inputs: Sequence[StageInput]
     ) -> tuple[Rows, int] | None:
-        """See `DerivedKind.produced`."""
-        found = made_of(self.kept, production, inputs)
-        if found is not None:
-            return found
+        produced = compute(self.kept, production, inputs)
+        if produced is not None:
+            return produced
         engines, layout = production.engines, Layout.of(production.stage)
         check_ansi(engines.spark)
         contents = ((each, each.all_rows(for_spark=True)) for each in inputs)
@@ -117,23 +122,24 @@ class HiddenTable(DerivedKind):
         except spark_errors("PySparkException") as error:
             raise in_spark.failed(production.stage.owner, error) from error
 
+    @override
     def changed(
         self,
         production: Production,
         inputs: Sequence[StageInput],
         content: Stored | None,
         mappings: Callable[[], Stored | None],
-    ) -> Found | None:
-        """See `DerivedKind.changed`."""
+    ) -> ProductionResult | None:
         del mappings
         if not is_reached(production, inputs):
             return None
         try:
             return followed_rows(self.kept, production, inputs, content)
         except TooManyRowsError:
-            made = self.produced(production, inputs)
-            return made and production.replaced(content, *made)
+            produced = self.produced(production, inputs)
+            return produced and production.replaced(content, *produced)
 
+    @override
     def sampled(
         self,
         production: Production,
@@ -141,8 +147,8 @@ class HiddenTable(DerivedKind):
         content: Stored | None,
         mappings: Callable[[], Stored | None],
         keys: Callable[[], Selection],
-    ) -> Found | None:
-        """See `DerivedKind.sampled`: all rows, and their states unless Spark has made some."""
+    ) -> ProductionResult | None:
+        """All rows, and their states unless Spark has made some."""
         del mappings, keys
         return compared(production, content, self.produced(production, inputs))
 
@@ -157,39 +163,41 @@ def is_reached(production: Production, inputs: Sequence[StageInput]) -> bool:
 def may_have_rows_of_nothing(relation: Relation) -> bool:
     """Return whether a relation may have rows over stages without rows."""
     return any(
-        isinstance(one, Values) or (isinstance(one, Aggregate) and not one.keys)
+        isinstance(one, Values) or (isinstance(one, AggregateRelation) and not one.keys)
         for one in relation.walk()
     )
 
 
-def hidden_inputs(tables: Iterable[Table], query: str, stage: Producer) -> tuple[HiddenInput, ...]:
+def hidden_inputs(
+    tables: Iterable[ViewTable], query: str, stage: Producer
+) -> tuple[HiddenInput, ...]:
     """Return the hidden stages of a view, each behind those that it reads.
 
     Args:
         stage: the view.
     """
     known: dict[str, Stage] = {one.name: one for one in stage.merged}
-    found = list[HiddenInput]()
+    inputs = list[HiddenInput]()
     for table in tables:
         relation = table.kept.relation
         names = relation.feeders
-        told = tuple(one.told for one in relation.walk())
-        made = Producer(
+        operators = tuple(one.label for one in relation.walk())
+        producer = Producer(
             table.name,
             tuple((known[name],) for name in names),
             table.schema,
-            HiddenTable(query, told, table.role, table.kept),
+            HiddenTable(query, operators, table.role, table.kept),
             stage.revision,
             hidden=Hidden(table.role, (stage.name,)),
         )
-        known[table.name] = made
-        found.append(HiddenInput(table.name, made))
-    return tuple(found)
+        known[table.name] = producer
+        inputs.append(HiddenInput(table.name, producer))
+    return tuple(inputs)
 
 
-def identity(tables: Iterable[Table]) -> tuple[object, ...]:
+def identity(tables: Iterable[ViewTable]) -> tuple[object, ...]:
     """Return what tells the tables of one query from others."""
     return tuple(
-        (one.name, one.schema.key.ddl, *(each.told for each in one.kept.relation.walk()))
+        (one.name, one.schema.key.ddl, *(each.label for each in one.kept.relation.walk()))
         for one in tables
     )

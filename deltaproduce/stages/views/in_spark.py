@@ -20,7 +20,7 @@ from deltaproduce.stages.sql.expressions.terms import Constants
 from deltaproduce.stages.sql.in_spark import numbered, temporary_views
 from deltaproduce.stages.sql.operators_in_spark import frame_of
 from deltaproduce.stages.sql.resolve import Resolved
-from deltaproduce.stages.views.kept import Kept
+from deltaproduce.stages.views.kept import MaterializedRelation
 from deltaproduce.types.columns import NO_KEY, ORDINAL_COLUMN
 from deltaproduce.types.data_types import DataType, StructType
 from deltaproduce.types.excerpts import escaped
@@ -49,11 +49,11 @@ def types_of(
     }
     with temporary_views(empty, spark) as views:
         try:
-            found = frame_struct(spark.sql(query.sql(views, constants)))
+            struct = frame_struct(spark.sql(query.sql(views, constants)))
         except spark_errors("AnalysisException", "ParseException") as error:
             message = f"stage {stage.name!r}: Spark refuses its query: {error}"
             raise DefinitionError(message, stage=stage.name) from error
-    return [field.dataType for field in found]
+    return [field.dataType for field in struct]
 
 
 @contextmanager
@@ -77,18 +77,18 @@ def queried(
     layout = Layout.of(stage)
     seen = {feeder.name: _seen(feeder, rows[feeder.name]) for feeder in stage.merged}
     with temporary_views(seen, spark) as views:
-        found = spark.sql(query.sql(views, constants)).toDF(*query.names)
+        frame = spark.sql(query.sql(views, constants)).toDF(*query.names)
         if layout.key == NO_KEY.columns:
-            found = found.withColumn(NO_KEY.names[0], f.lit(True))
+            frame = frame.withColumn(NO_KEY.names[0], f.lit(True))
         for column in layout.states:  # the driver makes them when it first changes a group
-            found = found.withColumn(column.name, f.lit(None).cast(in_spark(column.data_type)))
+            frame = frame.withColumn(column.name, f.lit(None).cast(in_spark(column.data_type)))
         if query.order:  # rows are sorted, so this counts up in their order
-            found = found.withColumn(_PLACE, f.monotonically_increasing_id())
-        yield numbered(found, layout, [_PLACE] if query.order else [])
+            frame = frame.withColumn(_PLACE, f.monotonically_increasing_id())
+        yield numbered(frame, layout, [_PLACE] if query.order else [])
 
 
 def kept_rows(
-    kept: Kept,
+    kept: MaterializedRelation,
     layout: Layout,
     rows: Mapping[str, DataFrame],
     spark: SparkSession,
@@ -100,26 +100,26 @@ def kept_rows(
         rows: the content of the stages that it reads, by name.
         constants: the values of constants that it names.
     """
-    found = frame_of(bound(kept.relation, constants), rows, spark)
-    if kept.placed:
-        found = _with_places(found, kept, layout)
+    frame = frame_of(bound(kept.relation, constants), rows, spark)
+    if kept.order_columns:
+        frame = _with_places(frame, kept, layout)
     else:
-        found = found.select(*(col(id_).alias(name) for name, id_ in kept.fields.items()))
+        frame = frame.select(*(col(id_).alias(name) for name, id_ in kept.fields.items()))
     if layout.key == NO_KEY.columns:
-        found = found.withColumn(NO_KEY.names[0], f.lit(True))
+        frame = frame.withColumn(NO_KEY.names[0], f.lit(True))
     for column in layout.states:  # the driver makes them when it first changes a group
-        found = found.withColumn(column.name, f.lit(None).cast(in_spark(column.data_type)))
-    return numbered(found, layout, [])
+        frame = frame.withColumn(column.name, f.lit(None).cast(in_spark(column.data_type)))
+    return numbered(frame, layout, [])
 
 
-def _with_places(rows: DataFrame, kept: Kept, layout: Layout) -> DataFrame:
+def _with_places(rows: DataFrame, kept: MaterializedRelation, layout: Layout) -> DataFrame:
     """Return the columns of a table that is in the order of some fields."""
     columns = [column for column in layout.content if column != ORDINAL_COLUMN]
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            found = kept.columns_of(pa.Table.from_batches([batch]))
-            yield from found.select([one.name for one in columns]).to_batches()
+            key_columns = kept.columns_of(pa.Table.from_batches([batch]))
+            yield from key_columns.select([one.name for one in columns]).to_batches()
 
     return rows.mapInArrow(run, struct_of(columns))
 

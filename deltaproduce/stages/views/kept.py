@@ -14,10 +14,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaproduce.stages.sql.algebra.relations import Aggregate, Limit, Relation, Scan
+from deltaproduce.stages.sql.algebra.relations import AggregateRelation, Limit, Relation, Scan
 from deltaproduce.stages.sql.algebra.scalars import Field, SortKey
 from deltaproduce.stages.sql.states.functions.encodings import encoded, encoded_type
-from deltaproduce.stages.views.grouped import Grouped
+from deltaproduce.stages.views.grouped import GroupedQuery
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import (
     NO_KEY,
@@ -45,7 +45,7 @@ _UNSTORED: Final = (NullType, VariantType)
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class OrderColumn:
     """A key column that orders rows by a field.
 
     Attributes:
@@ -84,39 +84,39 @@ class Placed:
             nulls = pc.is_null(values)
             return (pc.invert(nulls) if self.key.nulls_first else nulls).cast(pa.int32())
         kind = _kind_of(self.field)
-        found = encoded(values.combine_chunks().cast(arrow_type(kind)), kind)
+        array = encoded(values.combine_chunks().cast(arrow_type(kind)), kind)
         if not self.is_tie:
-            found = pc.fill_null(found, _filler(found.type))
-        return pa.chunked_array([found])
+            array = pc.fill_null(array, _filler(array.type))
+        return pa.chunked_array([array])
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class MaterializedRelation:
     """The rows of a relation as a stage keeps them.
 
     Attributes:
         fields: the columns of the stage -> the fields that they have.
         order: how rows of one key are ordered before their values count.
         grouped: the relation as groups with states, if the stage keeps states.
-        placed: key columns that order rows -> how they are computed.
+        order_columns: key columns that order rows -> how they are computed.
     """
 
     relation: Relation
     fields: Mapping[str, str]
     order: tuple[SortKey, ...] = ()
-    grouped: Grouped | None = None
-    placed: Mapping[str, Placed] = field(default_factory=dict)
+    grouped: GroupedQuery | None = None
+    order_columns: Mapping[str, OrderColumn] = field(default_factory=dict)
 
     def columns_of(self, rows: pa.Table) -> pa.Table:
         """Return the columns of the stage that rows of the relation have."""
-        found = {name: rows.column(field) for name, field in self.fields.items()}
-        found |= {name: one.column_of(rows) for name, one in self.placed.items()}
-        found |= {key.field.id: rows.column(key.field.id) for key in self.order}
-        return pa.table(found)
+        arrays = {name: rows.column(field) for name, field in self.fields.items()}
+        arrays |= {name: one.column_of(rows) for name, one in self.order_columns.items()}
+        arrays |= {key.field.id: rows.column(key.field.id) for key in self.order}
+        return pa.table(arrays)
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ViewTable:
     """A hidden table of a view.
 
     Attributes:
@@ -128,7 +128,7 @@ class Table:
 
     name: str
     role: str
-    kept: Kept
+    kept: MaterializedRelation
     schema: RowSchema
     scan: Scan
 
@@ -138,23 +138,23 @@ class Table:
         return self.role == GROUPS and self.schema.key == NO_KEY
 
     @staticmethod
-    def of_groups(name: str, aggregate: Aggregate) -> Table:
+    def of_groups(name: str, aggregate: AggregateRelation) -> ViewTable:
         """Return the table of an operator all of whose functions have states."""
         keys = {f"key_{n}": one.field for n, one in enumerate(aggregate.keys)}
         values = {f"value_{n}": field for n, (field, _) in enumerate(aggregate.calls)}
         fields = {column: field.id for column, field in (keys | values).items()}
         columns = {field.id: column for column, field in keys.items()}
-        grouped = Grouped(aggregate, (), columns, fields)
+        grouped = GroupedQuery(aggregate, (), columns, fields)
         schema = RowSchema(
             Columns(_columns(keys)) if keys else NO_KEY,
             Columns(_columns(values)),
             Columns(grouped.states),
         )
-        kept = Kept(aggregate, fields, grouped=grouped)
-        return Table(name, GROUPS, kept, schema, _scan(name, keys | values, aggregate))
+        kept = MaterializedRelation(aggregate, fields, grouped=grouped)
+        return ViewTable(name, GROUPS, kept, schema, _scan(name, keys | values, aggregate))
 
     @staticmethod
-    def of_rows(name: str, relation: Relation, by: frozenset[str]) -> Table | None:
+    def of_rows(name: str, relation: Relation, by: frozenset[str]) -> ViewTable | None:
         """Return the table of rows that are looked up by some fields; None if no key has them."""
         able = [field for field in relation.fields if may_hold(field)]
         own = [field for field in able if field.id in by] or able
@@ -165,11 +165,11 @@ class Table:
         values = {f"value_{n}": field for n, field in enumerate(others)}
         fields = {column: field.id for column, field in (keys | values).items()}
         schema = RowSchema(Columns(_columns(keys)), Columns(_columns(values)))
-        kept = Kept(relation, fields)
-        return Table(name, ROWS, kept, schema, _scan(name, keys | values, relation))
+        kept = MaterializedRelation(relation, fields)
+        return ViewTable(name, ROWS, kept, schema, _scan(name, keys | values, relation))
 
     @staticmethod
-    def of_limit(name: str, limit: Limit) -> Table | None:
+    def of_limit(name: str, limit: Limit) -> ViewTable | None:
         """Return the table of all rows of a limit's input, in its order; None if one is not stored.
 
         What comes before and behind nulls is told apart by the first column, so that a look-up
@@ -177,27 +177,27 @@ class Table:
         """
         if not are_stored(limit.input):
             return None
-        placed = dict(_places(limit))
-        keys = tuple(one.typed(name) for name, one in placed.items())
-        whole = {one.field.id: name for name, one in placed.items() if one.has_value}
+        places = dict(_places(limit))
+        keys = tuple(one.typed(name) for name, one in places.items())
+        whole = {one.field.id: name for name, one in places.items() if one.has_value}
         own = {whole[one.id]: one for one in limit.fields if one.id in whole}
         others = [one for one in limit.fields if one.id not in whole]
         values = {f"value_{n}": one for n, one in enumerate(others)}
         fields = {column: one.id for column, one in (own | values).items()}
         schema = RowSchema(Columns(keys), Columns(_columns(values)))
-        placed = {name: one for name, one in placed.items() if name not in own}
-        kept = Kept(limit.input, fields, placed=placed)
-        return Table(name, ORDERED, kept, schema, _scan(name, own | values, limit))
+        places = {name: one for name, one in places.items() if name not in own}
+        kept = MaterializedRelation(limit.input, fields, order_columns=places)
+        return ViewTable(name, ORDERED, kept, schema, _scan(name, own | values, limit))
 
 
-def _places(limit: Limit) -> Iterator[tuple[str, Placed]]:
+def _places(limit: Limit) -> Iterator[tuple[str, OrderColumn]]:
     """Yield the key columns by which the rows of a limit are in its order."""
     for n, key in enumerate(limit.order):
-        yield f"place_{n}", Placed(key, is_place=True)
-        yield f"order_{n}", Placed(key)
+        yield f"place_{n}", OrderColumn(key, is_place=True)
+        yield f"order_{n}", OrderColumn(key)
     known = {key.field.id for key in limit.order}
     for n, one in enumerate(one for one in limit.fields if one.id not in known):
-        yield f"tie_{n}", Placed(SortKey(one, descending=False, nulls_first=True), is_tie=True)
+        yield f"tie_{n}", OrderColumn(SortKey(one, descending=False, nulls_first=True), is_tie=True)
 
 
 def may_hold(field: Field) -> bool:

@@ -39,11 +39,11 @@ def key_of_text(text: str, stages: Mapping[str, RowSchema], *, stage: str) -> tu
         DefinitionError: the query does not say it; with `stage`.
     """
     try:
-        found = resolved(text, stages)
+        resolved_query = resolved(text, stages)
     except DefinitionError as error:
         message = f"stage {stage!r}: its key does not follow from its query: {error}; give key="
         raise DefinitionError(message, stage=stage, line=error.line) from None
-    return key_of(found, stages)
+    return key_of(resolved_query, stages)
 
 
 def _with_keys(query: Resolved, names: Iterable[str]) -> tuple[str, ...]:

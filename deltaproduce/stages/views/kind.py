@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from textwrap import dedent
 from typing import Final, TypeAlias
 
+from typing_extensions import override
+
 from deltaproduce.engines.choice import OPEN_IN_SESSION
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
@@ -18,11 +20,11 @@ from deltaproduce.model.kind import Definition, Upkeep
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.shown.explanations import Operator
 from deltaproduce.stages.inputs import StageInput, fed_by
-from deltaproduce.stages.productions import DerivedKind, Found, Production
-from deltaproduce.stages.sql.algebra.relations import Aggregate, Relation, Scan
+from deltaproduce.stages.productions import DerivedKind, Production, ProductionResult
+from deltaproduce.stages.sql.algebra.relations import AggregateRelation, Relation, Scan
 from deltaproduce.stages.sql.algebra.scalars import readable
 from deltaproduce.stages.sql.algebra.spark_only import InSpark
-from deltaproduce.stages.sql.algebra.windows import Window
+from deltaproduce.stages.sql.algebra.windows import WindowRelation
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.stages.sql.keys import key_columns
 from deltaproduce.stages.sql.operators_in_spark import has_frame
@@ -41,10 +43,10 @@ from deltaproduce.stages.views.hidden import (
     is_reached,
     may_have_rows_of_nothing,
 )
-from deltaproduce.stages.views.kept import Kept
+from deltaproduce.stages.views.kept import MaterializedRelation
 from deltaproduce.stages.views.keys import key_of, naming
 from deltaproduce.stages.views.modes import NO_DELTA_RULE, ORDER_OF_OTHER_COLUMNS
-from deltaproduce.stages.views.on_driver import compared, followed_rows, made_of
+from deltaproduce.stages.views.on_driver import compared, compute, followed_rows
 from deltaproduce.stages.views.planning import Sides, ViewPlan, planned
 from deltaproduce.storage.parquet.shared_lookups import Wanted
 from deltaproduce.storage.stored import Stored
@@ -108,38 +110,38 @@ class View(DerivedKind):
     known: Known | None = field(default=None, compare=False)
 
     @property
+    @override
     def word(self) -> str:
-        """See `Kind.word`."""
         return "view"
 
     @property
+    @override
     def tables(self) -> tuple[str, ...]:
-        """See `Kind.tables`: no key mappings, since a row comes from rows of many source keys."""
+        """No key mappings, since a row comes from rows of many source keys."""
         return (CONTENT, UPDATES, RUNS)
 
     @property
-    def made_by(self) -> object:
-        """See `Kind.made_by`.
-
-        What Spark and the driver make otherwise is made again by whoever opens the store.
-        """
+    @override
+    def row_definition(self) -> object:
+        """What Spark and the driver make otherwise is made again by whoever opens the store."""
         is_by_spark = self.recomputed == FLOATS_IN_SPARK
-        made = (self.query, self.recomputed) if is_by_spark else self.query
-        return (made, self.beside) if self.beside else made
+        definition = (self.query, self.recomputed) if is_by_spark else self.query
+        return (definition, self.beside) if self.beside else definition
 
+    @override
     def definition(self, feeders: Sequence[str]) -> Definition:
-        """See `Kind.definition`."""
         del feeders
         return Definition("sql", dedent(self.query).strip())
 
     @property
+    @override
     def maker(self) -> str:
-        """See `Kind.maker`."""
         return "query"
 
     @property
+    @override
     def upkeep(self) -> Upkeep:
-        """See `Kind.upkeep`: its expressions are of the columns' types."""
+        """Its expressions are of the columns' types."""
         why = self.recomputed and f"its query runs as a whole ({self.recomputed})"
         return Upkeep(
             by_key=False,
@@ -153,8 +155,8 @@ class View(DerivedKind):
         )
 
     @property
+    @override
     def select(self) -> tuple[str, Mapping[str, Constant]]:
-        """See `StageKind.select`."""
         return self.query, NO_DATE
 
     @staticmethod
@@ -178,16 +180,22 @@ class View(DerivedKind):
             DefinitionError: the query is refused; with `stage`.
         """
         with naming(stage):
-            found = resolved(query, stages, NO_DATE)
-        relations = [*found.relation.walk()]
+            resolved_query = resolved(query, stages, NO_DATE)
+        relations = [*resolved_query.relation.walk()]
         in_spark = any(isinstance(one, InSpark) for one in relations)
-        of_nothing = in_spark or may_have_rows_of_nothing(found.relation)
-        named = {} if not key else key_columns(key, found.names, stage=stage, needs_values=False)
+        of_nothing = in_spark or may_have_rows_of_nothing(resolved_query.relation)
+        named = (
+            {}
+            if not key
+            else key_columns(key, resolved_query.names, stage=stage, needs_values=False)
+        )
         given = None if key is None else tuple(named.items())
-        view = View(query, of_nothing, given, is_followed=is_followed, is_dated=is_dated(found))
-        plan = view.planned(found, stages, stage=stage)
-        feeders = {name: stages[name] for name in found.feeders}
-        return replace(view, known=(feeders, found, plan)).explained(found, plan)
+        view = View(
+            query, of_nothing, given, is_followed=is_followed, is_dated=is_dated(resolved_query)
+        )
+        plan = view.planned(resolved_query, stages, stage=stage)
+        feeders = {name: stages[name] for name in resolved_query.feeders}
+        return replace(view, known=(feeders, resolved_query, plan)).explained(resolved_query, plan)
 
     def explained(self, query: Resolved, plan: ViewPlan) -> View:
         """Return the same view, with the reason why it runs as a whole, if it does."""
@@ -196,19 +204,20 @@ class View(DerivedKind):
         sides, beside = plan.while_small, identity(plan.tables)
         return replace(self, recomputed=first, while_small=sides, beside=beside)
 
+    @override
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
-        """See `Kind.depends_on_zone`: by the text of the query; and a date may have a time."""
+        """By the text of the query; and a date may have a time."""
         del schema
         return self.is_dated or depends_on_zone(QueryText.read(self.query).tree, types_of(feeders))
 
+    @override
     def operators(self, stage: Stage) -> tuple[Operator, ...]:
-        """See `StageKind.operators`."""
         query, plan = self._known(stage)
         relations = [*query.relation.walk()]
         numbers = {id(one): number for number, one in enumerate(relations)}
         return tuple(
             Operator(
-                readable(one.told),
+                readable(one.label),
                 "recompute" if id(one) in plan.reasons else "incremental",
                 plan.reasons.get(id(one)),
                 tuple(numbers[id(given)] for given in one.inputs),
@@ -227,13 +236,16 @@ class View(DerivedKind):
             stages: the columns of the stages that it reads.
             stage: its name.
         """
-        whole, relations = Kept(query.relation, query.fields, query.order), query.relation.walk()
+        whole, relations = (
+            MaterializedRelation(query.relation, query.fields, query.order),
+            query.relation.walk(),
+        )
         if not self.is_followed:
             never = {id(one): NEVER for one in relations if not isinstance(one, Scan)}
             return ViewPlan(whole, reasons=never)
-        found = {id(one): why for one in relations if (why := self._obstacle(one)) is not None}
-        if found:
-            return ViewPlan(whole, reasons=found)
+        obstacles = {id(one): why for one in relations if (why := self._obstacle(one)) is not None}
+        if obstacles:
+            return ViewPlan(whole, reasons=obstacles)
         plan = planned(query, self._key(query, stages), stages, stage=stage)
         if self.with_session and not all(has_frame(one.kept.relation) for one in plan.tables):
             return ViewPlan(whole, reasons={id(query.relation): NO_DELTA_RULE})
@@ -250,8 +262,8 @@ class View(DerivedKind):
             return UNSUPPORTED_FUNCTION
         return FLOATS_IN_SPARK if self.with_session and _adds_floats(one) else None
 
+    @override
     def look_ups(self, stage: Stage) -> Sequence[Wanted]:
-        """See `StageKind.look_ups`."""
         return self._known(stage)[1].look_ups
 
     def _known(self, stage: Stage) -> tuple[Resolved, ViewPlan]:
@@ -260,8 +272,8 @@ class View(DerivedKind):
         query = self.over(feeders)
         return query, self._plan_of(query, feeders, stage.name)
 
+    @override
     def over(self, feeders: Mapping[str, RowSchema]) -> Resolved:
-        """See `StageKind.over`."""
         if self.known is not None:
             then, query, _ = self.known
             if all(feeders.get(name) == schema for name, schema in then.items()):
@@ -299,8 +311,9 @@ class View(DerivedKind):
             return known[2]
         return self.planned(query, stages, stage=stage)
 
+    @override
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
-        """See `StageKind.resolved`: Spark finds the types that are not certain without it."""
+        """Spark finds the types that are not certain without it."""
         assert isinstance(stage, Producer)
         stages = {one.name: one.schema for one in stage.merged}
         query, session = self.over(stages), tables.engines.session
@@ -330,18 +343,18 @@ class View(DerivedKind):
         schema = kind.typed(typed, types, stages, plan, stage=stage.name)
         return replace(stage, schema=schema, kind=kind)
 
+    @override
     def produced(
         self, production: Production, inputs: Sequence[StageInput]
     ) -> tuple[Rows, int] | None:
-        """See `DerivedKind.produced`."""
         stage, engines = production.stage, production.engines
         query, plan = self._known(stage)
         constants = dated(production.dates[1])
         check_date(query, constants, stage=stage.name)
         if query.only_in_spark is None:
-            made = made_of(plan.kept, production, inputs)
-            if made is not None:
-                return made
+            produced = compute(plan.kept, production, inputs)
+            if produced is not None:
+                return produced
         check_ansi(engines.spark)
         fed = fed_by(inputs)
         frames = production.frames(fed, None)
@@ -360,17 +373,15 @@ class View(DerivedKind):
             except spark_errors("PySparkException") as error:
                 raise in_spark.failed(stage.name, error) from error
 
+    @override
     def changed(
         self,
         production: Production,
         inputs: Sequence[StageInput],
         content: Stored | None,
         mappings: Callable[[], Stored | None],
-    ) -> Found | None:
-        """See `DerivedKind.changed`.
-
-        A change that is too large for the driver runs the query as a whole.
-        """
+    ) -> ProductionResult | None:
+        """A change that is too large for the driver runs the query as a whole."""
         del mappings
         if not is_reached(production, inputs):
             return None
@@ -382,9 +393,9 @@ class View(DerivedKind):
                 return followed_rows(plan.kept, production, inputs, content)
             except TooManyRowsError:
                 why = LARGE_CHANGE
-        made = self.produced(production, inputs)
-        found = None if made is None else production.replaced(content, *made)
-        return found and replace(found, recomputed=why)
+        produced = self.produced(production, inputs)
+        replaced = None if produced is None else production.replaced(content, *produced)
+        return replaced and replace(replaced, recomputed=why)
 
     def _is_joined_by_small(self, inputs: Sequence[StageInput]) -> bool:
         """Return whether a side of each join without an equality has few rows, by its stages."""
@@ -394,6 +405,7 @@ class View(DerivedKind):
         counts = {name: 0 if one is None else one.count for name, one in stored}
         return all(min(counts[name] for name in one) <= SMALL for one in self.while_small)
 
+    @override
     def sampled(
         self,
         production: Production,
@@ -401,8 +413,8 @@ class View(DerivedKind):
         content: Stored | None,
         mappings: Callable[[], Stored | None],
         keys: Callable[[], Selection],
-    ) -> Found | None:
-        """See `DerivedKind.sampled`: all rows, and their states unless Spark has made some."""
+    ) -> ProductionResult | None:
+        """All rows, and their states unless Spark has made some."""
         del mappings, keys
         return compared(production, content, self.produced(production, inputs))
 
@@ -437,7 +449,9 @@ class View(DerivedKind):
 
 def _adds_floats(relation: Relation) -> bool:
     """Return whether an operator adds up floats, which Spark does in the order of rows."""
-    if isinstance(relation, Window):
+    if isinstance(relation, WindowRelation):
         calls = (one.aggregate for _, one in relation.calls)
         return any(call is not None and call.adds_floats for call in calls)
-    return isinstance(relation, Aggregate) and any(call.adds_floats for _, call in relation.calls)
+    return isinstance(relation, AggregateRelation) and any(
+        call.adds_floats for _, call in relation.calls
+    )

@@ -14,20 +14,20 @@ from typing import Final
 
 from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
-    Aggregate,
+    AggregateRelation,
     Distinct,
     Filter,
     Join,
     Limit,
     Matched,
-    Project,
+    ProjectRelation,
     Relation,
     Scan,
     SetOperation,
     Single,
     Values,
 )
-from deltaproduce.stages.sql.algebra.windows import Window
+from deltaproduce.stages.sql.algebra.windows import WindowRelation
 from deltaproduce.stages.sql.operators.groups import by_rows
 from deltaproduce.stages.sql.operators.joins import join, matched, single
 from deltaproduce.stages.sql.operators.windows.window import partition_fields
@@ -60,7 +60,7 @@ NESTED_KEY: Final = "NESTED_KEY"
 ORDER_OF_OTHER_COLUMNS: Final = "ORDER_OF_OTHER_COLUMNS"
 """The final ORDER BY names what is no column of the result, so it is not stored."""
 
-_BY_VALUE: Final = Aggregate, Distinct, SetOperation
+_BY_VALUE: Final = AggregateRelation, Distinct, SetOperation
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Modes:
         """Return whether a look-up reads all rows of a stage."""
         return self.places.cost(relation, fields) == Cost.ALL
 
-    def _told(
+    def _reason_if_dear(
         self, reason: str, left: Relation, by_left: Fields, right: Relation, by_right: Fields
     ) -> str | None:
         dear = self.is_dear(left, by_left) or self.is_dear(right, by_right)
@@ -96,7 +96,9 @@ class Modes:
         if not linked:
             is_small = any(self.places.is_small(side) for side in one.inputs)
             return None if is_small else JOIN_WITHOUT_EQUALITY
-        return self._told(ROWS_WITHOUT_COLUMNS, one.left, lefts(linked), one.right, rights(linked))
+        return self._reason_if_dear(
+            ROWS_WITHOUT_COLUMNS, one.left, lefts(linked), one.right, rights(linked)
+        )
 
     def of_matched(self, one: Matched) -> str | None:
         """Return why EXISTS or IN does not follow changes."""
@@ -105,7 +107,7 @@ class Modes:
         if not every:
             is_small = self.places.is_small(one.subquery)
             return None if is_small else SUBQUERY_WITHOUT_LINK
-        return self._told(
+        return self._reason_if_dear(
             ROWS_WITHOUT_COLUMNS, one.input, lefts(every), one.subquery, rights(every)
         )
 
@@ -115,16 +117,16 @@ class Modes:
         if not linked:
             is_small = self.places.is_small(one.subquery)
             return None if is_small else SUBQUERY_WITHOUT_LINK
-        return self._told(
+        return self._reason_if_dear(
             ROWS_WITHOUT_COLUMNS, one.input, lefts(linked), one.subquery, rights(linked)
         )
 
-    def of_aggregate(self, one: Aggregate) -> str | None:
+    def of_aggregate(self, one: AggregateRelation) -> str | None:
         """Return why groups without states do not follow changes."""
         columns = frozenset(by_rows.copies(one).values())
         return GROUPS_WITHOUT_COLUMNS if self.is_dear(one.input, columns) else None
 
-    def of_window(self, one: Window) -> str | None:
+    def of_window(self, one: WindowRelation) -> str | None:
         """Return why a window function does not follow changes."""
         by = partition_fields(one)
         return WINDOW_WITHOUT_PARTITION if self.is_dear(one.input, by) else None
@@ -162,16 +164,16 @@ _REASONS: Final[Mapping[type[Relation], Callable[..., str | None]]] = MappingPro
     {
         Scan: lambda *_: None,
         Values: lambda *_: None,
-        Project: lambda *_: None,
+        ProjectRelation: lambda *_: None,
         Filter: lambda *_: None,
         Join: Modes.of_join,
         Matched: Modes.of_matched,
         Single: Modes.of_single,
-        Aggregate: Modes.of_aggregate,
+        AggregateRelation: Modes.of_aggregate,
         Distinct: Modes.of_distinct,
         SetOperation: Modes.of_set_operation,
         Limit: Modes.of_limit,
-        Window: Modes.of_window,
+        WindowRelation: Modes.of_window,
         Expand: lambda *_: None,
         Generate: lambda *_: None,
     }

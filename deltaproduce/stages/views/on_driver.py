@@ -13,7 +13,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.inputs import StageInput
-from deltaproduce.stages.productions import Found, Production
+from deltaproduce.stages.productions import Production, ProductionResult
 from deltaproduce.stages.sql.operators.changes.signed import InconsistentError, Signed, changed
 from deltaproduce.stages.sql.operators.computing import Computing, blaming
 from deltaproduce.stages.sql.operators.evaluation import rows_of
@@ -22,16 +22,16 @@ from deltaproduce.stages.sql.operators.groups.by_states import NegativeCountErro
 from deltaproduce.stages.sql.operators.numbering import numbered
 from deltaproduce.stages.views.dates import dated
 from deltaproduce.stages.views.following import TooManyRowsError, followed
-from deltaproduce.stages.views.grouped import Grouped
-from deltaproduce.stages.views.kept import Kept
+from deltaproduce.stages.views.grouped import GroupedQuery
+from deltaproduce.stages.views.kept import MaterializedRelation
 from deltaproduce.stages.views.kept_states import has_all_states, without_states
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import NO_KEY
 
 
-def made_of(
-    kept: Kept, production: Production, inputs: Sequence[StageInput]
+def compute(
+    kept: MaterializedRelation, production: Production, inputs: Sequence[StageInput]
 ) -> tuple[pa.Table, int] | None:
     """Return all rows of a stage, and their number; None if rows that it reads are in Spark.
 
@@ -48,8 +48,8 @@ def made_of(
             contents[each.stage.name] = rows
     _, computing = computings(production)
     layout = Layout.of(production.stage)
-    made = computed(kept, contents, layout, computing, stage=production.stage.name)
-    return made, len(made)
+    computed_rows = computed(kept, contents, layout, computing, stage=production.stage.name)
+    return computed_rows, len(computed_rows)
 
 
 def computings(production: Production) -> tuple[Computing, Computing]:
@@ -59,7 +59,7 @@ def computings(production: Production) -> tuple[Computing, Computing]:
 
 
 def computed(
-    kept: Kept,
+    kept: MaterializedRelation,
     contents: Mapping[str, pa.Table],
     layout: Layout,
     computing: Computing,
@@ -78,32 +78,32 @@ def computed(
     with blaming(stage):
         if kept.grouped is not None:
             rows = rows_of(kept.grouped.aggregate.input, contents, computing)
-            return kept.grouped.made(rows, layout, computing)
+            return kept.grouped.compute(rows, layout, computing)
         rows = rows_of(kept.relation, contents, computing)
     return _numbered(kept.columns_of(rows), kept, layout)
 
 
 def compared(
-    production: Production, content: Stored | None, made: tuple[Rows, int] | None
-) -> Found | None:
+    production: Production, content: Stored | None, produced: tuple[Rows, int] | None
+) -> ProductionResult | None:
     """Return what differs between stored rows and those that are made again.
 
     States are compared unless Spark has made some rows.
     """
-    if made is None or content is None or not production.stage.schema.states:
-        return made and production.replaced(content, *made)
-    layout, sides = Layout.of(production.stage), (content.rows(), made[0])
+    if produced is None or content is None or not production.stage.schema.states:
+        return produced and production.replaced(content, *produced)
+    layout, sides = Layout.of(production.stage), (content.rows(), produced[0])
     if not all(has_all_states(side, layout) for side in sides):
         sides = without_states(sides[0], layout), without_states(sides[1], layout)
-    return Found(Comparison.of_all(*sides, layout, production.engines))
+    return ProductionResult(Comparison.of_all(*sides, layout, production.engines))
 
 
 def followed_rows(
-    kept: Kept,
+    kept: MaterializedRelation,
     production: Production,
     inputs: Sequence[StageInput],
     content: Stored | None,
-) -> Found:
+) -> ProductionResult:
     """Return what the changes of its feeders change in a view.
 
     Args:
@@ -133,16 +133,18 @@ def followed_rows(
         ) from error
 
 
-def _applied(change: Signed, kept: Kept, production: Production, content: Stored | None) -> Found:
+def _applied(
+    change: Signed, kept: MaterializedRelation, production: Production, content: Stored | None
+) -> ProductionResult:
     """Return what a change of rows makes of the stored rows of its keys."""
     layout = Layout.of(production.stage)
     columns = (*layout.pair, *layout.value)
-    found = kept.columns_of(change.rows)
+    column_arrays = kept.columns_of(change.rows)
     own = pa.table(
         {
             column.name: pa.repeat(pa.scalar(True, pa.bool_()), len(change))
             if column.name == NO_KEY.names[0]
-            else found.column(column.name).cast(arrow_type(column.data_type))
+            else column_arrays.column(column.name).cast(arrow_type(column.data_type))
             for column in columns
         }
     )
@@ -158,14 +160,14 @@ def _applied(change: Signed, kept: Kept, production: Production, content: Stored
 
 
 def _regrouped(
-    grouped: Grouped, following: Following, production: Production, content: Stored | None
-) -> Found:
+    grouped: GroupedQuery, following: Following, production: Production, content: Stored | None
+) -> ProductionResult:
     """Return what a change of its groups' rows makes of a view's stored rows."""
     layout, projects = Layout.of(production.stage), grouped.projects
     if following.is_anew(grouped.aggregate, *projects):
         rows = following.rows_after(grouped.aggregate.input)
-        made = grouped.made(rows, layout, following.after)
-        return production.replaced(content, made, len(made))
+        computed_rows = grouped.compute(rows, layout, following.after)
+        return production.replaced(content, computed_rows, len(computed_rows))
 
     def after(known: pa.Table) -> pa.Table:
         if not len(following.change(grouped.aggregate.input)):
@@ -180,7 +182,7 @@ def _replaced(
     after: Callable[[pa.Table], pa.Table],
     production: Production,
     content: Stored | None,
-) -> Found:
+) -> ProductionResult:
     """Return what changes if the rows of some keys are replaced.
 
     Args:
@@ -195,20 +197,22 @@ def _replaced(
     whole = touched.is_here and (content.small or content.is_nearly_all(touched))
     before = _here(content.fetched() if whole else content.of(touched))
     new = after(touched.exactly(before))
-    return Found(
-        Comparison.of_some(before, touched, new, layout, complete=whole, sought=touched.is_here)
+    return ProductionResult(
+        Comparison.of_changed_keys(
+            before, touched, new, layout, complete=whole, sought=touched.is_here
+        )
     )
 
 
-def _numbered(rows: pa.Table, kept: Kept, layout: Layout) -> pa.Table:
+def _numbered(rows: pa.Table, kept: MaterializedRelation, layout: Layout) -> pa.Table:
     """Return rows in the columns of the content, numbered within their keys.
 
     Args:
-        rows: as `Kept.columns_of` returns them.
+        rows: as `MaterializedRelation.columns_of` returns them.
     """
     names = {name: name for name in rows.column_names}
-    found = numbered(rows, names, kept.order, layout.pair, layout.value)
-    return found.select([column.name for column in layout.content])
+    numbered_rows = numbered(rows, names, kept.order, layout.pair, layout.value)
+    return numbered_rows.select([column.name for column in layout.content])
 
 
 def _here(rows: Rows) -> pa.Table:

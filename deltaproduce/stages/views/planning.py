@@ -16,31 +16,38 @@ from typing import Final, TypeAlias
 from sqlglot import exp
 
 from deltaproduce.model.hidden import hidden_name
-from deltaproduce.stages.sql.algebra.calls import Call
+from deltaproduce.stages.sql.algebra.calls import AggregateExpression
 from deltaproduce.stages.sql.algebra.emptiness import is_none
 from deltaproduce.stages.sql.algebra.relations import (
-    Aggregate,
+    AggregateRelation,
     Distinct,
     Filter,
     Join,
     Limit,
     Matched,
-    Project,
+    ProjectRelation,
     Relation,
     Scan,
     SetOperation,
     Single,
 )
 from deltaproduce.stages.sql.algebra.scalars import Equality, Field, Output, Scalar
-from deltaproduce.stages.sql.algebra.windows import Window
+from deltaproduce.stages.sql.algebra.windows import WindowRelation
 from deltaproduce.stages.sql.operators.groups import by_rows
 from deltaproduce.stages.sql.operators.groups.by_states import States
 from deltaproduce.stages.sql.operators.joins import join, matched, single
 from deltaproduce.stages.sql.operators.windows.window import partition_fields
 from deltaproduce.stages.sql.resolve import Resolved
 from deltaproduce.stages.views.costs import Cost, Fields, Places, lefts, rights
-from deltaproduce.stages.views.grouped import Grouped
-from deltaproduce.stages.views.kept import GROUPS, ORDERED, Kept, Table, are_stored, may_hold
+from deltaproduce.stages.views.grouped import GroupedQuery
+from deltaproduce.stages.views.kept import (
+    GROUPS,
+    ORDERED,
+    MaterializedRelation,
+    ViewTable,
+    are_stored,
+    may_hold,
+)
 from deltaproduce.stages.views.modes import JOIN_WITHOUT_EQUALITY, Modes
 from deltaproduce.stages.views.set_counts import SetCounts
 from deltaproduce.storage.parquet.shared_lookups import Wanted
@@ -68,10 +75,10 @@ class ViewPlan:
         look_ups: those in stages and tables that its operators may ask for.
     """
 
-    kept: Kept
-    tables: tuple[Table, ...] = ()
+    kept: MaterializedRelation
+    tables: tuple[ViewTable, ...] = ()
     reasons: Mapping[int, str] = field(default_factory=dict)
-    kept_for: Mapping[int, Sequence[Table]] = field(default_factory=dict)
+    kept_for: Mapping[int, Sequence[ViewTable]] = field(default_factory=dict)
     while_small: tuple[Sides, ...] = ()
     look_ups: tuple[Wanted, ...] = ()
 
@@ -92,13 +99,15 @@ def planned(
     """
     making = _Planning(stage, {name: one.key.names for name, one in stages.items()})
     grouped, relation = making.top(query, key)
-    kept = Kept(relation, query.fields, query.order, grouped)
+    kept = MaterializedRelation(relation, query.fields, query.order, grouped)
     reasons = making.reasons(kept)
     sides = making.sides(kept) if {*reasons.values()} == {JOIN_WITHOUT_EQUALITY} else ()
     if reasons and not (sides and all(sides)):
-        return ViewPlan(Kept(query.relation, query.fields, query.order), reasons=reasons)
-    tables, asked = tuple(making.tables), making.look_ups(kept)
-    return ViewPlan(kept, tables, reasons, making.kept_for, sides, asked)
+        return ViewPlan(
+            MaterializedRelation(query.relation, query.fields, query.order), reasons=reasons
+        )
+    tables, look_ups = tuple(making.tables), making.look_ups(kept)
+    return ViewPlan(kept, tables, reasons, making.kept_for, sides, look_ups)
 
 
 @dataclass(slots=True)
@@ -114,10 +123,10 @@ class _Planning:
 
     stage: str
     keys: dict[str, tuple[str, ...]]
-    tables: list[Table] = field(default_factory=list)
+    tables: list[ViewTable] = field(default_factory=list)
     done: dict[int, tuple[Relation, Relation]] = field(default_factory=dict)
     origins: dict[int, tuple[Relation, Relation]] = field(default_factory=dict)
-    kept_for: dict[int, list[Table]] = field(default_factory=dict)
+    kept_for: dict[int, list[ViewTable]] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=lambda: count(_FIRST_NUMBER))
 
     @property
@@ -129,17 +138,19 @@ class _Planning:
             {one.name for one in self.tables if one.role == ORDERED},
         )
 
-    def top(self, query: Resolved, key: Collection[str] | None) -> tuple[Grouped | None, Relation]:
+    def top(
+        self, query: Resolved, key: Collection[str] | None
+    ) -> tuple[GroupedQuery | None, Relation]:
         """Return what the last operators of a query become: groups with states, if they are.
 
         Their states are beside the view's rows, so they need no table.
         """
-        projects, last = list[Project](), query.relation
-        while isinstance(last, Project):
+        projects, last = list[ProjectRelation](), query.relation
+        while isinstance(last, ProjectRelation):
             projects.append(last)
             last = last.input
-        found = None
-        if key is not None and isinstance(last, Aggregate | Distinct):
+        grouped = None
+        if key is not None and isinstance(last, AggregateRelation | Distinct):
             rows, known = self.planned(last.input), len(self.tables)
             base = self._without_distinct(_as_groups(last, rows))
             self._remember(last, base, known)
@@ -147,11 +158,11 @@ class _Planning:
             for one in reversed(projects):
                 relation = one.over([relation])
                 self.origins[id(relation)] = relation, one
-            found = Grouped.of(relation, query.fields, key)
-            if found is None:
+            grouped = GroupedQuery.of(relation, query.fields, key)
+            if grouped is None:
                 del self.tables[known:]
                 self.kept_for.pop(id(last), None)
-        return (None, self.planned(query.relation)) if found is None else (found, relation)
+        return (None, self.planned(query.relation)) if grouped is None else (grouped, relation)
 
     def planned(self, relation: Relation) -> Relation:
         """Return what an operator becomes."""
@@ -160,9 +171,9 @@ class _Planning:
             is_same = all(one is two for one, two in zip(inputs, relation.inputs, strict=True))
             one = relation if is_same else relation.over(inputs)
             known = len(self.tables)
-            found = self._prepared(one)
-            self._remember(relation, found, known)
-            self.done[id(relation)] = relation, found
+            plan = self._prepared(one)
+            self._remember(relation, plan, known)
+            self.done[id(relation)] = relation, plan
         return self.done[id(relation)][1]
 
     def _remember(self, relation: Relation, became: Relation, known: int) -> None:
@@ -172,13 +183,13 @@ class _Planning:
             known: how many tables there were before it.
         """
         more = self.tables[known:]
-        for made in (became, *(table.kept.relation for table in more)):
-            for one in made.walk():
+        for root in (became, *(table.kept.relation for table in more)):
+            for one in root.walk():
                 self.origins.setdefault(id(one), (one, relation))
         if more:
             self.kept_for[id(relation)] = more
 
-    def sides(self, kept: Kept) -> tuple[Sides, ...]:
+    def sides(self, kept: MaterializedRelation) -> tuple[Sides, ...]:
         """Return for each join without an equality the stages that bound one of its sides."""
         modes = Modes(self.places)
         relations = (*(table.kept.relation for table in self.tables), kept.relation)
@@ -189,24 +200,24 @@ class _Planning:
             if isinstance(one, Join) and modes.reason(one) == JOIN_WITHOUT_EQUALITY
         )
 
-    def reasons(self, kept: Kept) -> dict[int, str]:
+    def reasons(self, kept: MaterializedRelation) -> dict[int, str]:
         """Return the operators of the query that do not follow changes, by identity -> why."""
-        modes, found = Modes(self.places), dict[int, str]()
+        modes, reasons = Modes(self.places), dict[int, str]()
         for relation in self._without_states(kept):
             why = modes.reason(relation)
             if why is not None:
-                found.setdefault(id(self.origins[id(relation)][1]), why)
-        return found
+                reasons.setdefault(id(self.origins[id(relation)][1]), why)
+        return reasons
 
-    def look_ups(self, kept: Kept) -> tuple[Wanted, ...]:
+    def look_ups(self, kept: MaterializedRelation) -> tuple[Wanted, ...]:
         """Return the look-ups in stages and tables that operators may ask for."""
-        found = list[Wanted]()
-        modes = Modes(replace(self.places, asked=found))
+        wanted = list[Wanted]()
+        modes = Modes(replace(self.places, requests=wanted))
         for relation in self._without_states(kept):
             modes.reason(relation)
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(wanted))
 
-    def _without_states(self, kept: Kept) -> Iterator[Relation]:
+    def _without_states(self, kept: MaterializedRelation) -> Iterator[Relation]:
         """Yield the operators of the view and of its tables, but groups that have states."""
         for one in (*(table.kept for table in self.tables), kept):
             grouped = None if one.grouped is None else one.grouped.aggregate
@@ -214,7 +225,7 @@ class _Planning:
 
     def _prepared(self, one: Relation) -> Relation:
         match one:
-            case Aggregate() | Distinct():
+            case AggregateRelation() | Distinct():
                 return self._grouped(one)
             case SetOperation():
                 return self._set_operation(one)
@@ -226,12 +237,12 @@ class _Planning:
                 return self._single(one)
             case Limit():
                 return self._limited(one)
-            case Window():
+            case WindowRelation():
                 by = partition_fields(one)
-                return _over(one, (self._found(one.input, by),)) if by else one
+                return _over(one, (self._sought(one.input, by),)) if by else one
         return one
 
-    def _grouped(self, one: Aggregate | Distinct) -> Relation:
+    def _grouped(self, one: AggregateRelation | Distinct) -> Relation:
         """Return groups; from a table with states if their rows are not found by keys."""
         aggregate = _as_groups(one, one.input)
         if is_none(one.input) or not self._is_dear(aggregate):
@@ -239,14 +250,14 @@ class _Planning:
         aggregate = self._without_distinct(aggregate)
         if not _are_groups_stored(aggregate):
             return one
-        return self._read(Table.of_groups(self._name(GROUPS), aggregate))
+        return self._read(ViewTable.of_groups(self._name(GROUPS), aggregate))
 
-    def _is_dear(self, aggregate: Aggregate) -> bool:
+    def _is_dear(self, aggregate: AggregateRelation) -> bool:
         """Return whether more is read to make a group again than the rows that it has."""
         columns = frozenset(by_rows.copies(aggregate).values())
         return self.places.cost(aggregate.input, columns) > Cost.SEEK
 
-    def _without_distinct(self, one: Aggregate) -> Aggregate:
+    def _without_distinct(self, one: AggregateRelation) -> AggregateRelation:
         """Return groups of distinct rows for functions of distinct values; else the same groups."""
         compared = {
             tuple(argument.expression.text for argument in call.arguments) for _, call in one.calls
@@ -259,12 +270,12 @@ class _Planning:
             return one
         (argument,) = arguments
         value = Field(f"value#{next(self.numbers)}", argument.data_type)
-        distinct = Aggregate(one.input, (*one.keys, Output(value, argument)), ())
+        distinct = AggregateRelation(one.input, (*one.keys, Output(value, argument)), ())
         rows = self._grouped(distinct)
         if not isinstance(rows, Scan):
             return one
         calls = tuple((result, _of_values(call, value)) for result, call in one.calls)
-        return Aggregate(rows, tuple(Output.copy(key.field) for key in one.keys), calls)
+        return AggregateRelation(rows, tuple(Output.copy(key.field) for key in one.keys), calls)
 
     def _set_operation(self, one: SetOperation) -> Relation:
         """Return a set operation; from a table of its rows if they are not found by keys."""
@@ -273,8 +284,8 @@ class _Planning:
         if one.is_all:
             return one
         every = SetOperation(one.left, one.right, "union", is_all=True, own=one.own)
-        found = self._grouped(Distinct(every))
-        return found if isinstance(found, Scan) else one
+        grouped = self._grouped(Distinct(every))
+        return grouped if isinstance(grouped, Scan) else one
 
     def _compared(self, one: SetOperation) -> Relation:
         """Return INTERSECT or EXCEPT, from a table that counts equal rows on both sides."""
@@ -282,7 +293,7 @@ class _Planning:
         counts = SetCounts.of(one, added[0])
         if not self._is_dear(counts.groups) or not _are_groups_stored(counts.groups):
             return one
-        return counts.rows(self._read(Table.of_groups(self._name(GROUPS), counts.groups)))
+        return counts.rows(self._read(ViewTable.of_groups(self._name(GROUPS), counts.groups)))
 
     def _joined(self, one: Join) -> Relation:
         linked, right = join.linked_fields(one), one.right
@@ -290,7 +301,7 @@ class _Planning:
             right = self._distinct(right, one.equal)
         if not linked:
             return one.over([one.left, right])
-        sides = self._found(one.left, lefts(linked)), self._found(right, rights(linked))
+        sides = self._sought(one.left, lefts(linked)), self._sought(right, rights(linked))
         return _over(one, sides)
 
     def _matched(self, one: Matched) -> Relation:
@@ -304,19 +315,19 @@ class _Planning:
         if not every:
             return _over(one, (one.input, subquery))
         return _over(
-            one, (self._found(one.input, lefts(every)), self._found(subquery, rights(every)))
+            one, (self._sought(one.input, lefts(every)), self._sought(subquery, rights(every)))
         )
 
     def _counted(self, one: Matched) -> Relation:
         """Return EXISTS of a subquery that does not depend on the row, by its number of rows."""
-        call = Call.of("count", (), is_distinct=False, where=None, text="count(*)")
+        call = AggregateExpression.of("count", (), is_distinct=False, where=None, text="count(*)")
         rows = self._field("rows", call)
-        value = self._grouped(Aggregate(one.subquery, (), ((rows, call),)))
+        value = self._grouped(AggregateRelation(one.subquery, (), ((rows, call),)))
         taken = Single(one.input, value, rows)
         tree = exp.GT(this=rows.tree, expression=exp.Literal.number(0))
-        found = Output(one.found, Scalar.of(tree, [rows]))
-        assert isinstance(found.scalar.data_type, BooleanType)
-        return Project(taken, (*map(Output.copy, one.input.fields), found))
+        output = Output(one.flag, Scalar.of(tree, [rows]))
+        assert isinstance(output.scalar.data_type, BooleanType)
+        return ProjectRelation(taken, (*map(Output.copy, one.input.fields), output))
 
     def _single(self, one: Single) -> Relation:
         linked = single.linked_fields(one)
@@ -326,37 +337,37 @@ class _Planning:
             if not self.places.is_small(subquery):
                 subquery = self._rows(subquery, None)
             return _over(one, (one.input, subquery, *others))
-        sides = self._found(one.input, lefts(linked)), self._found(one.subquery, rights(linked))
+        sides = self._sought(one.input, lefts(linked)), self._sought(one.subquery, rights(linked))
         return _over(one, (*sides, *others))
 
     def _limited(self, one: Limit) -> Relation:
         if is_none(one):
             return one
-        table = Table.of_limit(self._name(ORDERED), one)
+        table = ViewTable.of_limit(self._name(ORDERED), one)
         return one if table is None else one.over([self._read(table)])
 
     def _distinct(self, subquery: Relation, equal: Sequence[Equality]) -> Relation:
         """Return what counts of a subquery of which only the compared values count."""
         read = {name for each in equal for name in each.right}
         own = [one for one in subquery.fields if one.id in read]
-        found = (
-            self._grouped(Aggregate(subquery, tuple(map(Output.copy, own)), ()))
+        distinct = (
+            self._grouped(AggregateRelation(subquery, tuple(map(Output.copy, own)), ()))
             if own
             else subquery
         )
-        return found if isinstance(found, Scan) else subquery
+        return distinct if isinstance(distinct, Scan) else subquery
 
-    def _found(self, relation: Relation, by: frozenset[str]) -> Relation:
+    def _sought(self, relation: Relation, by: frozenset[str]) -> Relation:
         """Return rows that are found by some fields without reading all of a stage."""
         if self.places.cost(relation, by) < Cost.ALL:
             return relation
         return self._rows(relation, by)
 
     def _rows(self, relation: Relation, by: Fields) -> Relation:
-        table = Table.of_rows(self._name("rows"), relation, by or frozenset())
+        table = ViewTable.of_rows(self._name("rows"), relation, by or frozenset())
         return relation if table is None else self._read(table)
 
-    def _read(self, table: Table) -> Scan:
+    def _read(self, table: ViewTable) -> Scan:
         self.tables.append(table)
         self.keys[table.name] = table.schema.key.names
         return table.scan
@@ -364,7 +375,7 @@ class _Planning:
     def _name(self, role: str) -> str:
         return hidden_name(role, len(self.tables) + 1, self.stage)
 
-    def _field(self, name: str, call: Call) -> Field:
+    def _field(self, name: str, call: AggregateExpression) -> Field:
         return Field(f"{name}#{next(self.numbers)}", call.data_type)
 
 
@@ -373,27 +384,35 @@ def _bound(relation: Relation) -> str | None:
     match relation:
         case Scan():
             return relation.feeder
-        case Project() | Filter() | Distinct() | Aggregate() | Window() | Matched() | Single():
+        case (
+            ProjectRelation()
+            | Filter()
+            | Distinct()
+            | AggregateRelation()
+            | WindowRelation()
+            | Matched()
+            | Single()
+        ):
             return _bound(relation.inputs[0])
         case Join(kind="semi" | "anti"):
             return _bound(relation.left)
     return None
 
 
-def _as_groups(one: Aggregate | Distinct, rows: Relation) -> Aggregate:
+def _as_groups(one: AggregateRelation | Distinct, rows: Relation) -> AggregateRelation:
     """Return an operator over rows as groups; DISTINCT groups by all columns."""
-    if isinstance(one, Aggregate):
-        return one if rows is one.input else Aggregate(rows, one.keys, one.calls)
-    return Aggregate(rows, tuple(map(Output.copy, one.fields)), ())
+    if isinstance(one, AggregateRelation):
+        return one if rows is one.input else AggregateRelation(rows, one.keys, one.calls)
+    return AggregateRelation(rows, tuple(map(Output.copy, one.fields)), ())
 
 
-def _of_values(call: Call, value: Field) -> Call:
+def _of_values(call: AggregateExpression, value: Field) -> AggregateExpression:
     """Return a call for distinct values as one for each of them."""
     argument = Scalar.of(value.tree, [value], call.arguments[0].text)
     return replace(call, arguments=(argument,), is_distinct=False)
 
 
-def _are_groups_stored(aggregate: Aggregate) -> bool:
+def _are_groups_stored(aggregate: AggregateRelation) -> bool:
     """Return whether a table may have the groups, with their states."""
     keys = all(may_hold(key.field) for key in aggregate.keys)
     return keys and are_stored(aggregate) and States.are_kept(aggregate)
@@ -401,6 +420,6 @@ def _are_groups_stored(aggregate: Aggregate) -> bool:
 
 def _over(one: Relation, inputs: Iterable[Relation]) -> Relation:
     """Return an operator over other inputs; itself over its own."""
-    found = tuple(inputs)
-    is_same = all(a is b for a, b in zip(found, one.inputs, strict=True))
-    return one if is_same else one.over(found)
+    relation = tuple(inputs)
+    is_same = all(a is b for a, b in zip(relation, one.inputs, strict=True))
+    return one if is_same else one.over(relation)

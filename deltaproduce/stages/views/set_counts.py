@@ -11,9 +11,14 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from deltaproduce.stages.sql.algebra.calls import Call
+from deltaproduce.stages.sql.algebra.calls import AggregateExpression
 from deltaproduce.stages.sql.algebra.expanding import TIMES, Generate
-from deltaproduce.stages.sql.algebra.relations import Aggregate, Project, Relation, SetOperation
+from deltaproduce.stages.sql.algebra.relations import (
+    AggregateRelation,
+    ProjectRelation,
+    Relation,
+    SetOperation,
+)
 from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar
 from deltaproduce.types.data_types import IntegerType
 
@@ -29,7 +34,7 @@ class SetCounts:
     """
 
     operation: SetOperation
-    groups: Aggregate
+    groups: AggregateRelation
 
     @staticmethod
     def of(operation: SetOperation, first_number: int) -> SetCounts:
@@ -49,7 +54,7 @@ class SetCounts:
         calls = [_sum(mark) for mark in marks]
         pairs = zip(ids[-2:], calls, strict=True)
         counts = tuple((Field(one, call.data_type), call) for one, call in pairs)
-        return SetCounts(operation, Aggregate(every, tuple(map(Output.copy, own)), counts))
+        return SetCounts(operation, AggregateRelation(every, tuple(map(Output.copy, own)), counts))
 
     def rows(self, counted: Relation) -> Relation:
         """Return the operation's rows.
@@ -62,7 +67,7 @@ class SetCounts:
         repeated = Generate(counted, (), "as often as counted", TIMES, (times,), is_outer=False)
         keys = [key.field for key in self.groups.keys]
         pairs = zip(self.operation.fields, keys, strict=True)
-        return Project(repeated, tuple(Output(new, _copied(old)) for new, old in pairs))
+        return ProjectRelation(repeated, tuple(Output(new, _copied(old)) for new, old in pairs))
 
     def _times(self, left: exp.Expr, right: exp.Expr) -> exp.Expr:
         """Return how often the operation has a row, from its numbers on both sides."""
@@ -82,16 +87,18 @@ class SetCounts:
 
 def _marked(
     side: Relation, own: Sequence[Field], marks: Sequence[Field], *, counted: int
-) -> Project:
+) -> ProjectRelation:
     """Return a side in some fields, with a mark that counts its rows, and one that does not."""
     outputs = [Output(new, _copied(old)) for new, old in zip(own, side.fields, strict=True)]
     for place, mark in enumerate(marks):
         outputs.append(Output(mark, Scalar.of(exp.Literal.number(int(place == counted)), ())))
-    return Project(side, tuple(outputs))
+    return ProjectRelation(side, tuple(outputs))
 
 
-def _sum(mark: Field) -> Call:
-    return Call.of("sum", (_copied(mark),), is_distinct=False, where=None, text=f"sum({mark.name})")
+def _sum(mark: Field) -> AggregateExpression:
+    return AggregateExpression.of(
+        "sum", (_copied(mark),), is_distinct=False, where=None, text=f"sum({mark.name})"
+    )
 
 
 def _copied(field: Field) -> Scalar:

@@ -94,12 +94,12 @@ def foreign_change(table: str, pinned: int, commits: Sequence[Commit]) -> Corrup
         written.
     """
     if gone(pinned, commits):
-        found = "no table"
+        fault = "no table"
         if commits:
             newest = commits[0]
-            found = f"delta version {newest.delta_version}, a {newest.operation}"
+            fault = f"delta version {newest.delta_version}, a {newest.operation}"
         return CorruptStoreError(
-            f"table {table!r} should be at delta version {pinned} and has {found}: it was removed "
+            f"table {table!r} should be at delta version {pinned} and has {fault}: it was removed "
             "or made anew by someone else; store.repair() makes it again",
             table=table,
         )
@@ -179,10 +179,10 @@ def landed(attempt: Attempt, pinned: int | None, commits: Sequence[Commit]) -> C
     place = next(mine, None)
     if place is None:
         return None
-    made, between = later[place], later[place + 1 :]
-    if pinned is not None and made.delta_version - 1 - len(compacted(pinned, between)) != pinned:
+    commit, between = later[place], later[place + 1 :]
+    if pinned is not None and commit.delta_version - 1 - len(compacted(pinned, between)) != pinned:
         return None
-    return made
+    return commit
 
 
 def conflict(table: str, attempt: Attempt | None, commits: Sequence[Commit]) -> ConflictError:

@@ -1,11 +1,11 @@
 """Resumption: decides what a later attempt with the same task may keep of one that stopped.
 
 Pure, from the histories of tables. Each commit of an attempt that may be carried on records what
-the attempt was given, and its part in the stage (`attempts.Part`); the attempt writes the stages
-one after the other, feeders first. So the stages whose tables are complete are the first of those
-that it changes, and their functions need not, and must not, run again for the same version (S4).
-The invariant: the kept outcomes of several stages come from one run of each function, and each was
-made from the kept outcomes of its feeders.
+the attempt was given, and its part in the stage (`attempts.AttemptPart`); the attempt writes the
+stages one after the other, feeders first. So the stages whose tables are complete are the first of
+those that it changes, and their functions need not, and must not, run again for the same version
+(S4). The invariant: the kept outcomes of several stages come from one run of each function, and
+each was made from the kept outcomes of its feeders.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from deltaproduce.storage.attempts import Attempt, Commit, Part
+from deltaproduce.storage.attempts import Attempt, AttemptPart, Commit
 from deltaproduce.storage.decisions.recovery import current, landed
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.versions import Version
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CompletedStage:
     """A stage whose tables an earlier attempt has completed.
 
     Attributes:
@@ -41,7 +41,7 @@ class Resumption:
         changed: all stages that it was to change.
     """
 
-    kept: Mapping[str, Kept]
+    kept: Mapping[str, CompletedStage]
     changed: frozenset[str]
 
     def settled(self, producers: Mapping[str, Collection[str]]) -> frozenset[str]:
@@ -52,12 +52,12 @@ class Resumption:
         Args:
             producers: the stages to check, feeders first -> their feeders among these.
         """
-        found: set[str] = set()
+        stages: set[str] = set()
         for stage, feeders in producers.items():
             known = stage in self.kept or (self.kept and stage not in self.changed)
-            if known and found.issuperset(feeders):
-                found.add(stage)
-        return frozenset(found)
+            if known and stages.issuperset(feeders):
+                stages.add(stage)
+        return frozenset(stages)
 
 
 NOTHING_KEPT = Resumption({}, frozenset())
@@ -73,15 +73,17 @@ def resumption(
         histories: stages, feeders first -> kinds of their tables -> their last commits, newest
             first.
     """
-    kept: dict[str, Kept] = {}
+    kept: dict[str, CompletedStage] = {}
     changed: Sequence[str] = ()
     for stage, tables in histories.items():
         part = _part(head, given, tables)
         if part is None:
             continue
-        made = {kind: _made(head, given, stage, kind, tables.get(kind, ())) for kind in part.kinds}
-        delta_versions = {kind: found[0] for kind, found in made.items() if found is not None}
-        attempts = {found[1] for found in made.values() if found is not None}
+        commits = {
+            kind: _completed(head, given, stage, kind, tables.get(kind, ())) for kind in part.kinds
+        }
+        delta_versions = {kind: commit[0] for kind, commit in commits.items() if commit is not None}
+        attempts = {commit[1] for commit in commits.values() if commit is not None}
         if (
             len(delta_versions) < len(part.kinds)
             or len(attempts) > 1
@@ -89,12 +91,12 @@ def resumption(
             or part.before != {name: dict(known.delta_versions) for name, known in kept.items()}
         ):
             break
-        kept[stage] = Kept(part.figures.at(delta_versions), delta_versions)
+        kept[stage] = CompletedStage(part.figures.at(delta_versions), delta_versions)
         changed = part.stages
     return Resumption(kept, frozenset(changed)) if kept else NOTHING_KEPT
 
 
-def _part(head: Version, given: str, tables: Mapping[str, Sequence[Commit]]) -> Part | None:
+def _part(head: Version, given: str, tables: Mapping[str, Sequence[Commit]]) -> AttemptPart | None:
     """Return the part of the newest such attempt in a stage; None if there is none."""
     for commits in tables.values():
         attempt = _attempt(head, given, commits)
@@ -108,7 +110,7 @@ def _attempt(head: Version, given: str, commits: Sequence[Commit]) -> Attempt | 
     return next((a for a in attempts if (a.given, a.version) == (given, head.number + 1)), None)
 
 
-def _made(
+def _completed(
     head: Version, given: str, stage: str, kind: str, commits: Sequence[Commit]
 ) -> tuple[int, str] | None:
     """Return the delta version that such an attempt made, and its id; None if it is not current."""

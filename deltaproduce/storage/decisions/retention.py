@@ -15,7 +15,7 @@ from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model import arguments
 from deltaproduce.model.layouts import RUNS, UPDATES
 from deltaproduce.storage.figures import StageFigures
-from deltaproduce.storage.versions import Version, told_since
+from deltaproduce.storage.versions import Version, updates_known_since
 from deltaproduce.types.columns import VERSION
 
 _CENTURY_DAYS: Final = 36_500
@@ -93,35 +93,37 @@ def cuts(versions: Sequence[Version], kept: Sequence[Version]) -> tuple[Cut, ...
     dropped = versions[: len(versions) - len(kept)]
     if not dropped:
         return ()
-    found = []
+    cuts = []
     for stage, figures in kept[-1].stages.items():
         had = [version.stages[stage] for version in dropped if stage in version.stages]
         if UPDATES in figures.delta_versions and any(old.changed_keys for old in had):
             alike = _same_history(kept, stage)
-            found.append(Cut(stage, UPDATES, kept[0].number, alike))
+            cuts.append(Cut(stage, UPDATES, kept[0].number, alike))
         had_runs = any(old.base.runs for old in had)
         if RUNS in figures.delta_versions and figures.base.folded and had_runs:
             alike = frozenset(
                 v.number for v in kept if _reads_the_same(v.stages.get(stage), figures)
             )
-            found.append(Cut(stage, RUNS, figures.base.folded + 1, alike))
-    return tuple(found)
+            cuts.append(Cut(stage, RUNS, figures.base.folded + 1, alike))
+    return tuple(cuts)
 
 
-def repointed(versions: Iterable[Version], made: Mapping[Cut, int]) -> tuple[Version, ...]:
+def repointed(
+    versions: Iterable[Version], delta_versions: Mapping[Cut, int]
+) -> tuple[Version, ...]:
     """Return the versions, reading the cut tables at the delta versions of the cuts."""
-    return tuple(_repointed(version, made) for version in versions)
+    return tuple(_repointed(version, delta_versions) for version in versions)
 
 
 def pins(versions: Iterable[Version], stage: str, kind: str) -> frozenset[int]:
     """Return the delta versions of one table that the versions need."""
-    found = (version.pinned(stage, kind) for version in versions)
-    return frozenset(pinned for pinned in found if pinned is not None)
+    numbers = (version.pinned(stage, kind) for version in versions)
+    return frozenset(pinned for pinned in numbers if pinned is not None)
 
 
-def _repointed(version: Version, made: Mapping[Cut, int]) -> Version:
+def _repointed(version: Version, delta_versions: Mapping[Cut, int]) -> Version:
     stages = dict(version.stages)
-    for cut, delta_version in made.items():
+    for cut, delta_version in delta_versions.items():
         if version.number in cut.versions:
             stages[cut.stage] = stages[cut.stage].at({cut.kind: delta_version})
     return replace(version, stages=stages)
@@ -129,7 +131,7 @@ def _repointed(version: Version, made: Mapping[Cut, int]) -> Version:
 
 def _same_history(kept: Sequence[Version], stage: str) -> frozenset[int]:
     """Return the latest versions that share one table of updates."""
-    since, _ = told_since(kept, stage)
+    since, _ = updates_known_since(kept, stage)
     alike = (v for v in kept if v.pinned(stage, UPDATES) is not None)
     return frozenset(version.number for version in alike if version.number >= since)
 

@@ -52,8 +52,8 @@ def trim(log: LogFiles, needed: int, since: datetime) -> Trim | None:
         return None
     first = beginning(entry.name for _, entry in numbered)
     young = (n for n, e in numbered if n is not None and e.modified_ns >= since.timestamp() * 1e9)
-    told = needed if log.last_checkpoint is None else log.last_checkpoint
-    most = min([needed, told, *young])
+    oldest = needed if log.last_checkpoint is None else log.last_checkpoint
+    most = min([needed, oldest, *young])
     checkpoints = (checkpoint_of(entry.name) for _, entry in numbered)
     last = max((c for c in checkpoints if c is not None and c <= most), default=None)
     if first is None or last is None:

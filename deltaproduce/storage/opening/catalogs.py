@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.storage.locations import Table
+from deltaproduce.storage.locations import StoreTable
 from deltaproduce.storage.tables.tables import Tables
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def check_schema(tables: Tables, text: str) -> None:
     """
     if _lasts(tables.spark, tables.location.address):
         return
-    found = refusal(_looked_up(tables, text))
-    if found is not None:
-        raise DefinitionError(found)
+    location = refusal(_looked_up(tables, text))
+    if location is not None:
+        raise DefinitionError(location)
 
 
 def refusal(schema: Schema) -> str | None:
@@ -101,5 +101,5 @@ def _looked_up(tables: Tables, text: str) -> Schema:
     if tables.reader.exists(log):
         return Schema(text, address, exists=True)
     directory = f"{spark.catalog.getDatabase(address).locationUri.rstrip('/')}/{log.name}"
-    left = tables.reader.exists(Table(log.name, directory, in_catalog=False))
+    left = tables.reader.exists(StoreTable(log.name, directory, in_catalog=False))
     return Schema(text, address, exists=True, unknown_log=directory if left else None)

@@ -60,8 +60,8 @@ def tables_at(
 
 def _check_seen(address: str, text: str) -> None:
     """Refuse a location that only Spark reads and writes."""
-    found = directory(address)
-    if found is None or not found.is_taken:
+    place = directory(address)
+    if place is None or not place.is_taken:
         raise SessionError(
             f"location {text!r} is in a file system that only Spark reads and writes: open the "
             "store with a session, Store(deltaproduce.local_session(), …)"

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from deltaproduce.engines.local.arrays import (
     Numbers,
 )
-from deltaproduce.storage.parquet.row_groups import Footers, Group
+from deltaproduce.storage.parquet.row_groups import Footers, RowGroup
 
 _SMALL: Final = 1 << 12
 """The most rows of a small file, whose row groups are read together with those of others."""
@@ -25,26 +25,26 @@ _ROWS_AT_A_TIME: Final = 1 << 20
 
 def shared_out(groups: Sequence[int], footer: pq.FileMetaData) -> Iterator[list[int]]:
     """Yield the row groups of a file in chunks to read at a time."""
-    found, rows = list[int](), 0
+    shares, rows = list[int](), 0
     for group in groups:
-        found.append(group)
+        shares.append(group)
         rows += footer.row_group(group).num_rows
         if rows >= _ROWS_AT_A_TIME:
-            yield found
-            found, rows = [], 0
-    if found:
-        yield found
+            yield shares
+            shares, rows = [], 0
+    if shares:
+        yield shares
 
 
-def of_files(groups: Sequence[Group]) -> Iterator[list[Group]]:
+def of_files(groups: Sequence[RowGroup]) -> Iterator[list[RowGroup]]:
     """Yield row groups by file."""
     for _, of_file in groupby(groups, attrgetter("file")):
         yield list(of_file)
 
 
-def together(footers: Footers, groups: Sequence[Group]) -> Iterator[list[Group]]:
+def together(footers: Footers, groups: Sequence[RowGroup]) -> Iterator[list[RowGroup]]:
     """Yield row groups by file, but those of small files together: most of their time is calls."""
-    small = list[Group]()
+    small = list[RowGroup]()
     for of_file in of_files(groups):
         footer = footers.files[of_file[0].file]
         if footer.said.num_rows > _SMALL:
@@ -59,15 +59,15 @@ def together(footers: Footers, groups: Sequence[Group]) -> Iterator[list[Group]]
 
 
 def one_by_one(
-    read: Callable[[Sequence[Group]], pa.Table],
-) -> Callable[[Sequence[Group]], pa.Table]:
+    read: Callable[[Sequence[RowGroup]], pa.Table],
+) -> Callable[[Sequence[RowGroup]], pa.Table]:
     """Return a reader of row groups of several files, given one for those of one file."""
-    return lambda groups: pa.concat_tables([read(some) for some in of_files(groups)])
+    return lambda groups: pa.concat_tables([read(chosen) for chosen in of_files(groups)])
 
 
-def parts(footers: Footers, groups: Numbers, rows: int) -> Iterator[list[Group]]:
+def parts(footers: Footers, groups: Numbers, rows: int) -> Iterator[list[RowGroup]]:
     """Yield row groups in parts of about so many rows, in the order of the files."""
     before = np.cumsum(footers.rows[groups]) - footers.rows[groups]
     begins = np.flatnonzero(np.diff(before // max(rows, 1))) + 1
-    for some in np.split(groups, begins) if len(groups) else ():
-        yield [*footers.groups(some)]
+    for part in np.split(groups, begins) if len(groups) else ():
+        yield [*footers.groups(part)]

@@ -34,12 +34,12 @@ class FileRanges(NamedTuple):
     """The known statistics of some files.
 
     Attributes:
-        told: a row for each file: ``num_records``, and structs of columns ``min``, ``max`` and
-            ``null_count``, and ``partition``, as delta-rs has them; None if nothing is known.
+        statistics: a row for each file: ``num_records``, and structs of columns ``min``, ``max``
+            and ``null_count``, and ``partition``, as delta-rs has them; None if nothing is known.
         files: the number of files.
     """
 
-    told: pa.Table | None
+    statistics: pa.Table | None
     files: int
 
     def within(self, column: Column, values: Ranges) -> Marks:
@@ -63,17 +63,17 @@ class FileRanges(NamedTuple):
     def size(self) -> tuple[int, int] | None:
         """How many rows and bytes all files have; None if that is not known."""
         rows = self.rows
-        if self.told is None or (rows < 0).any():
+        if self.statistics is None or (rows < 0).any():
             return None
         return int(rows.sum() - self._marked().sum()), int(
-            in_numpy(self.told.column("size_bytes")).sum()
+            in_numpy(self.statistics.column("size_bytes")).sum()
         )
 
     def in_partitions(self, partitions: pa.Table) -> Marks:
         """Mark the files that are in some partitions, given by some or all of their columns."""
-        if self.told is None or _PARTITION not in self.told.column_names:
+        if self.statistics is None or _PARTITION not in self.statistics.column_names:
             return np.ones(self.files, bool)
-        return in_partitions(self.told, partitions)
+        return in_partitions(self.statistics, partitions)
 
     def holding(self, keys: Selection) -> Marks:
         """Mark the files that may have one of the keys, which are on the driver."""
@@ -113,42 +113,42 @@ class FileRanges(NamedTuple):
         values = self._partition_numbers(column)
         if values is not None:
             return np.where(in_numpy(values.is_valid()), 0, self.rows)
-        found = self._field("null_count", column)
-        if found is None:
+        nulls = self._field("null_count", column)
+        if nulls is None:
             return np.full(self.files, -1)
-        return in_numpy(pc.fill_null(found, -1), np.int64)
+        return in_numpy(pc.fill_null(nulls, -1), np.int64)
 
     def values(self) -> list[dict[str, pa.Scalar]]:
         """Return the values that all rows of each file share, in columns that the files lack."""
-        if self.told is None or _PARTITION not in self.told.column_names:
+        if self.statistics is None or _PARTITION not in self.statistics.column_names:
             return [{} for _ in range(self.files)]
-        structs = self.told.column(_PARTITION).combine_chunks()
+        structs = self.statistics.column(_PARTITION).combine_chunks()
         fields = {field.name: pc.struct_field(structs, [field.name]) for field in structs.type}
         return [{name: of_files[n] for name, of_files in fields.items()} for n in range(self.files)]
 
     def _partition_numbers(self, column: Column) -> pa.Array | None:
-        found = self._field(_PARTITION, column) if _is_number(column) else None
-        return None if found is None else numbers_of(found)
+        values = self._field(_PARTITION, column) if _is_number(column) else None
+        return None if values is None else numbers_of(values)
 
     def _marked(self) -> Numbers:
         """Return the number of rows of each file that are marked as deleted."""
-        return MarkedRows.told(self.told).counts(self.files)
+        return MarkedRows.listed(self.statistics).counts(self.files)
 
     @property
     def rows(self) -> Numbers:
         """The number of rows in each file, with those that are marked; -1 if unknown."""
-        if self.told is None:
+        if self.statistics is None:
             return np.full(self.files, -1)
-        return in_numpy(pc.fill_null(self.told.column("num_records"), -1), np.int64)
+        return in_numpy(pc.fill_null(self.statistics.column("num_records"), -1), np.int64)
 
     def _numbers(self, which: str, column: Column) -> pa.Array | None:
-        found = self._field(which, column) if _is_number(column) else None
-        return None if found is None else numbers_of(found)
+        values = self._field(which, column) if _is_number(column) else None
+        return None if values is None else numbers_of(values)
 
     def _field(self, which: str, column: Column) -> pa.Array | None:
-        if self.told is None or which not in self.told.column_names:
+        if self.statistics is None or which not in self.statistics.column_names:
             return None
-        structs = self.told.column(which).combine_chunks()
+        structs = self.statistics.column(which).combine_chunks()
         if column.name not in [field.name for field in structs.type]:
             return None
         return pc.struct_field(structs, [column.name])

@@ -32,9 +32,15 @@ from deltaproduce.storage.parquet.file_ranges import FileRanges, unknown
 from deltaproduce.storage.parquet.marked_rows import MarkedRows
 from deltaproduce.storage.parquet.merging import DataFile
 from deltaproduce.storage.parquet.neighbours import NUMBER
-from deltaproduce.storage.parquet.places import Found
+from deltaproduce.storage.parquet.places import LookupCache
 from deltaproduce.storage.parquet.readings import Readings
-from deltaproduce.storage.parquet.row_groups import FileFooter, Footers, Group, amount_of, place_of
+from deltaproduce.storage.parquet.row_groups import (
+    FileFooter,
+    Footers,
+    RowGroup,
+    amount_of,
+    place_of,
+)
 from deltaproduce.types.columns import VERSION, VERSION_COLUMN, Column
 from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.pandas_on_demand import in_numpy
@@ -85,9 +91,9 @@ class ParquetFiles:
         self.ranges = ranges or unknown(len(paths))
         self._spill = spill
         self._known: dict[int, FileFooter] = {}
-        self.placed = Found()
+        self.last_lookups = LookupCache()
         self._values = self.ranges.values()
-        self.marked = MarkedRows.told(self.ranges.told)
+        self.marked = MarkedRows.listed(self.ranges.statistics)
 
     def know(self, others: ParquetFiles) -> None:
         """Take over the footers that another version of the table's files has read."""
@@ -109,9 +115,9 @@ class ParquetFiles:
         ]
 
     @property
-    def told(self) -> pa.Table | None:
-        """What the log says of the files; see `FileRanges.told`."""
-        return self.ranges.told
+    def statistics(self) -> pa.Table | None:
+        """What the log says of the files; see `FileRanges.statistics`."""
+        return self.ranges.statistics
 
     @property
     def size(self) -> tuple[int, int] | None:
@@ -130,13 +136,17 @@ class ParquetFiles:
 
     def among(self, numbers: Numbers) -> ParquetFiles:
         """Return some of the files, by their numbers."""
-        told = None if self.ranges.told is None else self.ranges.told.take(pa.array(numbers))
+        listed = (
+            None
+            if self.ranges.statistics is None
+            else self.ranges.statistics.take(pa.array(numbers))
+        )
         return ParquetFiles(
             self._directory,
             [self.paths[number] for number in numbers.tolist()],
             self._table,
             self._readings,
-            FileRanges(told, len(numbers)),
+            FileRanges(listed, len(numbers)),
             self._spill,
         )
 
@@ -150,7 +160,7 @@ class ParquetFiles:
         return self.among(np.flatnonzero(self.ranges.in_partitions(partitions)))
 
     def read_numbered(
-        self, footers: Footers, groups: Sequence[Group], names: Sequence[str] | None = None
+        self, footers: Footers, groups: Sequence[RowGroup], names: Sequence[str] | None = None
     ) -> tuple[pa.Table, Numbers]:
         """Return the rows of row groups of one file, marked ones too, and their numbers in it."""
         file, numbers = groups[0].file, [group.number for group in groups]
@@ -166,7 +176,7 @@ class ParquetFiles:
         self,
         footers: Footers,
         groups: Numbers,
-        read: Callable[[Sequence[Group]], pa.Table],
+        read: Callable[[Sequence[RowGroup]], pa.Table],
         columns: Sequence[Column],
         most: int | None,
         names: Mapping[int, Sequence[str]] | None = None,
@@ -179,27 +189,27 @@ class ParquetFiles:
         """
         of_each = -(-int(footers.rows[groups].sum()) // cores())
         size = min(max(of_each, _LEAST_AT_A_TIME), _SOUGHT_AT_A_TIME)
-        found, count = self._spill(), 0
+        spilled, count = self._spill(), 0
         read_together = (
-            some for part in parts(footers, groups, size) for some in together(footers, part)
+            chosen for part in parts(footers, groups, size) for chosen in together(footers, part)
         )
-        found.add(empty(columns))
+        spilled.add(empty(columns))
         try:
             with ThreadPoolExecutor(cores()) as threads:
-                while some := [*islice(read_together, _AT_A_TIME)]:
-                    for part, rows in zip(some, threads.map(read, some), strict=True):
+                while chosen := [*islice(read_together, _AT_A_TIME)]:
+                    for part, rows in zip(chosen, threads.map(read, chosen), strict=True):
                         for of_file in of_files(part):
                             file, numbers = of_file[0].file, [group.number for group in of_file]
                             read_of = None if names is None else names[file]
                             self._readings.add(*footers.files[file].amount_of(numbers, read_of))
-                        found.add(rows)
+                        spilled.add(rows)
                         count += len(rows)
                     if most is not None and count > most:
                         break
         except _UNREADABLE as error:
             self._check_answer(error)
             return None
-        return found.table()
+        return spilled.table()
 
     def rows(
         self,
@@ -215,17 +225,17 @@ class ParquetFiles:
         Raises:
             CorruptStoreError: files are gone or broken, and there is no Spark to ask.
         """
-        found = self._spill()
-        found.add(empty(columns))
+        spilled = self._spill()
+        spilled.add(empty(columns))
         try:
             for number in range(len(self.paths)):
                 for rows in self._parts_of(number, columns, versions):
-                    found.add(_within(rows, versions))
+                    spilled.add(_within(rows, versions))
         except _UNREADABLE as error:
             if self._table is None:
                 return None
             raise unreadable_here(self._table, self._directory, error) from error
-        return found.table()
+        return spilled.table()
 
     def reduced(
         self, columns: Sequence[Column], rows: int, function: Callable[[pa.Table], pa.Table]
@@ -242,49 +252,49 @@ class ParquetFiles:
 
         names = {number: self.names_in(number, columns) for number in footers.files}
 
-        def made(groups: Sequence[Group]) -> pa.Table:
+        def reduced_part(groups: Sequence[RowGroup]) -> pa.Table:
             try:
                 read = [
                     in_arrow_types(
-                        self.read_groups(footers.files, some, names[some[0].file]), columns
+                        self.read_groups(footers.files, chosen, names[chosen[0].file]), columns
                     )
-                    for some in of_files(groups)
+                    for chosen in of_files(groups)
                 ]
             except _UNREADABLE as error:
                 raise _UnreadError from error
             return function(pa.concat_tables(read))
 
-        found = self._spill()
+        spilled = self._spill()
         in_parts = [*parts(footers, np.arange(len(footers.rows)), rows)]
-        found.add(function(empty(columns)))
+        spilled.add(function(empty(columns)))
         try:
-            for part, rows_made in zip(in_parts, side_by_side(made, in_parts), strict=True):
-                for some in of_files(part):
-                    file, of_part = some[0].file, [group.number for group in some]
+            for part, result in zip(in_parts, side_by_side(reduced_part, in_parts), strict=True):
+                for chosen in of_files(part):
+                    file, of_part = chosen[0].file, [group.number for group in chosen]
                     self._readings.add(*footers.files[file].amount_of(of_part, names[file]))
-                found.add(rows_made)
+                spilled.add(result)
         except _UnreadError:
             return None
-        return found.table()
+        return spilled.table()
 
-    def some_rows(self, columns: Sequence[Column], version: int, most: int) -> pa.Table | None:
+    def sample_rows(self, columns: Sequence[Column], version: int, most: int) -> pa.Table | None:
         """Return at most ``most`` rows of one version, in no order; None to ask Spark.
 
         Reads no more row groups than necessary; otherwise like `rows`.
         """
         holding = self.ranges.within(VERSION_COLUMN, Ranges(((version, version),)))
-        found = empty(columns)
+        sampled = empty(columns)
         try:
             for number in np.flatnonzero(holding).tolist():
                 for rows in self._parts_of(number, columns, (version, version)):
-                    found = pa.concat_tables([found, _within(rows, (version, version))])
-                    if len(found) >= most:
-                        return found.slice(0, most)
+                    sampled = pa.concat_tables([sampled, _within(rows, (version, version))])
+                    if len(sampled) >= most:
+                        return sampled.slice(0, most)
         except _UNREADABLE as error:
             if self._table is None:
                 return None
             raise unreadable_here(self._table, self._directory, error) from error
-        return found
+        return sampled
 
     def each(self, columns: Sequence[Column]) -> Iterator[pa.Table]:
         """Yield the rows of one file after the other, in the order of the file.
@@ -349,7 +359,7 @@ class ParquetFiles:
     def read_groups(
         self,
         footers: Mapping[int, FileFooter],
-        groups: Sequence[Group],
+        groups: Sequence[RowGroup],
         names: Sequence[str] | None = None,
         *,
         numbers: Numbers | None = None,
@@ -364,12 +374,12 @@ class ParquetFiles:
         number, chosen = groups[0].file, [group.number for group in groups]
         said = footers[number].said
         with self._directory.parquet(self.paths[number], said) as file:
-            found = file.read_row_groups(chosen, names, use_threads=False)
+            rows = file.read_row_groups(chosen, names, use_threads=False)
         if numbers is not None:
-            found = found.append_column(NUMBER.name, pa.array(numbers))
+            rows = rows.append_column(NUMBER.name, pa.array(numbers))
         if not all_rows:
-            found = self.marked.alive(found, number, chosen, said)
-        return _beside(found, self._values[number])
+            rows = self.marked.alive(rows, number, chosen, said)
+        return _beside(rows, self._values[number])
 
     def names_in(self, number: int, columns: Sequence[Column]) -> list[str]:
         """Return the names of the columns that a file has: not those it is partitioned by."""
@@ -383,9 +393,9 @@ class ParquetFiles:
         with self._directory.parquet(self.paths[number]) as file:
             groups, names = _groups_of(file.metadata, versions), self.names_in(number, columns)
             self._count(file.metadata, groups, names)
-            for some in shared_out(groups, file.metadata):
-                read = file.read_row_groups(some, names)
-                rows = self.marked.alive(read, number, some, file.metadata)
+            for shared in shared_out(groups, file.metadata):
+                read = file.read_row_groups(shared, names)
+                rows = self.marked.alive(read, number, shared, file.metadata)
                 yield in_arrow_types(_beside(rows, values), columns)
 
     def _count(self, footer: pq.FileMetaData, groups: Sequence[int], names: Sequence[str]) -> None:
@@ -444,7 +454,7 @@ def _beside(rows: pa.Table, values: Mapping[str, pa.Scalar]) -> pa.Table:
 
     Some writers leave these out of the files, others do not.
     """
-    found = rows.drop_columns([name for name in values if name in rows.column_names])
+    beside = rows.drop_columns([name for name in values if name in rows.column_names])
     for name, value in values.items():
-        found = found.append_column(name, pa.repeat(value, len(found)))
-    return found
+        beside = beside.append_column(name, pa.repeat(value, len(beside)))
+    return beside

@@ -30,7 +30,7 @@ class Held:
 
     def __init__(self, column: str, readers: Collection[str]) -> None:
         self._column = column
-        self._to_come = set(readers)
+        self._awaited = set(readers)
         self._values = Ranges()
         self._rows: pa.Table | None = None
         self._values_there = Ranges()
@@ -38,7 +38,7 @@ class Held:
 
     def read_by(self, stage: str) -> Held:
         """Return itself, now read by a stage: rows that the last stage reads are not held."""
-        self._to_come.discard(stage)
+        self._awaited.discard(stage)
         return self
 
     def rows_within(
@@ -57,16 +57,16 @@ class Held:
         """
         if column.name != self._column:
             return read(values)
-        missing = values.without(self._values)
-        found = [] if self._rows is None else [rows_within(self._rows, column, values)]
-        if missing or not found:
+        missing = values.difference(self._values)
+        parts = [] if self._rows is None else [rows_within(self._rows, column, values)]
+        if missing or not parts:
             rows = read(missing)
             if rows is None:
                 return None
-            found.append(rows)
-            if self._to_come and len(rows) <= most:
+            parts.append(rows)
+            if self._awaited and len(rows) <= most:
                 self._hold(missing, rows, most // 2)
-        return pa.concat_tables(found)
+        return pa.concat_tables(parts)
 
     def there_within(
         self, column: Column, values: Ranges, read: Callable[[Ranges], DataFrame]
@@ -74,14 +74,14 @@ class Held:
         """Return the same rows as `rows_within`, in Spark, however many there are."""
         if column.name != self._column:
             return read(values)
-        missing, known = values.without(self._values_there), self._rows_there
+        missing, known = values.difference(self._values_there), self._rows_there
         if known is None:
-            found = self._hold_there(missing, read(missing))
+            rows = self._hold_there(missing, read(missing))
         else:
-            found = rows_within(known, column, values)
+            rows = rows_within(known, column, values)
             if missing:
-                found = found.union(self._hold_there(missing, read(missing)))
-        return found
+                rows = rows.union(self._hold_there(missing, read(missing)))
+        return rows
 
     def _hold(self, values: Ranges, rows: pa.Table, most: int) -> None:
         """Hold rows in addition to the held ones, or in their place; not if they are too many."""
@@ -92,7 +92,7 @@ class Held:
 
     def _hold_there(self, values: Ranges, rows: DataFrame) -> DataFrame:
         """Return the rows, held if another stage is to come."""
-        if not self._to_come:
+        if not self._awaited:
             return rows
         rows, known = computed_once(rows), self._rows_there
         self._values_there = self._values_there.union(values)

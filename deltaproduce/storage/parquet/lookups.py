@@ -74,9 +74,9 @@ def chosen(footers: Footers, keys: Selection, strategy: Strategy) -> Chosen:
         return Chosen(np.arange(len(file)), _way(is_scanned, strategy))
     holding, entries = np.zeros(len(file), bool), np.zeros(len(numbers))
     for _, reach in reaches(footers, keys):
-        groups, found = _holding(reach, file, len(numbers))
+        groups, entry_count = _holding(reach, file, len(numbers))
         holding |= groups
-        entries += found
+        entries += entry_count
     is_scanned = entries >= (SEEK_SHARE * rows if strategy == "auto" else np.inf)
     return Chosen(np.flatnonzero(holding | is_scanned[file]), _way(is_scanned, strategy))
 
@@ -120,19 +120,19 @@ def _reach(footers: Footers, keys: Selection, nulls: Sequence[str]) -> Reach | N
     """
     assert isinstance(keys.keys, pa.Table)
     others = tuple(column for column in keys.columns if column.name not in nulls)
-    bounds = footers.bounds(replace(keys, columns=others, keys=_only(keys.keys, others)))
+    bounds = footers.bounds(replace(keys, columns=others, keys=_key_columns(keys.keys, others)))
     if not bounds and not nulls:
         return None
     groups, count = len(footers.rows), len(keys.keys)
-    found = Reach(np.arange(count), np.zeros(groups, np.int64), np.full(groups, count))
+    reach = Reach(np.arange(count), np.zeros(groups, np.int64), np.full(groups, count))
     if bounds:
-        found = reach_of(bounds)
+        reach = reach_of(bounds)
     for name in nulls:
-        found = found._replace(last=np.where(footers.nulls_in(name), found.last, found.first))
-    return found
+        reach = reach._replace(last=np.where(footers.nulls_in(name), reach.last, reach.first))
+    return reach
 
 
-def _only(keys: pa.Table, columns: Sequence[Column]) -> pa.Table:
+def _key_columns(keys: pa.Table, columns: Sequence[Column]) -> pa.Table:
     return keys.select([column.name for column in columns])
 
 

@@ -29,21 +29,21 @@ class MarkedRows(NamedTuple):
     of_files: Mapping[int, Numbers]
 
     @staticmethod
-    def told(files: pa.Table | None) -> MarkedRows:
+    def listed(files: pa.Table | None) -> MarkedRows:
         """Return those of the files that the log lists, as `local.delta.reads.files` has them."""
         if files is None or MARKED not in files.column_names:
             return MarkedRows({})
-        found = enumerate(files.column(MARKED))
+        pairs = enumerate(files.column(MARKED))
         return MarkedRows(
-            {n: in_numpy(rows.values, np.int64) for n, rows in found if rows.is_valid}
+            {n: in_numpy(rows.values, np.int64) for n, rows in pairs if rows.is_valid}
         )
 
     def counts(self, files: int) -> Numbers:
         """Return the number of marked rows of each of so many files."""
-        found = np.zeros(files, np.int64)
+        counts = np.zeros(files, np.int64)
         for number, rows in self.of_files.items():
-            found[number] = len(rows)
-        return found
+            counts[number] = len(rows)
+        return counts
 
     def alive(
         self, rows: pa.Table, file: int, groups: Sequence[int], said: pq.FileMetaData
@@ -81,9 +81,9 @@ class MarkedRows(NamedTuple):
         places = np.flatnonzero(among)
         wanted = numbers[places]
         at = np.minimum(marked.searchsorted(wanted), len(marked) - 1)
-        found = np.zeros(len(numbers), bool)
-        found[places[marked[at] != wanted]] = True
-        return found
+        is_alive = np.zeros(len(numbers), bool)
+        is_alive[places[marked[at] != wanted]] = True
+        return is_alive
 
     def alive_from(self, rows: pa.Table, file: int, first: int) -> pa.Table:
         """Return the rows that count among adjacent rows of a file, of which this is the first."""
@@ -101,6 +101,6 @@ def _unmarked(marked: Numbers, begin: int, end: int) -> Marks:
         begin: the number of the first row.
         end: the number after that of the last row.
     """
-    found = np.ones(end - begin, bool)
-    found[marked[slice(*marked.searchsorted([begin, end]))] - begin] = False
-    return found
+    is_alive = np.ones(end - begin, bool)
+    is_alive[marked[slice(*marked.searchsorted([begin, end]))] - begin] = False
+    return is_alive

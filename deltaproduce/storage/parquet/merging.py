@@ -57,21 +57,21 @@ def merges(
     of_partition = defaultdict[int, list[DataFile]](list)
     for file in files:
         of_partition[file.partition].append(file)
-    found = list[tuple[int, ...]]()
-    for some in of_partition.values():
-        small = [file for file in some if file.alive < full]
+    groups = list[tuple[int, ...]]()
+    for in_partition in of_partition.values():
+        small = [file for file in in_partition if file.alive < full]
         together = small if at_once else _tiered(small, most)
         if len(together) > 1:
-            found.append(tuple(sorted(file.number for file in together)))
+            groups.append(tuple(sorted(file.number for file in together)))
         else:
             together = []
         share = 0.0 if at_once else PURGED_SHARE
-        found += [
+        groups += [
             (file.number,)
-            for file in some
+            for file in in_partition
             if file not in together and file.marked and file.marked >= share * file.rows
         ]
-    return tuple(found)
+    return tuple(groups)
 
 
 def _tiered(files: list[DataFile], most: int) -> list[DataFile]:
@@ -79,7 +79,7 @@ def _tiered(files: list[DataFile], most: int) -> list[DataFile]:
     tiers = defaultdict[int, list[DataFile]](list)
     for file in files:
         tiers[int(math.log(max(file.alive, 1), _TIER))].append(file)
-    too_many = [tier for tier, some in tiers.items() if len(some) >= most]
+    too_many = [tier for tier, in_tier in tiers.items() if len(in_tier) >= most]
     if not too_many:
         return []
-    return [file for tier, some in tiers.items() if tier <= max(too_many) for file in some]
+    return [file for tier, in_tier in tiers.items() if tier <= max(too_many) for file in in_tier]

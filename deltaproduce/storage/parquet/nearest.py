@@ -47,41 +47,41 @@ class Nearest:
         self._group, self._key = self._group[order], self._key[order]
         self._is_open = np.ones(len(keys), bool)
         self._is_read = np.zeros(len(sizes), bool)
-        self._some = 1
-        self._found: pa.Table | None = None
+        self._most = 1
+        self._rows: pa.Table | None = None
 
     def groups(self) -> Numbers:
         """Return the groups to read next; none if nothing can come before the found rows."""
         waiting = self._waiting()
-        near = waiting[places([self._key[waiting]]) < self._some]
+        near = waiting[places([self._key[waiting]]) < self._most]
         groups = np.unique(self._group[near])
         self._is_read[groups] = True
-        self._some *= 2
+        self._most *= 2
         return groups
 
     def take(self, rows: pa.Table) -> None:
         """Take the rows that were found in these groups."""
-        found = rows if self._found is None else pa.concat_tables([self._found, rows])
+        together = rows if self._rows is None else pa.concat_tables([self._rows, rows])
         names = self._keys.column_names
-        numbers = factorize(pa.concat_tables([self._keys, found.select(names)]).columns)
+        numbers = factorize(pa.concat_tables([self._keys, together.select(names)]).columns)
         key_of = np.argsort(numbers[: len(self._keys)])  # each key appears once
         key = key_of[numbers[len(self._keys) :]]
-        order = sorting([key, *order_codes(found, self._by)])
+        order = sorting([key, *order_codes(together, self._by)])
         place = places([key[order]])
         order, place = order[place < self._count], place[place < self._count]
-        self._found = taken(found, order)
+        self._rows = taken(together, order)
         self._close(key[order], place)
 
     def rows(self, columns: Sequence[Column]) -> pa.Table:
         """Return the first rows of each key."""
-        return empty(columns) if self._found is None else self._found
+        return empty(columns) if self._rows is None else self._rows
 
     def _close(self, key: Numbers, place: Numbers) -> None:
         """Close the keys for which no other group has a row before the last wanted one."""
-        assert self._found is not None
+        assert self._rows is not None
         last = np.flatnonzero(place == self._count - 1)
         column = self._by[0]
-        values = plain(self._found.column(column.name).take(pa.array(last)), column)
+        values = plain(self._rows.column(column.name).take(pa.array(last)), column)
         waiting = self._waiting()
         first = waiting[places([self._key[waiting]]) == 0]
         nearest = np.full(len(self._is_open), -1)

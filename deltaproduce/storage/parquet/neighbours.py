@@ -71,8 +71,8 @@ class Neighbours:
         if is_missing.sum() > _ROW_GROUPS_A_GROUP * len(self._groups.keys):
             return None
         if is_missing.any() or self._rows is None:
-            found = read(self._groups, is_missing)
-            if found is None or not self._hold(found, row_groups[is_missing]):
+            rows = read(self._groups, is_missing)
+            if rows is None or not self._hold(rows, row_groups[is_missing]):
                 self._begin(files, keys)
                 return None
         assert self._rows is not None
@@ -104,8 +104,8 @@ class Neighbours:
         self._groups = Selection(self._columns, groups, keys.engines)
         self._files, self._rows, self._read = files, None, self._read[:0]
 
-    def _hold(self, found: pa.Table, row_groups: Numbers) -> bool:
+    def _hold(self, more: pa.Table, row_groups: Numbers) -> bool:
         """Hold more rows; return whether they are few enough."""
-        rows = found if self._rows is None else pa.concat_tables([self._rows, found])
+        rows = more if self._rows is None else pa.concat_tables([self._rows, more])
         self._rows, self._read = rows, np.append(self._read, row_groups)
         return len(rows) <= MOST

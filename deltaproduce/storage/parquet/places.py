@@ -20,35 +20,35 @@ from deltaproduce.types.data_types import LongType
 
 FILE: Final = Column("_file_number", LongType())
 """The column with the number of a row's file."""
-_MOST_PLACED: Final = 1 << 20
+_MOST_ROWS: Final = 1 << 20
 """The most rows whose places are held: the places of more are looked up again."""
 PLACE: Final = (FILE, NUMBER)
 """The columns that tell where a row is."""
 
 
-class Found:
+class LookupCache:
     """The rows that look-ups have found last, with their places: all rows of each of their keys."""
 
     def __init__(self) -> None:
         self._parts: list[pa.Table] = []
 
-    def add(self, found: pa.Table) -> None:
+    def add(self, rows: pa.Table) -> None:
         """Hold more rows, or none if they get too many."""
-        self._parts.append(found)
-        if sum(map(len, self._parts)) > _MOST_PLACED:
+        self._parts.append(rows)
+        if sum(map(len, self._parts)) > _MOST_ROWS:
             self._parts = []
 
     def of(self, pairs: pa.Table) -> pa.Table | None:
         """Return the places of the rows of some pairs; None unless all pairs are held."""
-        names, found = pairs.column_names, list[pa.Table]()
+        names, parts = pairs.column_names, list[pa.Table]()
         for part in self._parts:
             if not set(names) <= set(part.column_names):
                 continue
-            found.append(part.filter(pa.array(isin_rows(part.select(names), pairs))))
-        rows = [part.select(names) for part in found]
+            parts.append(part.filter(pa.array(isin_rows(part.select(names), pairs))))
+        rows = [part.select(names) for part in parts]
         if not rows or len(distinct(pa.concat_tables(rows))) != len(pairs):
             return None
-        places = [part.select([column.name for column in PLACE]) for part in found]
+        places = [part.select([column.name for column in PLACE]) for part in parts]
         return distinct(pa.concat_tables(places))
 
 

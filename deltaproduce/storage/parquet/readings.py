@@ -10,7 +10,7 @@ import threading
 from typing import Final, NamedTuple
 
 
-class Reading(NamedTuple):
+class ReadAmount(NamedTuple):
     """The amount of a read.
 
     Attributes:
@@ -22,12 +22,12 @@ class Reading(NamedTuple):
     rows: int = 0
     size: int = 0
 
-    def after(self, earlier: Reading) -> Reading:
+    def after(self, earlier: ReadAmount) -> ReadAmount:
         """Return the amount read since an earlier total."""
-        return Reading(self.rows - earlier.rows, self.size - earlier.size)
+        return ReadAmount(self.rows - earlier.rows, self.size - earlier.size)
 
 
-NOTHING_READ: Final = Reading()
+NOTHING_READ: Final = ReadAmount()
 
 
 class Readings:
@@ -37,12 +37,12 @@ class Readings:
         self._of_thread = threading.local()
 
     @property
-    def total(self) -> Reading:
+    def total(self) -> ReadAmount:
         """The amount that this thread has read so far."""
-        found: Reading = getattr(self._of_thread, "total", NOTHING_READ)
-        return found
+        total: ReadAmount = getattr(self._of_thread, "total", NOTHING_READ)
+        return total
 
     def add(self, rows: int, size: int) -> None:
         """Count the next read."""
         total = self.total
-        self._of_thread.total = Reading(total.rows + rows, total.size + size)
+        self._of_thread.total = ReadAmount(total.rows + rows, total.size + size)

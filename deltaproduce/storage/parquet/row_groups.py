@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from deltaproduce.engines.local.arrays import Marks, Numbers, codes
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.partitions import SORTS, Ranges
-from deltaproduce.storage.parquet.readings import Reading
+from deltaproduce.storage.parquet.readings import ReadAmount
 from deltaproduce.types.catalogue import atom, is_whole
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import DecimalType, StringType
@@ -34,7 +34,7 @@ _FILE_BITS: Final = 32
 _BEYOND: Final = 1 << 63
 
 
-class Group(NamedTuple):
+class RowGroup(NamedTuple):
     """A row group: its file, and its number in the file."""
 
     file: int
@@ -138,14 +138,14 @@ class FileFooter:
         self.numbers: Numbers = np.array([n for n, rows in counts.items() if rows], np.int64)
         self.rows: Numbers = np.array([rows for rows in counts.values() if rows], np.int64)
         self._ranges: dict[str, EveryRange | None] = {}
-        self._amounts: dict[tuple[int, frozenset[str] | None], Reading] = {}
+        self._amounts: dict[tuple[int, frozenset[str] | None], ReadAmount] = {}
 
     def row_numbers(self, groups: Sequence[int]) -> Numbers:
         """Return the number in the file of each row of some row groups."""
         begins = self._begins
         return np.concatenate([np.arange(begins[n], begins[n + 1]) for n in groups])
 
-    def amount_of(self, numbers: Iterable[int], names: Sequence[str] | None = None) -> Reading:
+    def amount_of(self, numbers: Iterable[int], names: Sequence[str] | None = None) -> ReadAmount:
         """Return the amount that is read with row groups.
 
         Args:
@@ -153,17 +153,17 @@ class FileFooter:
         """
         read, rows, size = None if names is None else frozenset(names), 0, 0
         for number in numbers:
-            found = self._amounts.get((number, read))
-            if found is None:
-                found = self._amounts[number, read] = amount_of(self.said, number, read)
-            rows, size = rows + found.rows, size + found.size
-        return Reading(rows, size)
+            amount = self._amounts.get((number, read))
+            if amount is None:
+                amount = self._amounts[number, read] = amount_of(self.said, number, read)
+            rows, size = rows + amount.rows, size + amount.size
+        return ReadAmount(rows, size)
 
     def ranges_in(self, name: str) -> EveryRange | None:
         """Return the ranges of one column; None if the footer lacks them."""
         if name not in self._ranges:
-            found = self._one_value(name) if name in self.values else self._read_ranges(name)
-            self._ranges[name] = None if found is None else _every(found)
+            range_ = self._one_value(name) if name in self.values else self._read_ranges(name)
+            self._ranges[name] = None if range_ is None else _every(range_)
         return self._ranges[name]
 
     def _one_value(self, name: str) -> tuple[_Range, ...] | None:
@@ -173,13 +173,13 @@ class FileFooter:
         if not is_text and not is_number:
             return None
         if not value.is_valid:
-            found = NO_TEXT if is_text else NO_VALUE
+            range_ = NO_TEXT if is_text else NO_VALUE
         elif is_text:
-            found = _Range(*[value.as_py().encode()] * 2)
+            range_ = _Range(*[value.as_py().encode()] * 2)
         else:
             number = value.cast(pa.int32()) if pa.types.is_date(value.type) else value
-            found = _Range(number.as_py(), number.as_py())
-        return (found,) * len(self.numbers)
+            range_ = _Range(number.as_py(), number.as_py())
+        return (range_,) * len(self.numbers)
 
     def _read_ranges(self, name: str) -> tuple[_Range, ...] | None:
         place, ranges = place_of(self.said, name), []
@@ -211,9 +211,11 @@ class FileFooter:
         place = place_of(self.said, name)
         if place is None:
             return np.ones(len(self.numbers), bool)
-        found = (self.said.row_group(n).column(place).statistics for n in self.numbers.tolist())
+        statistics = (
+            self.said.row_group(n).column(place).statistics for n in self.numbers.tolist()
+        )
         return np.array(
-            [s is None or not s.has_null_count or s.null_count > 0 for s in found], bool
+            [s is None or not s.has_null_count or s.null_count > 0 for s in statistics], bool
         )
 
 
@@ -240,13 +242,13 @@ class Footers:
 
     def nulls_in(self, name: str) -> Marks:
         """Mark the row groups that may have a null in one column."""
-        found = [file.nulls_in(name) for file in self.files.values()]
-        return np.concatenate([np.zeros(0, bool), *found])
+        nulls = [file.nulls_in(name) for file in self.files.values()]
+        return np.concatenate([np.zeros(0, bool), *nulls])
 
-    def groups(self, places: Numbers) -> Iterator[Group]:
+    def groups(self, places: Numbers) -> Iterator[RowGroup]:
         """Return the row groups at some places among all."""
         of, numbers = self._of[places].tolist(), self._numbers[places].tolist()
-        return (Group(file, number) for file, number in zip(of, numbers, strict=True))
+        return (RowGroup(file, number) for file, number in zip(of, numbers, strict=True))
 
     def codes(self, places: Numbers) -> Numbers:
         """Return for each of some row groups a number that no other one of the table has."""
@@ -271,13 +273,13 @@ class Footers:
 
     def ranges_in(self, name: str) -> EveryRange | None:
         """Return the ranges of one column; None if a footer lacks them."""
-        found = [_every(())]
+        each = [_every(())]
         for file in self.files.values():
             ranges = file.ranges_in(name)
             if ranges is None:
                 return None
-            found.append(ranges)
-        return EveryRange(*map(np.concatenate, zip(*found, strict=True)))
+            each.append(ranges)
+        return EveryRange(*map(np.concatenate, zip(*each, strict=True)))
 
 
 def bounds_of(
@@ -286,11 +288,11 @@ def bounds_of(
     """Return bounds for the columns of keys before the first that is not plain or has no ranges."""
     bounds = list[Bound]()
     for column, values in zip(columns, keys.columns, strict=True):
-        found = plain(values, column)
-        ranges = None if found is None else ranges_in(column.name)
-        if found is None or ranges is None:
+        plain_values = plain(values, column)
+        ranges = None if plain_values is None else ranges_in(column.name)
+        if plain_values is None or ranges is None:
             break
-        bounds.append(Bound(found, ranges))
+        bounds.append(Bound(plain_values, ranges))
     return bounds
 
 
@@ -344,14 +346,14 @@ def _ranks(keys: Values) -> Values:
     """Return the ranks of keys as numbers: Arrow sorts bytes many times faster than Python."""
     if not len(keys) or not isinstance(keys[0], bytes):
         return keys
-    found = pc.rank(pa.array(keys, pa.binary()), sort_keys="ascending", tiebreaker="dense")
-    ranks: Values = in_numpy(found, np.int64)
+    ranked = pc.rank(pa.array(keys, pa.binary()), sort_keys="ascending", tiebreaker="dense")
+    ranks: Values = in_numpy(ranked, np.int64)
     return ranks
 
 
 def amount_of(
     footer: pq.FileMetaData, number: int, names: Collection[str] | None = None
-) -> Reading:
+) -> ReadAmount:
     """Return the amount that is read with a row group; ``names`` are its columns, all if None."""
     group = footer.row_group(number)
     columns = map(group.column, range(group.num_columns))
@@ -360,7 +362,7 @@ def amount_of(
         for column in columns
         if names is None or column.path_in_schema.split(".")[0] in names
     )
-    return Reading(group.num_rows, sum(sizes))
+    return ReadAmount(group.num_rows, sum(sizes))
 
 
 def place_of(footer: pq.FileMetaData, name: str) -> int | None:

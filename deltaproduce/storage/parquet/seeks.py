@@ -37,7 +37,7 @@ from deltaproduce.storage.parquet.lookups import LookedUp, Strategy, chosen, rea
 from deltaproduce.storage.parquet.nearest import Nearest
 from deltaproduce.storage.parquet.neighbours import MOST, NUMBER, Neighbours
 from deltaproduce.storage.parquet.places import FILE, PLACE, places
-from deltaproduce.storage.parquet.row_groups import Footers, Group
+from deltaproduce.storage.parquet.row_groups import Footers, RowGroup
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.pandas_on_demand import in_numpy
@@ -68,12 +68,12 @@ def rows_of(
     holding = _holding(footers, keys)
     if holding is None or footers.rows[holding].sum() > keys.engines.limits.seek_rows:
         return None
-    found = _found_in(files, footers, holding, keys, columns, most, neighbours, placed=True)
-    if found is None or FILE.name not in found.column_names:
-        return found
-    if most is None or len(found) <= most:
-        files.placed.add(found)
-    return found.drop_columns([FILE.name, NUMBER.name])
+    rows = _rows_in(files, footers, holding, keys, columns, most, neighbours, with_places=True)
+    if rows is None or FILE.name not in rows.column_names:
+        return rows
+    if most is None or len(rows) <= most:
+        files.last_lookups.add(rows)
+    return rows.drop_columns([FILE.name, NUMBER.name])
 
 
 def places_of(
@@ -93,7 +93,7 @@ def places_of(
     Returns:
         None if the files cannot be read.
     """
-    held = files.placed.of(pairs)
+    held = files.last_lookups.of(pairs)
     if held is not None:
         return _by_path(files, held)
     keys = Selection.of(pairs.select([c.name for c in lookup]), lookup, engines)
@@ -104,15 +104,15 @@ def places_of(
     groups = np.arange(len(footers.rows)) if holding is None else holding
     names = {number: files.names_in(number, columns) for number in footers.files}
 
-    def read(some: Sequence[Group]) -> pa.Table:
-        file = some[0].file
-        rows, numbers = files.read_numbered(footers, some, names[file])
+    def read(chosen: Sequence[RowGroup]) -> pa.Table:
+        file = chosen[0].file
+        rows, numbers = files.read_numbered(footers, chosen, names[file])
         rows = in_arrow_types(rows, columns)
         among = files.marked.are_alive([file], [numbers], isin_rows(rows, pairs))
         return places([file], [numbers[among]])
 
-    found = files.each_part(footers, groups, one_by_one(read), PLACE, None, names)
-    return None if found is None else _by_path(files, found)
+    found_places = files.each_part(footers, groups, one_by_one(read), PLACE, None, names)
+    return None if found_places is None else _by_path(files, found_places)
 
 
 def are_held(files: ParquetFiles, keys: Selection, neighbours: Neighbours) -> bool:
@@ -141,12 +141,12 @@ def looked_up(
         return None
     groups, way = chosen(footers, keys, strategy)
     limits, alone = keys.engines.limits, keys.engines.session is None
-    found = None
+    rows = None
     if alone or way == "seek" or footers.rows[groups].sum() <= limits.seek_rows:
-        found = _found_in(files, footers, groups, keys, columns, most)
-    if found is None or (most is not None and len(found) > most):
+        rows = _rows_in(files, footers, groups, keys, columns, most)
+    if rows is None or (most is not None and len(rows) > most):
         return LookedUp(None, "scan", len(footers.rows), len(footers.rows))
-    return LookedUp(found, way, len(groups), len(footers.rows))
+    return LookedUp(rows, way, len(groups), len(footers.rows))
 
 
 def first_rows(
@@ -184,10 +184,10 @@ def first_rows(
             left -= int(footers.rows[groups].sum())
             if left < 0:
                 return None
-            found = _found_in(files, footers, groups, part, columns, None, neighbours)
-            if found is None:
+            rows = _rows_in(files, footers, groups, part, columns, None, neighbours)
+            if rows is None:
                 return None
-            search.take(found.filter(pa.array(alive(found))))
+            search.take(rows.filter(pa.array(alive(rows))))
         parts.append(search.rows(columns))
     return pa.concat_tables(parts)
 
@@ -208,7 +208,7 @@ def rows_in_ranges(
 
     names = {number: files.names_in(number, columns) for number in footers.files}
 
-    def read(groups: Sequence[Group]) -> pa.Table:
+    def read(groups: Sequence[RowGroup]) -> pa.Table:
         rows = files.read_groups(footers.files, groups, names[groups[0].file])
         return rows_within(in_arrow_types(rows, columns), column, values)
 
@@ -235,7 +235,7 @@ def count_within(files: ParquetFiles, column: Column, values: Ranges) -> int | N
     return int(rows[inside].sum() + others.sum())
 
 
-def _found_in(
+def _rows_in(
     files: ParquetFiles,
     footers: Footers,
     groups: Numbers,
@@ -244,38 +244,38 @@ def _found_in(
     most: int | None = None,
     neighbours: Neighbours | None = None,
     *,
-    placed: bool = False,
+    with_places: bool = False,
 ) -> pa.Table | None:
     """Return the rows of some keys in some row groups; None if they cannot be read.
 
     Args:
-        placed: whether they also have the columns of `PLACE`, unless `neighbours` hold them.
+        with_places: whether they also have the columns of `PLACE`, unless `neighbours` hold them.
     """
 
-    def read(some: Sequence[Group]) -> pa.Table:
-        by_file = [*of_files(some)]
-        told, numbers = zip(*(files.read_numbered(footers, one) for one in by_file), strict=True)
-        rows = pa.concat_tables([in_arrow_types(one, columns) for one in told])
+    def read(chosen: Sequence[RowGroup]) -> pa.Table:
+        by_file = [*of_files(chosen)]
+        tables, numbers = zip(*(files.read_numbered(footers, one) for one in by_file), strict=True)
+        rows = pa.concat_tables([in_arrow_types(one, columns) for one in tables])
         file_numbers = [one[0].file for one in by_file]
         among = files.marked.are_alive(file_numbers, numbers, keys.holds(rows))
-        found = rows.filter(pa.array(among))
-        if placed:
+        matches = rows.filter(pa.array(among))
+        if with_places:
             places_of_rows = places(file_numbers, numbers).filter(pa.array(among))
             for column in PLACE:
-                found = found.append_column(column.name, places_of_rows.column(column.name))
-        return found
+                matches = matches.append_column(column.name, places_of_rows.column(column.name))
+        return matches
 
     if neighbours is not None:
-        found = neighbours.rows_of(
+        matches = neighbours.rows_of(
             files,
             keys,
             footers.codes(groups),
             lambda wanted, among: _numbered(files, footers, groups[among], wanted, columns),
         )
-        if found is not None:
-            return found
-    told = (*columns, *PLACE) if placed else columns
-    return files.each_part(footers, groups, read, told, most)
+        if matches is not None:
+            return matches
+    output = (*columns, *PLACE) if with_places else columns
+    return files.each_part(footers, groups, read, output, most)
 
 
 def _numbered(
@@ -289,16 +289,16 @@ def _numbered(
     codes = dict(zip(footers.groups(groups), footers.codes(groups).tolist(), strict=True))
     sizes = dict(zip(codes, footers.rows[groups].tolist(), strict=True))
 
-    def read(some: Sequence[Group]) -> pa.Table:
-        numbers = np.repeat([codes[group] for group in some], [sizes[group] for group in some])
-        rows = files.read_groups(footers.files, some, numbers=numbers)
+    def read(chosen: Sequence[RowGroup]) -> pa.Table:
+        numbers = np.repeat([codes[group] for group in chosen], [sizes[group] for group in chosen])
+        rows = files.read_groups(footers.files, chosen, numbers=numbers)
         return keys.exactly(in_arrow_types(rows, (*columns, NUMBER)))
 
     return files.each_part(footers, groups, one_by_one(read), (*columns, NUMBER), MOST)
 
 
-def _by_path(files: ParquetFiles, placed: pa.Table) -> dict[str, Numbers]:
-    numbers, rows = (in_numpy(placed.column(column.name), np.int64) for column in PLACE)
+def _by_path(files: ParquetFiles, located: pa.Table) -> dict[str, Numbers]:
+    numbers, rows = (in_numpy(located.column(column.name), np.int64) for column in PLACE)
     return {files.paths[file]: np.sort(rows[numbers == file]) for file in np.unique(numbers)}
 
 

@@ -59,10 +59,10 @@ class SharedLookups:
     @staticmethod
     def of(wanted: Iterable[Wanted]) -> SharedLookups:
         """Return nothing, for look-ups of one stage that are expected."""
-        found = dict[frozenset[str], frozenset[str]]()
+        columns_by_key = dict[frozenset[str], frozenset[str]]()
         for one in wanted:
-            found[one.by] = found.get(one.by, frozenset()) | one.columns
-        return SharedLookups(found)
+            columns_by_key[one.by] = columns_by_key.get(one.by, frozenset()) | one.columns
+        return SharedLookups(columns_by_key)
 
     def rows(self, columns: Sequence[str], keys: pa.Table | None, read: Read) -> pa.Table:
         """Return the rows that have one of some keys, in some columns.
@@ -73,34 +73,34 @@ class SharedLookups:
         """
         by = frozenset[str]() if keys is None else frozenset(keys.column_names)
         needed = by | {*columns}
-        found = self.kept.get(by)
-        if found is None or not needed <= {*found.rows.column_names}:
+        held = self.kept.get(by)
+        if held is None or not needed <= {*held.rows.column_names}:
             whole = self.kept.get(frozenset())
             if whole is not None and needed <= {*whole.rows.column_names}:
                 return _of_keys(whole.rows, keys).select(list(columns))
             every = [*dict.fromkeys([*columns, *sorted(needed | self.columns.get(by, needed))])]
-            found = _Kept(keys, read(every, keys))
-        elif keys is not None and found.keys is not None:
-            found = _with(found, keys, read)
-        rows = found.rows
-        if keys is not None and found.keys is not keys and not keys.equals(found.keys):
+            held = _Kept(keys, read(every, keys))
+        elif keys is not None and held.keys is not None:
+            held = _with(held, keys, read)
+        rows = held.rows
+        if keys is not None and held.keys is not keys and not keys.equals(held.keys):
             rows = _of_keys(rows, keys)
-        if len(found.rows) <= MOST_ROWS:
-            self.kept[by] = found
+        if len(held.rows) <= MOST_ROWS:
+            self.kept[by] = held
         return rows.select(list(columns))
 
 
-def _with(found: _Kept, keys: pa.Table, read: Read) -> _Kept:
+def _with(held: _Kept, keys: pa.Table, read: Read) -> _Kept:
     """Return what is kept, with the rows of further keys."""
-    assert found.keys is not None
-    known = found.keys.select(keys.column_names)
+    assert held.keys is not None
+    known = held.keys.select(keys.column_names)
     if not known.schema.equals(keys.schema):
-        return _Kept(keys, read(found.rows.column_names, keys))
+        return _Kept(keys, read(held.rows.column_names, keys))
     missing = keys.filter(pa.array(~isin_rows(keys, known)))
     if not len(missing):
-        return found
-    rows = read(found.rows.column_names, missing)
-    return _Kept(pa.concat_tables([known, missing]), pa.concat_tables([found.rows, rows]))
+        return held
+    rows = read(held.rows.column_names, missing)
+    return _Kept(pa.concat_tables([known, missing]), pa.concat_tables([held.rows, rows]))
 
 
 def _of_keys(rows: pa.Table, keys: pa.Table | None) -> pa.Table:

@@ -21,7 +21,7 @@ from deltaproduce.engines.paths import is_linked
 from deltaproduce.engines.spark.delta import Detail
 from deltaproduce.engines.spark.sessions.damage import tells_of_damage, unreadable
 from deltaproduce.errors import CorruptStoreError, DeltaProduceError
-from deltaproduce.storage.locations import Location, Table
+from deltaproduce.storage.locations import Location, StoreTable
 from deltaproduce.storage.parquet.files import unreadable_here
 
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ class TableAccess:
         """The user's session; see `Engines.spark`."""
         return self.engines.spark
 
-    def existing(self, text: str) -> Table:
+    def existing(self, text: str) -> StoreTable:
         """Return a table of someone else, by its path or name.
 
         A name keeps the meaning that it has at the first call, when a store is opened.
         """
-        table = Table.existing(text)
+        table = StoreTable.existing(text)
         return table.within(*self._current) if table.in_catalog else table
 
     @cached_property
@@ -69,7 +69,7 @@ class TableAccess:
         catalog = self.spark.catalog
         return catalog.currentCatalog(), catalog.currentDatabase()
 
-    def place(self, table: Table) -> Place:
+    def place(self, table: StoreTable) -> Place:
         """Return a table's place; with its directory if it is the store's and seen."""
         return self._known(table.place) if self.location.has(table) else table.place
 
@@ -87,43 +87,43 @@ class TableAccess:
         place = self.location.place
         return place if place.in_catalog else self.delta.within(place)
 
-    def seen(self, table: Table) -> Place:
+    def seen(self, table: StoreTable) -> Place:
         """Return a table's place; with its directory if that is seen, also for a catalog table."""
         place = self.place(table)
         if place.in_catalog:
             return self.delta.within(Place(self.directory(table), in_catalog=False))
         return place
 
-    def detail(self, table: Table) -> Detail | None:
+    def detail(self, table: StoreTable) -> Detail | None:
         """Return Delta's description of a table; None if there is no table. One Spark job."""
         return self.delta.spark.describe(table.place)
 
-    def places(self, tables: Iterable[Table]) -> dict[str, str]:
+    def places(self, tables: Iterable[StoreTable]) -> dict[str, str]:
         """Return the directories of the tables that exist, by name.
 
         One Spark job for each table in a catalog.
         """
-        found = ((table.name, self._directory(table)) for table in tables)
-        return {name: directory for name, directory in found if directory is not None}
+        directories = ((table.name, self._directory(table)) for table in tables)
+        return {name: directory for name, directory in directories if directory is not None}
 
-    def directory(self, table: Table) -> str:
+    def directory(self, table: StoreTable) -> str:
         """Return the directory of a table's files; one Spark job in a catalog.
 
         Raises:
             CorruptStoreError: there is no such table.
         """
-        found = self._directory(table)
-        if found is None:
+        directory = self._directory(table)
+        if directory is None:
             raise CorruptStoreError(f"there is no table {table.address}", table=table.name)
-        return found
+        return directory
 
-    def _directory(self, table: Table) -> str | None:
+    def _directory(self, table: StoreTable) -> str | None:
         if not table.in_catalog:
             return table.address
         detail = self.detail(table)
         return None if detail is None else detail.location
 
-    def all_tables(self) -> tuple[Table, ...]:
+    def all_tables(self) -> tuple[StoreTable, ...]:
         """Return the tables in the place of the store's tables, whoever made them.
 
         No Spark job on a local file system, else one. Leaves out the tables of a store in a
@@ -140,7 +140,7 @@ class TableAccess:
         return self.delta.many_effects()
 
     @contextmanager
-    def readable(self, table: Table) -> Iterator[None]:
+    def readable(self, table: StoreTable) -> Iterator[None]:
         """Turn damage of one of the store's logs into an error that names the table."""
         try:
             yield
@@ -151,7 +151,7 @@ class TableAccess:
                 raise
             raise unreadable(table.name, error) from error
 
-    def _unreadable(self, table: Table, error: BrokenLogError) -> DeltaProduceError:
+    def _unreadable(self, table: StoreTable, error: BrokenLogError) -> DeltaProduceError:
         """Return the error for a log that cannot be read: it is damaged, or cannot be reached."""
         root = self.root.directory
         return unreadable_here(table.name, root, error.__cause__ or error)

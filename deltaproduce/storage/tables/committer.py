@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from deltaproduce.engines.delta.tables import (
-    Write,
+    TableWrite,
     Written,
     properties,
 )
@@ -31,7 +31,7 @@ from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.recovery import current, landed, overtaken
 from deltaproduce.storage.edits import Deletion, Edit, Restore
 from deltaproduce.storage.failpoints import effect
-from deltaproduce.storage.locations import README, README_TEXT, Location, Table
+from deltaproduce.storage.locations import README, README_TEXT, Location, StoreTable
 from deltaproduce.storage.parquet import seeks
 from deltaproduce.storage.tables.access import TableAccess
 from deltaproduce.storage.tables.effects import TableEffects
@@ -56,7 +56,7 @@ class Committer:
         self._effects = effects
 
     def commit(
-        self, table: Table, edit: Edit | Restore | Deletion, attempt: Attempt, base: int | None
+        self, table: StoreTable, edit: Edit | Restore | Deletion, attempt: Attempt, base: int | None
     ) -> int:
         """Make one data commit and return the table's new delta version.
 
@@ -81,7 +81,7 @@ class Committer:
                     is_known = base is not None or not self._reader.exists(table)
                     metadata = attempt.metadata(table.name)
                     write = as_write(edit, metadata, self._access, is_known=is_known)
-                    write = replace(write, replaced=places, found_at=at)
+                    write = replace(write, replaced=places, located_at=at)
                     written = self._access.delta.write(self._access.place(table), write)
                 case Restore():
                     self._set_back(table, edit.delta_version, attempt, base)
@@ -91,13 +91,13 @@ class Committer:
         if at is not None and written.delta_version == at + 1:
             return at + 1
         commits = self._reader.recent_commits(table, base)
-        made = landed(attempt, base, commits)
-        if made is not None and isinstance(edit, Restore):
+        landed_commit = landed(attempt, base, commits)
+        if landed_commit is not None and isinstance(edit, Restore):
             # A restore must directly follow its base, without even a compaction in between.
-            made = made if made.delta_version - 1 == base else None
-        if made is not None:
+            landed_commit = landed_commit if landed_commit.delta_version - 1 == base else None
+        if landed_commit is not None:
             # Tables may be compacted at any time, even by Delta right after a commit.
-            return current(made.delta_version, commits) or made.delta_version
+            return current(landed_commit.delta_version, commits) or landed_commit.delta_version
         unmoved = None if base is None else current(base, commits)
         if isinstance(edit, Deletion) and unmoved is not None:
             return unmoved  # no row matched
@@ -105,7 +105,7 @@ class Committer:
 
     def commit_fenced(
         self,
-        table: Table,
+        table: StoreTable,
         rows: pa.Table,
         columns: Sequence[Column],
         attempt: Attempt,
@@ -123,7 +123,7 @@ class Committer:
         Raises:
             ConflictError: Delta refused the commit.
         """
-        write = Write(
+        write = TableWrite(
             rows,
             tuple(columns),
             "overwrite" if overwrite else "append",
@@ -133,21 +133,21 @@ class Committer:
         with self._effects.run("drop versions" if overwrite else "publish", table, attempt):
             self._access.delta.write(self._access.place(table), write)
 
-    def restore(self, table: Table, delta_version: int, attempt: Attempt) -> int:
+    def restore(self, table: StoreTable, delta_version: int, attempt: Attempt) -> int:
         """Restore a table that ran ahead to what the head pins; return its new delta version.
 
         The commit names its attempt, but does not count as part of the attempt's work.
         """
-        told = replace(attempt, given=None, part=None)
-        with self._effects.run("restore", table, told):
-            self._set_back(table, delta_version, told, None)
+        restoring = replace(attempt, given=None, part=None)
+        with self._effects.run("restore", table, restoring):
+            self._set_back(table, delta_version, restoring, None)
         commits = self._reader.recent_commits(table, delta_version)
         for commit in commits:
-            if commit.attempt == told:
+            if commit.attempt == restoring:
                 return commit.delta_version
-        raise overtaken(table.name, told, delta_version, commits)
+        raise overtaken(table.name, restoring, delta_version, commits)
 
-    def create(self, table: Table, columns: Sequence[Column]) -> None:
+    def create(self, table: StoreTable, columns: Sequence[Column]) -> None:
         """Create an empty table if none exists, or only one that has no commit yet.
 
         Its files have no statistics: they would repeat long texts in the log, for each file twice.
@@ -177,7 +177,7 @@ class Committer:
             with effect("create schema", place.address):
                 self._access.delta.spark.create_schema(place.address)
 
-    def _compacted(self, table: Table, attempt: Attempt, base: int) -> int:
+    def _compacted(self, table: StoreTable, attempt: Attempt, base: int) -> int:
         """Return a table's newest delta version if nothing but compactions came after ``base``.
 
         Raises:
@@ -186,12 +186,12 @@ class Committer:
         if not self._reader.has_moved(table, base):
             return base
         commits = self._reader.recent_commits(table, base)
-        found = current(base, commits)
-        if found is None:
+        compacted = current(base, commits)
+        if compacted is None:
             raise overtaken(table.name, attempt, base, commits)
-        return found
+        return compacted
 
-    def _places(self, table: Table, edit: Edit, base: int | None) -> dict[str, Numbers] | None:
+    def _places(self, table: StoreTable, edit: Edit, base: int | None) -> dict[str, Numbers] | None:
         """Return where the rows are that an edit replaces; None if it replaces none by pairs.
 
         Raises:
@@ -203,20 +203,20 @@ class Committer:
         files = self._reader.files(table, base)
         columns = [c for c in edit.columns if c.name in edit.replaced.column_names]
         ordered = edit.replaced.select([c.name for c in columns])
-        found = None
+        places = None
         if files is not None:
-            found = seeks.places_of(files, ordered, columns, edit.lookup, self._access.engines)
-        if found is None or sum(map(len, found.values())) < len(edit.replaced):
+            places = seeks.places_of(files, ordered, columns, edit.lookup, self._access.engines)
+        if places is None or sum(map(len, places.values())) < len(edit.replaced):
             raise CorruptStoreError(
                 f"table {table.name!r} lacks rows that a version has, because files of it were "
                 "removed or changed by someone else; store.verify() says what else is wrong, "
                 "store.repair() mends it",
                 table=table.name,
             )
-        return found
+        return places
 
     def _set_back(
-        self, table: Table, delta_version: int, attempt: Attempt, base: int | None
+        self, table: StoreTable, delta_version: int, attempt: Attempt, base: int | None
     ) -> None:
         """Give a table the rows of an earlier delta version, in its own commit.
 

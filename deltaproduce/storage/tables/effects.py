@@ -15,7 +15,7 @@ from deltaproduce.errors import DeltaProduceError, StorageError
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.recovery import overtaken
 from deltaproduce.storage.failpoints import effect
-from deltaproduce.storage.locations import Table
+from deltaproduce.storage.locations import StoreTable
 from deltaproduce.storage.tables.access import TableAccess
 from deltaproduce.storage.tables.reader import TableReader
 
@@ -33,7 +33,7 @@ class TableEffects:
 
     @contextmanager
     def run(
-        self, name: str, table: Table, attempt: Attempt | None = None, base: int | None = None
+        self, name: str, table: StoreTable, attempt: Attempt | None = None, base: int | None = None
     ) -> Iterator[None]:
         """Run an effect on a table between its fail points, and translate its errors.
 
@@ -51,11 +51,11 @@ class TableEffects:
             raise overtaken(table.name, attempt, base, commits) from refused.__cause__
         except Exception as error:
             root = self._access.root.directory
-            found = unwritable(error) or (root and root.file_system.silence(error))
-            if found is None or isinstance(error, DeltaProduceError):
+            silenced = unwritable(error) or (root and root.file_system.silence(error))
+            if silenced is None or isinstance(error, DeltaProduceError):
                 raise
             raise StorageError(
-                f"table {table.name!r} cannot be written ({found}): nothing of this is visible. "
+                f"table {table.name!r} cannot be written ({silenced}): nothing of this is visible. "
                 f"Make room or give the right to write at {table.address}, and run it again",
                 table=table.name,
             ) from error

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deltaproduce.engines.delta.tables import (
-    Write,
+    TableWrite,
     properties,
 )
 from deltaproduce.storage.edits import Edit
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     pass
 
 
-def as_write(edit: Edit, metadata: str, access: TableAccess, *, is_known: bool) -> Write:
+def as_write(edit: Edit, metadata: str, access: TableAccess, *, is_known: bool) -> TableWrite:
     """Return an edit as a write of Delta's.
 
     Args:
         is_known: the table has the properties that tables get here, so an overwrite keeps them.
     """
     limits, small = access.engines.limits, edit.sought and access.root.directory is not None
-    write = Write(
+    write = TableWrite(
         edit.rows,
         edit.columns,
         "append",

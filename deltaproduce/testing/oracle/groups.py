@@ -29,8 +29,8 @@ _Part: TypeAlias = tuple[AggregateCall, Sequence[tuple[Any, ...]]]
 """A function, and its arguments in each row."""
 
 
-def _or_null(of_some: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda values, *parameters: of_some(values, *parameters) if values else None
+def _or_null(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda values, *parameters: function(values, *parameters) if values else None
 
 
 def _total(values: _Values) -> Any:  # noqa: ANN401 as the values
@@ -60,8 +60,8 @@ def _variance(values: _Values, less: int) -> float | None:
 
 
 def _deviation(values: _Values, less: int) -> float | None:
-    found = _variance(values, less)
-    return None if found is None else math.sqrt(found)
+    deviation = _variance(values, less)
+    return None if deviation is None else math.sqrt(deviation)
 
 
 def _sum(values: _Values) -> Any:  # noqa: ANN401 a Fraction, or a float
@@ -176,8 +176,8 @@ def grouped(
         values: the names of the value columns, with their calls over named arguments.
         where: the condition of the rows that count; all count if None.
     """
-    for found, of_key in parts(rows, key, values, arguments, where):
-        yield found, tuple(_value(call, read) for call, read in of_key)
+    for group, of_key in parts(rows, key, values, arguments, where):
+        yield group, tuple(_value(call, read) for call, read in of_key)
 
 
 def parts(
@@ -194,8 +194,8 @@ def parts(
             group = tuple(value_of(expression, row) for _, expression in key)
             read = {expression.name: value_of(expression, row) for expression in arguments}
             groups.setdefault(group, []).append({**read, PARTS: row.get(PARTS)})
-    for found, of_key in groups.items():
-        yield found, tuple(_part(call, of_key) for _, call in values)
+    for group_rows, of_key in groups.items():
+        yield group_rows, tuple(_part(call, of_key) for _, call in values)
 
 
 def _part(call: AggregateCall, rows: Sequence[Mapping[str, Any]]) -> _Part:
@@ -230,8 +230,8 @@ def _own(aggregate: OwnAggregate, read: Sequence[tuple[Any, ...]]) -> Any:  # no
         given = zip(aggregate.inputs, zip(*read, strict=True), strict=True)
         columns = [Form.of(column, UTC).written(items) for column, items in given]
         groups = pa.array([0] * len(read), pa.int64())
-        found = aggregate.methods.result(aggregate.methods.add(groups, 1, *columns))
-        return values.seen(*found.to_pylist())
+        result = aggregate.methods.result(aggregate.methods.add(groups, 1, *columns))
+        return values.seen(*result.to_pylist())
     state = states.seen(aggregate.methods.zero())
     for row in read:
         state = states.seen(aggregate.methods.add(state, *row))

@@ -69,9 +69,9 @@ def _(kind: ByKey) -> Model:
 def _(kind: OverTables) -> Model:
     def model(rows: KeyRows) -> Iterable[tuple[Any, Any]]:  # called with one key's rows at a time
         table = rows.table()
-        found = kind.function(iter(table.to_batches()) if kind.streaming else table)
-        for made in found if kind.streaming else (found,):
-            yield from rows.emissions(made)
+        returned = kind.function(iter(table.to_batches()) if kind.streaming else table)
+        for emitted in returned if kind.streaming else (returned,):
+            yield from rows.emissions(emitted)
 
     return model
 
@@ -141,5 +141,5 @@ def _items(given: Any, names: Sequence[str]) -> tuple[Any, ...]:  # noqa: ANN401
 
 
 def _record(columns: Sequence[IndexColumn], row: Mapping[str, Any]) -> Any:  # noqa: ANN401 as emitted
-    found = tuple(value_of(column.expression, row) for column in columns)
-    return found[0] if len(found) == 1 else found
+    values = tuple(value_of(column.expression, row) for column in columns)
+    return values[0] if len(values) == 1 else values

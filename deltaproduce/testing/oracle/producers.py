@@ -30,7 +30,7 @@ from deltaproduce.testing.oracle.values import (
     record_items,
     sort_key,
 )
-from deltaproduce.testing.oracle.windows import Windows, window_place
+from deltaproduce.testing.oracle.windows import WindowStates, window_place
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import NO_KEY, Columns
 from deltaproduce.types.data_types import (
@@ -49,15 +49,17 @@ def fed_rows(producer: Stage, state: Rows, forgotten: Rows) -> Rows:
     """Return a producer's input, with forgotten rows of sources unless it has a window."""
     if producer.kind.window is not None or not any(forgotten.values()):
         return state
-    found = dict(state)
+    state_of = dict(state)
     for feeder in producer.merged:
         if feeder.name in forgotten:
             rows = [*state[feeder.name], *forgotten.get(feeder.name, ())]
-            found[feeder.name] = in_order(rows, feeder)
-    return found
+            state_of[feeder.name] = in_order(rows, feeder)
+    return state_of
 
 
-def produced_rows(producer: Producer, state: Rows, windows: Windows, forgotten: Rows) -> list[Row]:
+def produced_rows(
+    producer: Producer, state: Rows, windows: WindowStates, forgotten: Rows
+) -> list[Row]:
     """Return the rows of a producer, computed from all rows of its feeders.
 
     Args:
@@ -86,21 +88,25 @@ def produced_rows(producer: Producer, state: Rows, windows: Windows, forgotten: 
     )
 
 
-def _rows_of_query(producer: Producer, query: Resolved, state: Rows, windows: Windows) -> list[Row]:
+def _rows_of_query(
+    producer: Producer, query: Resolved, state: Rows, windows: WindowStates
+) -> list[Row]:
     """Return the rows of a query over all rows of its feeders, numbered within their keys."""
     key, values = producer.schema.key, producer.schema.value
 
-    def stored(made: Mapping[str, Any]) -> Row:
-        named = {name: made[field] for name, field in query.fields.items()}
+    def stored(named_row: Mapping[str, Any]) -> Row:
+        named = {name: named_row[field] for name, field in query.fields.items()}
         named.setdefault(NO_KEY.names[0], True)
         own = tuple(named[name] for name in key.names), tuple(named[name] for name in values.names)
         return Row(as_stored(own[0], key), (), 0, as_stored(own[1], values))
 
     relation = bound(query.relation, dated(windows.date))
-    made = interpreted(relation, named_rows(producer.merged, state))
-    made.sort(key=lambda row: sort_key(stored(row).value, values))
-    made = in_order_of(made, query.order)  # of equal rows the one with the least values is first
-    rows = sorted(map(stored, made), key=lambda row: sort_key(row.key, key))
+    interpreted_rows = interpreted(relation, named_rows(producer.merged, state))
+    interpreted_rows.sort(key=lambda row: sort_key(stored(row).value, values))
+    interpreted_rows = in_order_of(
+        interpreted_rows, query.order
+    )  # of equal rows the one with the least values is first
+    rows = sorted(map(stored, interpreted_rows), key=lambda row: sort_key(row.key, key))
     counts: Counter[Hashable] = Counter()
     for place, row in enumerate(rows):
         rows[place] = replace(row, ordinal=counts[plain(row.key)])
@@ -108,52 +114,56 @@ def _rows_of_query(producer: Producer, query: Resolved, state: Rows, windows: Wi
     return rows
 
 
-def _rows_of_all(producer: Producer, state: Rows, windows: Windows, forgotten: Rows) -> list[Row]:
+def _rows_of_all(
+    producer: Producer, state: Rows, windows: WindowStates, forgotten: Rows
+) -> list[Row]:
     """Return the rows of a producer that computes each from rows of many source keys."""
     model = of_all(producer.kind)
     assert model is not None
-    made = (
+    rows = (
         Row(as_stored(key, producer.schema.key), (), 0, as_stored(value, producer.schema.value))
         for key, value in model(given_rows(producer, state, windows, forgotten))
     )
-    return sorted(made, key=lambda row: sort_key(row.key, producer.schema.key))
+    return sorted(rows, key=lambda row: sort_key(row.key, producer.schema.key))
 
 
 def given_rows(
-    stage: Stage, state: Rows, windows: Windows, forgotten: Rows, only: str | None = None
+    stage: Stage, state: Rows, windows: WindowStates, forgotten: Rows, consumer: str | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows that a stage reads, and the parts of values if it merges some.
 
     Args:
         forgotten: the forgotten rows of sources, of which these parts may be.
-        only: the one feeder to read; all if None.
+        consumer: the one feeder to read; all if None.
     """
     schema, window = stage.feeders[0].schema, stage.kind.window
     if window is not None:
         windows.place(stage)  # it may raise, even if there is no row
     for feeder in stage.merged:
-        if only not in (None, feeder.name):
+        if consumer not in (None, feeder.name):
             continue
-        made = _parts(feeder, state, windows, forgotten) if stage.kind.upkeep.reads_states else None
+        partials = (
+            _parts(feeder, state, windows, forgotten) if stage.kind.upkeep.reads_states else None
+        )
         for row in state[feeder.name]:
             given = dict(zip(schema.names, (*row.key, *row.value), strict=True))
             if window is not None and not windows.has(
                 stage, given[schema.names[window_place(stage)]]
             ):
                 continue
-            if made is not None:
-                given[PARTS] = dict(zip(schema.value.names, made[plain(row.key)], strict=True))
+            if partials is not None:
+                given[PARTS] = dict(zip(schema.value.names, partials[plain(row.key)], strict=True))
             yield given
 
 
 def _parts(
-    stage: Stage, state: Rows, windows: Windows, forgotten: Rows
+    stage: Stage, state: Rows, windows: WindowStates, forgotten: Rows
 ) -> dict[Hashable, tuple[Any, ...]]:
     """Return the parts of each key's values."""
     model = of_parts(stage.kind)
     assert model is not None  # only values of such stages are merged
     rows = model(given_rows(stage, fed_rows(stage, state, forgotten), windows, forgotten))
-    return {plain(as_stored(key, stage.schema.key)): made for key, made in rows}
+    return {plain(as_stored(key, stage.schema.key)): partial for key, partial in rows}
 
 
 def _inputs(
@@ -262,19 +272,19 @@ class _KeyRows:
         key, value = self.producer.feeders[0].schema.key, self.producer.feeders[0].schema.value
         struct = StructType([*key.struct, *value.struct])
         rows = [
-            as_arrow((*self.source_key, *record_items(found, value)), struct)
-            for found in self.values[0]
+            as_arrow((*self.source_key, *record_items(item, value)), struct)
+            for item in self.values[0]
         ]
         return pa.Table.from_pylist(rows, arrow_schema((*key, *value)))
 
     def emissions(self, table: pa.Table) -> Iterator[tuple[Value, Value]]:
         """Yield the emissions in a table, row by row."""
-        key, made = self.producer.feeders[0].schema.key, self.producer.schema
+        key, schema = self.producer.feeders[0].schema.key, self.producer.schema
         sources = [f"_source_{name}" for name in key.names]
-        if sorted(table.schema.names) != sorted([*sources, *made.names]):
+        if sorted(table.schema.names) != sorted([*sources, *schema.names]):
             raise ValueError(f"the columns {table.schema.names!r} are not those that are declared")
         for row in table.to_pylist():
             named = tuple(row[name] for name in sources)
             if plain(as_stored(named, key)) != plain(self.source_key):
                 raise ValueError(f"{named!r} is not the source key")
-            yield from_columns(row, made.key), from_columns(row, made.value)
+            yield from_columns(row, schema.key), from_columns(row, schema.value)

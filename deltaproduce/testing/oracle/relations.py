@@ -14,16 +14,16 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from deltaproduce.errors import ProducerError
-from deltaproduce.stages.sql.algebra.calls import Call
+from deltaproduce.stages.sql.algebra.calls import AggregateExpression
 from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
-    Aggregate,
+    AggregateRelation,
     Distinct,
     Filter,
     Join,
     Limit,
     Matched,
-    Project,
+    ProjectRelation,
     Relation,
     Scan,
     SetOperation,
@@ -31,7 +31,7 @@ from deltaproduce.stages.sql.algebra.relations import (
     Values,
 )
 from deltaproduce.stages.sql.algebra.scalars import Scalar, SortKey
-from deltaproduce.stages.sql.algebra.windows import Window
+from deltaproduce.stages.sql.algebra.windows import WindowRelation
 from deltaproduce.stages.sql.expressions.model import value_of
 from deltaproduce.testing.oracle.values import plain
 from deltaproduce.testing.oracle.window_functions import windowed
@@ -53,12 +53,12 @@ def interpreted(relation: Relation, contents: Contents) -> list[_Row]:
 
 def in_order(rows: Sequence[_Row], keys: Sequence[SortKey]) -> list[_Row]:
     """Return rows sorted by keys; rows that are equal in them stay as they are."""
-    found = list(rows)
+    sorted_rows = list(rows)
     for key in reversed(keys):
         name = key.field.id
-        found.sort(key=lambda row: _sortable(row[name]), reverse=key.descending)
-        found.sort(key=lambda row: (row[name] is None) != key.nulls_first)
-    return found
+        sorted_rows.sort(key=lambda row: _sortable(row[name]), reverse=key.descending)
+        sorted_rows.sort(key=lambda row: (row[name] is None) != key.nulls_first)
+    return sorted_rows
 
 
 def _sortable(value: Any) -> Any:  # noqa: ANN401 as it may be
@@ -88,7 +88,7 @@ def _values(values: Values, _: Contents) -> Iterator[_Row]:
         }
 
 
-def _project(project: Project, contents: Contents) -> Iterator[_Row]:
+def _project(project: ProjectRelation, contents: Contents) -> Iterator[_Row]:
     for row in interpreted(project.input, contents):
         yield {one.field.id: _computed(one.scalar, row) for one in project.outputs}
 
@@ -108,15 +108,15 @@ def _join(join: Join, contents: Contents) -> Iterator[_Row]:
     nothing = dict.fromkeys((field.id for field in join.right.fields), None)
     alone = set(range(len(right)))
     for one in left:
-        found = [n for n, other in enumerate(right) if _fulfil({**one, **other}, join.scalars)]
-        alone.difference_update(found)
+        matches = [n for n, other in enumerate(right) if _fulfil({**one, **other}, join.scalars)]
+        alone.difference_update(matches)
         match join.kind:
             case "semi" | "anti":
-                if bool(found) == (join.kind == "semi"):
+                if bool(matches) == (join.kind == "semi"):
                     yield one
             case _:
-                yield from ({**one, **right[n]} for n in found)
-                if not found and join.kind in {"left", "full"}:
+                yield from ({**one, **right[n]} for n in matches)
+                if not matches and join.kind in {"left", "full"}:
                     yield {**one, **nothing}
     if join.kind in {"right", "full"}:
         padding = dict.fromkeys((field.id for field in join.left.fields), None)
@@ -128,11 +128,11 @@ def _matched(matched: Matched, contents: Contents) -> Iterator[_Row]:
     linked = [*(one.scalar for one in matched.equal), *matched.rest]
     for row in interpreted(matched.input, contents):
         pairs = [pair for other in subquery if _fulfil(pair := {**row, **other}, linked)]
-        found: bool | None = bool(pairs)
+        result: bool | None = bool(pairs)
         for among in matched.among:
             equal = [value_of(among.scalar.expression, pair) for pair in pairs]
-            found = True if True in equal else None if None in equal else False
-        yield {**row, matched.found.id: found}
+            result = True if True in equal else None if None in equal else False
+        yield {**row, matched.flag.id: result}
 
 
 def _single(single: Single, contents: Contents) -> Iterator[_Row]:
@@ -142,23 +142,23 @@ def _single(single: Single, contents: Contents) -> Iterator[_Row]:
     if not linked and len(subquery) > 1:
         raise ProducerError("a scalar subquery has several rows")
     for row in interpreted(single.input, contents):
-        found = [other for other in subquery if _fulfil({**row, **other}, linked)] or otherwise
-        if len(found) > 1:
+        matches = [other for other in subquery if _fulfil({**row, **other}, linked)] or otherwise
+        if len(matches) > 1:
             raise ProducerError("a scalar subquery has several rows")
-        yield {**row, name: found[0][name] if found else None}
+        yield {**row, name: matches[0][name] if matches else None}
 
 
-def _aggregate(aggregate: Aggregate, contents: Contents) -> Iterator[_Row]:
+def _aggregate(aggregate: AggregateRelation, contents: Contents) -> Iterator[_Row]:
     groups: dict[tuple[Any, ...], list[_Row]] = {} if aggregate.keys else {(): []}
     for row in interpreted(aggregate.input, contents):
         key = tuple(_computed(one.scalar, row) for one in aggregate.keys)
         groups.setdefault(key, []).append(row)
     for key, rows in groups.items():
-        found = dict(zip((one.field.id for one in aggregate.keys), key, strict=True))
-        yield found | {field.id: plain(_called(call, rows)) for field, call in aggregate.calls}
+        group_row = dict(zip((one.field.id for one in aggregate.keys), key, strict=True))
+        yield group_row | {field.id: plain(_called(call, rows)) for field, call in aggregate.calls}
 
 
-def _called(call: Call, rows: Sequence[_Row]) -> Any:  # noqa: ANN401 as it may be
+def _called(call: AggregateExpression, rows: Sequence[_Row]) -> Any:  # noqa: ANN401 as it may be
     if call.where is not None:
         rows = [row for row in rows if value_of(call.where.expression, row) is True]
     given = [tuple(_computed(one, row) for one in call.arguments) for row in rows]
@@ -235,7 +235,7 @@ def _limit(limit: Limit, contents: Contents) -> Iterator[_Row]:
     yield from rows if limit.count is None else rows[: limit.count]
 
 
-def _window(window: Window, contents: Contents) -> Iterator[_Row]:
+def _window(window: WindowRelation, contents: Contents) -> Iterator[_Row]:
     return windowed(window, interpreted(window.input, contents), _called)
 
 
@@ -250,13 +250,13 @@ def _generate(generate: Generate, contents: Contents) -> Iterator[_Row]:
     """Yield the items of arrays."""
     for row in interpreted(generate.input, contents):
         items = value_of(generate.arguments[0].expression, row) or []
-        found = [
+        generated = [
             (n, item) if generate.function == "posexplode" else (item,)
             for n, item in enumerate(items)
         ]
-        if not found and generate.is_outer:
-            found = [(None,) * len(generate.own)]  # type: ignore[list-item]
-        for values in found:
+        if not generated and generate.is_outer:
+            generated = [(None,) * len(generate.own)]  # type: ignore[list-item]
+        for values in generated:
             yield {**row, **{f.id: v for f, v in zip(generate.own, values, strict=True)}}
 
 
@@ -264,16 +264,16 @@ _ROWS: Final[Mapping[type[Relation], Callable[[Any, Contents], Iterator[_Row]]]]
     {
         Scan: _scan,
         Values: _values,
-        Project: _project,
+        ProjectRelation: _project,
         Filter: _filter,
         Join: _join,
         Matched: _matched,
         Single: _single,
-        Aggregate: _aggregate,
+        AggregateRelation: _aggregate,
         Distinct: _distinct,
         SetOperation: _set_operation,
         Limit: _limit,
-        Window: _window,
+        WindowRelation: _window,
         Expand: _expand,
         Generate: _generate,
     }

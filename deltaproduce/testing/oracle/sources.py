@@ -80,8 +80,8 @@ def source_rows(source: Source, before: list[Row], changes: Sequence[Change]) ->
     for key, rows in upserted.items():  # S1; S9: the stored rows stay if the new ones are equal
         if values_of(rows) != values_of(content.get(key, [])):
             content[key] = rows
-    found = [row for rows in content.values() for row in rows]
-    return in_order(found, source)
+    all_rows = [row for rows in content.values() for row in rows]
+    return in_order(all_rows, source)
 
 
 def stored_change(values: Sequence[Any], columns: Columns, source: Source) -> tuple[Any, ...]:

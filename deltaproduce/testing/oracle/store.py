@@ -38,7 +38,7 @@ from deltaproduce.testing.oracle.sources import (
     stored_change,
 )
 from deltaproduce.testing.oracle.values import as_stored, plain, plain_rows, shown_values, sort_key
-from deltaproduce.testing.oracle.windows import AsOf, Named, Windows
+from deltaproduce.testing.oracle.windows import AsOf, Named, WindowStates
 from deltaproduce.types.columns import Columns
 
 Table: TypeAlias = Literal["content", "key_mappings", "updates"]
@@ -74,7 +74,7 @@ class _Version:
 
     rows: Rows
     surrogates: Mapping[str, int] = field(default_factory=dict)
-    windows: Windows = field(default_factory=Windows)
+    windows: WindowStates = field(default_factory=WindowStates)
     functions: Mapping[str, str] = field(default_factory=dict)
     forgotten: Rows = field(default_factory=dict)
 
@@ -147,33 +147,35 @@ class Oracle:
             if name not in {source.name for source in self._graph.sources}:
                 raise InvalidChangesError(f"there is no source {name!r}", source=name)
         head = self._versions[-1]
-        windows = head.windows.asked(self._graph, partitions, as_of)
+        windows = head.windows.after_arguments(self._graph, partitions, as_of)
         taken = self._taken(changes, windows)
         windows = windows.seen(self._graph, named_rows(self._graph.sources, taken.rows))
         windows = windows.floored(self._graph)
-        made = self._made(taken, windows)  # this may fail even if nothing changed
+        produced = self._computed(taken, windows)  # this may fail even if nothing changed
         stays = (  # S9: nothing changed, so there is no version
             windows == head.windows
             and taken.all_taken
-            and head.functions in ({}, made.functions)  # S15
+            and head.functions in ({}, produced.functions)  # S15
             and all(
-                values_by_key(found) == values_by_key(head.rows[name])
-                for name, found in taken.rows.items()
+                values_by_key(rows) == values_by_key(head.rows[name])
+                for name, rows in taken.rows.items()
             )
         )
-        is_last = not made.windows.behind(self._graph)  # the last of several, which has the id
+        is_last = not produced.windows.behind(self._graph)  # the last of several, which has the id
         if not stays or (update_id is not None and is_last):
-            self._versions.append(made)
+            self._versions.append(produced)
         while self._versions[-1].windows.behind(self._graph):  # one version after the other
             head = self._versions[-1]
             rows = {source.name: head.rows[source.name] for source in self._graph.sources}
             taken = _Taken(rows, head.forgotten)
-            self._versions.append(self._made(taken, head.windows, advances=True))
+            self._versions.append(self._computed(taken, head.windows, advances=True))
         if update_id is not None:
             self._number_by_update_id[update_id] = self.head
         return self.head
 
-    def _made(self, taken: _Taken, windows: Windows, *, advances: bool = False) -> _Version:
+    def _computed(
+        self, taken: _Taken, windows: WindowStates, *, advances: bool = False
+    ) -> _Version:
         """Compute the version after the head.
 
         Args:
@@ -202,7 +204,7 @@ class Oracle:
                 rows[name] = preserved_rows(producer, fed, fed_before, is_same=is_same)
         return _Version(rows, surrogates, windows, functions, taken.forgotten)
 
-    def _taken(self, changes: Mapping[str, Sequence[Change]], windows: Windows) -> _Taken:
+    def _taken(self, changes: Mapping[str, Sequence[Change]], windows: WindowStates) -> _Taken:
         """Apply changes to the sources."""
         head = self._versions[-1]
         kept: Rows = {}
@@ -250,9 +252,9 @@ class Oracle:
         for source in self._graph.sources:
             if source.name in rows:
                 key = source.schema.key
-                found = {plain(stored_change(row.key, key, source)) for row in rows[source.name]}
+                loaded = {plain(stored_change(row.key, key, source)) for row in rows[source.name]}
                 before = (key for key, _ in key_groups(self._versions[-1].rows[source.name]))
-                gone = [Delete(key) for key in before if key not in found]
+                gone = [Delete(key) for key in before if key not in loaded]
                 changes[source.name] = [*rows[source.name], *gone]
         return self.update(changes, update_id, partitions=partitions, as_of=as_of)
 
@@ -316,11 +318,11 @@ class Oracle:
         model = of_all(producer.kind)
         if model is None:
             return {(plain(row.source_key), plain(row.key)) for row in rows}
-        found = self._versions[self.head if version is None else version]
+        state = self._versions[self.head if version is None else version]
         names = producer.feeders[0].schema.key.names
         return {
             (plain([given[name] for name in names]), plain(as_stored(key, producer.schema.key)))
-            for given in given_rows(producer, found.rows, found.windows, found.forgotten, feeder)
+            for given in given_rows(producer, state.rows, state.windows, state.forgotten, feeder)
             for key, _ in model([given])
         }
 
@@ -398,14 +400,14 @@ class Oracle:
         rows = [self._rows(stage, number - 1), self._rows(stage, number)]
         if number not in self._rollbacks:  # a rollback restores forgotten rows, and reports them
             forgotten = (self._versions[n].forgotten.get(stage, ()) for n in (number - 1, number))
-            rows = [[*found, *more] for found, more in zip(rows, forgotten, strict=True)]
+            rows = [[*row, *more] for row, more in zip(rows, forgotten, strict=True)]
         before, after = map(values_by_key, rows)
         return before, after
 
     def _columns(self, stage: str) -> tuple[Columns, Columns]:
         """Return the columns of a stage's key, and of its source key."""
-        found = self._graph.stage(stage)
-        return found.schema.key, found.source_key
+        target = self._graph.stage(stage)
+        return target.schema.key, target.source_key
 
     def _rows(self, stage: str, version: int | None) -> list[Row]:
         number = self.head if version is None else version

@@ -8,17 +8,17 @@ from functools import cmp_to_key, partial
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from deltaproduce.stages.sql.algebra.calls import Call
-from deltaproduce.stages.sql.algebra.windows import RANKS, Bound, Window, WindowCall
+from deltaproduce.stages.sql.algebra.calls import AggregateExpression
+from deltaproduce.stages.sql.algebra.windows import RANKS, FrameBound, WindowCall, WindowRelation
 from deltaproduce.stages.sql.expressions.model import value_of
 
 _Row: TypeAlias = Mapping[str, Any]
-_Called: TypeAlias = Callable[[Call, Sequence[_Row]], Any]
+_Called: TypeAlias = Callable[[AggregateExpression, Sequence[_Row]], Any]
 _Key: TypeAlias = tuple[Any, bool, bool]
 """A value, whether it sorts descending, and whether null comes first."""
 
 
-def windowed(window: Window, rows: Sequence[_Row], called: _Called) -> Iterator[_Row]:
+def windowed(window: WindowRelation, rows: Sequence[_Row], called: _Called) -> Iterator[_Row]:
     """Yield rows with the values of window functions.
 
     Args:
@@ -44,18 +44,18 @@ def _same(value: Any) -> Any:  # noqa: ANN401 as it may be
     return value
 
 
-def _keys(window: Window, row: _Row) -> Iterator[_Key]:
+def _keys(window: WindowRelation, row: _Row) -> Iterator[_Key]:
     for key in window.order:
         yield value_of(key.scalar.expression, row), key.descending, key.nulls_first
     for field in window.ties:
         yield row[field.id], False, True
 
 
-def _compared(window: Window, one: _Row, other: _Row) -> int:
+def _compared(window: WindowRelation, one: _Row, other: _Row) -> int:
     """Compare two rows in the order, and then by their whole content."""
-    found = _order(_keys(window, one), _keys(window, other))
-    if found or not window.ties:
-        return found
+    difference = _order(_keys(window, one), _keys(window, other))
+    if difference or not window.ties:
+        return difference
     names = [field.id for field in window.input.fields]
     return _order(*(((row[name], False, True) for name in names) for row in (one, other)))
 
@@ -81,7 +81,7 @@ def _less(one: Any, other: Any) -> bool:  # noqa: ANN401 as they may be
 
 
 def _value(
-    window: Window, call: WindowCall, part: Sequence[_Row], place: int, called: _Called
+    window: WindowRelation, call: WindowCall, part: Sequence[_Row], place: int, called: _Called
 ) -> Any:  # noqa: ANN401 as it may be
     if call.function in RANKS:
         return _rank(window, call, part, place)
@@ -109,7 +109,7 @@ def _value(
     return values[wanted - 1] if len(values) >= wanted else None
 
 
-def _rank(window: Window, call: WindowCall, part: Sequence[_Row], place: int) -> float:
+def _rank(window: WindowRelation, call: WindowCall, part: Sequence[_Row], place: int) -> float:
     same = [not _order(_keys(window, part[place]), _keys(window, other)) for other in part]
     before, until = same.index(True), len(same) - same[::-1].index(True)
     if call.function == "percent_rank":
@@ -126,18 +126,18 @@ def _at_distance(call: WindowCall, part: Sequence[_Row], place: int) -> Any:  # 
     values = [value_of(call.arguments[0].expression, row) for row in part]
     step = -1 if call.number < 0 else 1
     rest = range(place + step, len(part) if step > 0 else -1, step)
-    found = [n for n in rest if values[n] is not None or not call.ignores_nulls]
+    places = [n for n in rest if values[n] is not None or not call.ignores_nulls]
     if not call.number:
         return values[place]
-    if abs(call.number) <= len(found):
-        return values[found[abs(call.number) - 1]]
+    if abs(call.number) <= len(places):
+        return values[places[abs(call.number) - 1]]
     return value_of(call.arguments[1].expression, part[place]) if len(call.arguments) > 1 else None
 
 
 def _is_within(
-    window: Window,
+    window: WindowRelation,
     call: WindowCall,
-    bound: Bound,
+    bound: FrameBound,
     part: Sequence[_Row],
     place: int,
     other: int,

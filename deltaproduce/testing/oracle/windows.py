@@ -24,7 +24,7 @@ AsOf: TypeAlias = date | str | EllipsisType | None
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class WindowStates:
     """The state that the windows of one version depend on, besides rows.
 
     Attributes:
@@ -41,20 +41,20 @@ class Windows:
     limited: Mapping[str, Place] = field(default_factory=dict)
     floors: Mapping[str, Any] = field(default_factory=dict)
 
-    def asked(self, graph: Graph, named: Named, as_of: AsOf) -> Windows:
+    def after_arguments(self, graph: Graph, named: Named, as_of: AsOf) -> WindowStates:
         """Return the state after an update's partitions and day."""
         day, time = self.as_of, self.time
         if not isinstance(as_of, EllipsisType):
             day, time = _day(as_of), as_of if isinstance(as_of, datetime) else None
-        found: dict[Key, set[Any]] = {key: set(units) for key, units in self.present.items()}
+        units_by_key: dict[Key, set[Any]] = {key: set(units) for key, units in self.present.items()}
         for key in tracked(graph):
             stage, column, step = key
             given = named.get(stage, ())
             if isinstance(given, Mapping):
                 given = given.get(column, ())
             units = {_unit(_day(v) if isinstance(v, str) else v, step) for v in given}
-            found.setdefault(key, set()).update(units)
-        present = {k: frozenset(v) for k, v in found.items() if v}
+            units_by_key.setdefault(key, set()).update(units)
+        present = {k: frozenset(v) for k, v in units_by_key.items() if v}
         return replace(self, as_of=day, time=time, present=present)
 
     @property
@@ -62,19 +62,19 @@ class Windows:
         """The date of the version; a datetime if it has a time."""
         return self.time or self.as_of
 
-    def seen(self, graph: Graph, rows: Mapping[str, Iterable[Mapping[str, Any]]]) -> Windows:
+    def seen(self, graph: Graph, rows: Mapping[str, Iterable[Mapping[str, Any]]]) -> WindowStates:
         """Return the state after stages have these rows."""
-        found = dict(self.present)
+        units_by_key = dict(self.present)
         for key in tracked(graph):
             stage, column, step = key
             values = {row[column] for row in rows.get(stage, ()) if row[column] is not None}
-            units = found.get(key, frozenset()) | {_unit(value, step) for value in values}
-            found |= {key: units} if units else {}
-        return replace(self, present=found)
+            units = units_by_key.get(key, frozenset()) | {_unit(value, step) for value in values}
+            units_by_key |= {key: units} if units else {}
+        return replace(self, present=units_by_key)
 
     def floored(
         self, graph: Graph, given: Mapping[str, Iterable[Mapping[str, Any]]] = MappingProxyType({})
-    ) -> Windows:
+    ) -> WindowStates:
         """Return the state with the first values that sources keep after these rows are given."""
         floors: dict[str, Any] = {}
         for source in graph.sources:
@@ -115,7 +115,7 @@ class Windows:
         limited = (s for s in graph.producers if _is_limited(s) and s.hidden is None)
         return any(self.place(stage) != self._goal(stage) for stage in limited)
 
-    def advanced(self, stage: Stage) -> Windows:
+    def advanced(self, stage: Stage) -> WindowStates:
         """Return the state after a stage's limited window has moved on."""
         window = stage.kind.window
         if window is None or not _is_limited(stage):
@@ -132,9 +132,9 @@ class Windows:
         window = stage.kind.window
         assert window is not None
         mine = [self.present.get(key, frozenset()) for key in set(tracked_of(stage, window))]
-        found = self._between(stage.feeders[0].schema.key, window, mine)
-        if found is not None and window.on_missing == "error":
-            first, edge = found
+        goal = self._between(stage.feeders[0].schema.key, window, mine)
+        if goal is not None and window.on_missing == "error":
+            first, edge = goal
             for units in mine:
                 there, at = {_partition(unit, window.step) for unit in units}, first
                 while at is not None and at <= edge:
@@ -143,7 +143,7 @@ class Windows:
                         raise MissingPartitionsError(message, stage=stage.name, partitions=(at,))
                     at = _moved(at, window.step, 1)
         is_begun = any(mine) or not _is_limited(stage)
-        return found if is_begun else None
+        return goal if is_begun else None
 
     def _between(
         self, key: Columns, window: Window, mine: Sequence[Iterable[Any]]
@@ -278,8 +278,8 @@ def _partition(value: Any, step: Any) -> Any:  # noqa: ANN401 as it may be
 def _first(window: Window, edge: Any) -> Any:  # noqa: ANN401 as it may be
     """Return the first partition of a fixed-length window; `date.min` if Python lacks the date."""
     assert window.last is not None
-    found = _moved(edge, window.step, 1 - window.last)
-    return date.min if found is None else found
+    first = _moved(edge, window.step, 1 - window.last)
+    return date.min if first is None else first
 
 
 def _moved(first: Any, step: Any, by: int) -> Any:  # noqa: ANN401 as it may be

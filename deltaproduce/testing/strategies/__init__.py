@@ -9,7 +9,7 @@ It needs Hypothesis.
 from deltaproduce.testing.strategies.batches import changes, histories, key_pools, snapshots
 from deltaproduce.testing.strategies.pipelines import pipelines
 from deltaproduce.testing.strategies.typed_values import keys, values
-from deltaproduce.testing.strategies.windows import partitioned, told
+from deltaproduce.testing.strategies.windows import partitioned, window_arguments
 
 __all__ = [
     "changes",
@@ -19,6 +19,6 @@ __all__ = [
     "partitioned",
     "pipelines",
     "snapshots",
-    "told",
     "values",
+    "window_arguments",
 ]

@@ -66,12 +66,12 @@ class Drawn:
     Attributes:
         arguments: the arguments of `Pipeline.aggregate` after the feeder.
         adds_up: its values that other stages can merge.
-        made: its columns, if they are in the catalogue.
+        shape: its columns, if they are in the catalogue.
     """
 
     arguments: Mapping[str, Any]
     adds_up: tuple[str, ...] = ()
-    made: Shape | None = None
+    shape: Shape | None = None
 
 
 def _any(data_type: DataType) -> bool:
@@ -166,17 +166,17 @@ def aggregates(
     schema = feeder.schema
     has_shape = {catalogue.names["n"], catalogue.names["t"]} <= {*schema.names}
     is_known = has_shape and draw(st.booleans())
-    found = draw(_known(schema, catalogue) if is_known else _any_of(schema, adds_up, number))
-    arguments = dict(found.arguments)
+    drawn = draw(_known(schema, catalogue) if is_known else _any_of(schema, adds_up, number))
+    arguments = dict(drawn.arguments)
     conditions = [text for text, data_type in computed_of(schema) if _is_boolean(data_type)]
     if conditions and draw(st.integers(0, 2)) == 2:
         arguments["where"] = draw(st.sampled_from(conditions))
     columns = [column for column in schema.key if may_have_window(column)]
     if windowed and columns and draw(st.integers(0, 3)):
-        limited = len(found.adds_up) == len(arguments["values"])
+        limited = len(drawn.adds_up) == len(arguments["values"])
         column = draw(st.sampled_from(columns))
         arguments["window"] = draw(windows(column, limited=limited, strict=strict))
-    return Drawn(arguments, found.adds_up, found.made)
+    return Drawn(arguments, drawn.adds_up, drawn.shape)
 
 
 @st.composite
@@ -191,10 +191,10 @@ def _known(draw: st.DrawFn, schema: RowSchema, catalogue: Catalogue) -> Drawn:
     values = {catalogue.names["n"]: draw(st.sampled_from(numbers))}
     if catalogue.names["k"] not in schema.names or draw(st.booleans()):
         key = draw(st.sampled_from([t, f"coalesce({t}, '-') AS {t}"]))
-        return Drawn({"key": key, "values": values}, made=catalogue.shape(BY_TEXT))
+        return Drawn({"key": key, "values": values}, shape=catalogue.shape(BY_TEXT))
     values[catalogue.names["t"]] = draw(st.sampled_from(texts))
     key = draw(st.sampled_from([k, f"{n} % 3 AS {k}"]))
-    return Drawn({"key": key, "values": values}, made=catalogue.shape(ROWS))
+    return Drawn({"key": key, "values": values}, shape=catalogue.shape(ROWS))
 
 
 @st.composite
@@ -229,7 +229,9 @@ def _call(draw: st.DrawFn, arguments: Sequence[Argument]) -> tuple[AggregateCall
     """Draw a function of these arguments, and whether it adds up."""
     fitting = [one for one in FUNCTIONS if any(one.takes(of_type) for _, of_type in arguments)]
     function = draw(st.sampled_from(fitting))
-    given = [draw(st.sampled_from([text for text, found in arguments if function.takes(found)]))]
+    given = [
+        draw(st.sampled_from([text for text, argument in arguments if function.takes(argument)]))
+    ]
     if function.by:
         given.append(draw(st.sampled_from([text for text, t in arguments if _has_order(t)])))
     return function.call(*given), function.adds_up
@@ -250,6 +252,6 @@ def columns_of(schema: RowSchema) -> Iterator[Argument]:
 def computed_of(schema: RowSchema) -> Iterator[Argument]:
     """Yield expressions over the columns of a feeder."""
     for text, data_type in columns_of(schema):
-        for takes, template, made in _EXPRESSIONS:
+        for takes, template, shape in _EXPRESSIONS:
             if takes(data_type):
-                yield template.format(text), made
+                yield template.format(text), shape

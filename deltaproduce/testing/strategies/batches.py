@@ -44,9 +44,9 @@ def changes(
             case "reordered" if stored:
                 runs.append([Upsert(key, value) for value in draw(st.permutations(stored))])
             case _:
-                found = draw(st.lists(values(schema.value), min_size=1, max_size=3))
-                repeated = found[: draw(st.integers(0, 1))]
-                runs.append([Upsert(key, value) for value in [*found, *repeated]])
+                drawn = draw(st.lists(values(schema.value), min_size=1, max_size=3))
+                repeated = drawn[: draw(st.integers(0, 1))]
+                runs.append([Upsert(key, value) for value in [*drawn, *repeated]])
     order = draw(st.permutations([number for number, run in enumerate(runs) for _ in run]))
     rests = [iter(run) for run in runs]
     return [next(rests[number]) for number in order]
@@ -69,14 +69,16 @@ def snapshots(
         key_pool: the keys to choose from.
         current: the source's values by key (in the normal form of `plain`).
     """
-    found = {key: list(values) for key, values in current.items()}
+    contents = {key: list(values) for key, values in current.items()}
     if draw(st.booleans()):
-        found = _after(found, draw(changes(schema, key_pool, current)))
+        contents = _after(contents, draw(changes(schema, key_pool, current)))
     kept = (
-        [key for key in found if draw(st.integers(0, 9)) > 0] if draw(st.booleans()) else [*found]
+        [key for key in contents if draw(st.integers(0, 9)) > 0]
+        if draw(st.booleans())
+        else [*contents]
     )
     order = draw(st.permutations(kept)) if draw(st.integers(0, 9)) else []
-    return [Upsert(key, value) for key in order for value in found[key]]
+    return [Upsert(key, value) for key in order for value in contents[key]]
 
 
 def key_pools(
@@ -132,4 +134,4 @@ def _after(current: Mapping[Row, Sequence[Row]], batch: Sequence[Change]) -> dic
         if isinstance(change, Upsert):
             replaced[plain(change.key)].append(change.value)
     after = {**current, **replaced}
-    return {key: list(found) for key, found in after.items() if found}
+    return {key: list(values_after) for key, values_after in after.items() if values_after}

@@ -15,7 +15,7 @@ from deltaproduce.testing.strategies.functions import (
     differences,
     filtered,
     first_given,
-    first_only,
+    first_row,
     flattened,
     identified,
     joined,
@@ -63,7 +63,7 @@ class Rule:
 
     function: Callable[..., Any]
     feeder: Shape
-    made: Shape
+    shape: Shape
     called: Literal["by key", "with tables", "with streams"] = "by key"
     kept: Mapping[str, Any] = field(default_factory=dict)
     by_name: bool = False
@@ -91,7 +91,7 @@ RULES = (
     Rule(rekeyed, ROWS, ROWS),
     Rule(filtered, ROWS, ROWS),
     Rule(nothing, ROWS, ROWS),
-    Rule(first_only, ROWS, ROWS),
+    Rule(first_row, ROWS, ROWS),
     Rule(constant_key, ROWS, ROWS, by_name=True),
     Rule(null_key, ROWS, ROWS),
     Rule(differences, ROWS, ROWS),
@@ -109,7 +109,7 @@ RULES = (
     Rule(flattened, LISTS, ROWS, by_name=True),
     Rule(unchanged, LISTS, LISTS),
     Rule(unchanged, WIDE, WIDE),
-    Rule(first_only, WIDE, WIDE),
+    Rule(first_row, WIDE, WIDE),
     Rule(by_year, WIDE, LISTS),
     Rule(dated, ROWS, DAYS),
     Rule(unchanged, DAYS, DAYS),
@@ -159,7 +159,7 @@ class Catalogue:
             replace(
                 rule,
                 feeder=self.shape(rule.feeder),
-                made=self.shape(rule.made),
+                shape=self.shape(rule.shape),
                 kept=self._kept(rule.kept),
             )
             for rule in RULES

@@ -35,7 +35,7 @@ def nothing(key: Value, values: Iterator[Value]) -> Emissions:
     return iter(())
 
 
-def first_only(key: Value, values: Iterator[Value]) -> Emissions:
+def first_row(key: Value, values: Iterator[Value]) -> Emissions:
     """Keep a key's first row, and leave the others unread."""
     yield key, next(values)
 
@@ -91,8 +91,8 @@ def listed(key: Value, values: Iterator[Value]) -> Emissions:
 
 def totals(key: Value, values: Iterator[Value]) -> Emissions:
     """Sum the numbers of a text."""
-    found = list(values)
-    yield len(found), (sum(map(_number, found)) % 1000, key)
+    every = list(values)
+    yield len(every), (sum(map(_number, every)) % 1000, key)
 
 
 def numbered(key: Value, values: Iterator[Value]) -> Emissions:
@@ -145,9 +145,9 @@ def dated(key: Value, values: Iterator[Value]) -> Emissions:
 
 def matched(key: Value, values: Iterator[Value], *others: Iterator[Value]) -> Emissions:
     """Keep the rows of keys that all feeders have: an inner join."""
-    found = list(values)
+    every = list(values)
     if all(next(iter(other), None) is not None for other in others):
-        for value in found:
+        for value in every:
             yield key, value
 
 

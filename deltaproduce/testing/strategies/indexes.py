@@ -20,11 +20,11 @@ class DrawnIndex:
 
     Attributes:
         arguments: the arguments of `Pipeline.index` after the feeder.
-        made: its columns, if they are in the catalogue.
+        shape: its columns, if they are in the catalogue.
     """
 
     arguments: dict[str, Any]
-    made: Shape | None = None
+    shape: Shape | None = None
 
 
 def may_have_index(feeder: Stage) -> bool:

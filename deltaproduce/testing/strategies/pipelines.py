@@ -72,18 +72,20 @@ def pipelines(
     for number in range(1, draw(st.integers(1, max_producers)) + 1):
         feeder = stages[draw(st.integers(0, len(stages) - 1))]
         others = [one for one in stages if one is not feeder and one.has_key_of(feeder)]
-        some = others if draw(st.booleans()) else []
+        beside = others if draw(st.booleans()) else []
         if may_have_index(feeder.stage) and not draw(st.integers(0, 5)):
             drawn = draw(indexes(feeder.stage, catalogue, number))
             name = _name(draw, pipeline, f"index_{number}")
-            stages.append(_Drawn(pipeline.index(name, feeder.stage, **drawn.arguments), drawn.made))
+            stages.append(
+                _Drawn(pipeline.index(name, feeder.stage, **drawn.arguments), drawn.shape)
+            )
         elif feeder.shape is None or draw(
             st.sampled_from(_SHARES[feeder.shape in catalogue.partitioned])
         ):
             options = {"windowed": remembering, "strict": strict}
-            stages.append(_aggregate(draw, pipeline, catalogue, feeder, some, number, **options))
+            stages.append(_aggregate(draw, pipeline, catalogue, feeder, beside, number, **options))
         else:
-            stages.append(_function(draw, pipeline, catalogue, feeder, some, number))
+            stages.append(_function(draw, pipeline, catalogue, feeder, beside, number))
     return draw(stored_otherwise(pipeline)) if draw(st.booleans()) else pipeline
 
 
@@ -112,7 +114,7 @@ def _aggregate(
     inputs = merge(feeder.stage, *alike) if alike else feeder.stage
     name = _name(draw, pipeline, f"aggregate_{number}")
     stage = pipeline.aggregate(name, inputs, **drawn.arguments)
-    return _Drawn(stage, drawn.made, drawn.adds_up)
+    return _Drawn(stage, drawn.shape, drawn.adds_up)
 
 
 def _function(
@@ -131,13 +133,13 @@ def _function(
         rules = [rule for rule in catalogue.rules if rule.feeder == feeder.shape]
     rule = draw(st.sampled_from(rules))
     name = _name(draw, pipeline, f"{rule.function.__name__}_{number}")
-    declared: dict[str, Any] = {"key": rule.made.key, "value": rule.made.value, "name": name}
+    declared: dict[str, Any] = {"key": rule.shape.key, "value": rule.shape.value, "name": name}
     if rule.called == "by key":
         stage = pipeline.producer(*inputs, **declared, **rule.kept)(rule.function)
     else:
         streaming = rule.called == "with streams"
         stage = pipeline.arrow_producer(*inputs, **declared, streaming=streaming)(rule.function)
-    return _Drawn(stage, rule.made)
+    return _Drawn(stage, rule.shape)
 
 
 def _several(

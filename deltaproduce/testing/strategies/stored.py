@@ -47,10 +47,10 @@ def stored_as(draw: st.DrawFn, schema: RowSchema) -> StoredAs | None:
 @st.composite
 def stored_otherwise(draw: st.DrawFn, pipeline: Pipeline) -> Pipeline:
     """Draw the same pipeline, with stages that are stored in random ways."""
-    found, made = Pipeline(pipeline.name), dict[str, Any]()
+    copy, stages = Pipeline(pipeline.name), dict[str, Any]()
     for stage in pipeline.stages:
         for one in with_hidden(stage):
-            made[one.name] = one.fed_by(made)
+            stages[one.name] = one.fed_by(stages)
         files = draw(stored_as(stage.schema))
-        made[stage.name] = found.add(replace(made[stage.name], stored=files))
-    return found
+        stages[stage.name] = copy.add(replace(stages[stage.name], stored=files))
+    return copy

@@ -47,9 +47,9 @@ def by_text_table(table: pa.Table) -> pa.Table:
 def totals_table(table: pa.Table) -> pa.Table:
     """As `totals`."""
     texts = pa.table({"t": table.column("t"), "n": pc.modulo(table.column("n").fill_null(0), 1000)})
-    found = texts.group_by("t").aggregate([("n", "sum"), ("n", "count")])
-    text, total = found.column("t"), pc.modulo(found.column("n_sum"), 1000)
-    return pa.table({"k": found.column("n_count"), "n": total, "t": text, "_source_t": text})
+    totals = texts.group_by("t").aggregate([("n", "sum"), ("n", "count")])
+    text, total = totals.column("t"), pc.modulo(totals.column("n_sum"), 1000)
+    return pa.table({"k": totals.column("n_count"), "n": total, "t": text, "_source_t": text})
 
 
 def flattened_table(table: pa.Table) -> pa.Table:
@@ -58,8 +58,8 @@ def flattened_table(table: pa.Table) -> pa.Table:
     keys = table.column("k").take(pc.list_parent_indices(lists))
     sizes = pc.list_value_length(lists).fill_null(0)
     positions = [position for size in sizes.to_pylist() for position in range(size)]
-    made = {"k": lists.flatten(), "n": pa.array(positions, pa.int64())}
-    return pa.table({**made, "t": keys.cast(pa.string()).fill_null("None"), "_source_k": keys})
+    arrays = {"k": lists.flatten(), "n": pa.array(positions, pa.int64())}
+    return pa.table({**arrays, "t": keys.cast(pa.string()).fill_null("None"), "_source_k": keys})
 
 
 def numbered_stream(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -73,5 +73,5 @@ def numbered_stream(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 
 
 def first_of_stream(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """As `first_only`."""
+    """As `first_row`."""
     yield unchanged_table(pa.Table.from_batches([next(batches)]).slice(0, 1))

@@ -65,22 +65,22 @@ def _typed(
     data_type: DataType, nullable: bool, atoms: Callable[[DataType], st.SearchStrategy[Any]]
 ) -> st.SearchStrategy[Any]:
     """Draw values of a type; `atoms` draws the innermost values."""
-    found: st.SearchStrategy[Any]
+    strategy: st.SearchStrategy[Any]
     match data_type:
         case StructType():
-            found = st.tuples(
+            strategy = st.tuples(
                 *(_typed(field.dataType, field.nullable, atoms) for field in data_type.fields)
             )
         case ArrayType():
             items = _typed(data_type.elementType, data_type.containsNull, atoms)
-            found = st.lists(items, max_size=3)
+            strategy = st.lists(items, max_size=3)
         case MapType():
             map_keys = _typed(data_type.keyType, False, _without_nan)
             items = _typed(data_type.valueType, data_type.valueContainsNull, atoms)
-            found = st.dictionaries(map_keys, items, max_size=3)
+            strategy = st.dictionaries(map_keys, items, max_size=3)
         case _:
-            found = atoms(data_type)
-    return found | st.none() if nullable else found
+            strategy = atoms(data_type)
+    return strategy | st.none() if nullable else strategy
 
 
 def _atoms(data_type: DataType) -> st.SearchStrategy[Any]:
@@ -194,10 +194,10 @@ def partitions(data_type: DataType) -> st.SearchStrategy[Any]:
 
 def _near(data_type: DataType) -> st.SearchStrategy[Any]:
     """Draw values in such partitions; timestamps at the edges of days."""
-    found = partitions(data_type)
+    partition_of = partitions(data_type)
     if not isinstance(data_type, TimestampType | TimestampNTZType):
-        return found
-    midnights = found.map(lambda day: datetime.datetime(day.year, day.month, day.day))
+        return partition_of
+    midnights = partition_of.map(lambda day: datetime.datetime(day.year, day.month, day.day))
     return st.tuples(midnights, st.sampled_from(_TIMES)).map(lambda at: at[0] + at[1])
 
 

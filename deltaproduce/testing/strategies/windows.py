@@ -54,7 +54,7 @@ def windows(draw: st.DrawFn, column: Column, *, limited: bool, strict: bool) -> 
 
 
 @st.composite
-def told(draw: st.DrawFn, pipeline: Pipeline) -> dict[str, Any]:
+def window_arguments(draw: st.DrawFn, pipeline: Pipeline) -> dict[str, Any]:
     """What an update says of windows: ``as_of`` and ``partitions``, as its arguments.
 
     Often it says nothing, as it must if the pipeline has no window.
@@ -63,40 +63,42 @@ def told(draw: st.DrawFn, pipeline: Pipeline) -> dict[str, Any]:
         draw: given by Hypothesis.
         pipeline: the pipeline whose windows are meant.
     """
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     columns = partitioned(pipeline)
     if not any(stage.kind.window for stage in pipeline.stages):
-        return found
+        return options
     what = draw(st.sampled_from(["nothing", "nothing", "the day", "partitions", "both"]))
     if what in ("the day", "both"):
         days = partitions(DateType())
-        found["as_of"] = draw(st.none() | days | days.map(_as_text))
+        options["as_of"] = draw(st.none() | days | days.map(_as_text))
     if what in ("partitions", "both") and columns:
         source = draw(st.sampled_from(sorted(columns)))
-        named = {column: draw(_some(data_type)) for column, data_type in columns[source].items()}
+        named = {
+            column: draw(_partitions(data_type)) for column, data_type in columns[source].items()
+        }
         bare = len(named) == 1 and draw(st.booleans())
-        found["partitions"] = {source: next(iter(named.values())) if bare else named}
-    return found
+        options["partitions"] = {source: next(iter(named.values())) if bare else named}
+    return options
 
 
 def partitioned(pipeline: Pipeline) -> Mapping[str, Mapping[str, DataType]]:
     """The columns of each source that windows are over, also those of stages downstream."""
     graph = pipeline.graph()
     sources = {source.name: source.schema for source in graph.sources}
-    found: dict[str, dict[str, DataType]] = {}
+    columns: dict[str, dict[str, DataType]] = {}
     for stage, column, _ in sorted(tracked(graph), key=str):
         if stage in sources:
             schema = sources[stage]
             (data_type,) = (c.data_type for c in (*schema.key, *schema.value) if c.name == column)
-            found.setdefault(stage, {})[column] = data_type
-    return found
+            columns.setdefault(stage, {})[column] = data_type
+    return columns
 
 
 def _steps(data_type: DataType) -> list[Any]:
     return [None, 1, 5] if isinstance(data_type, IntegralType) else [None, "day", "week", "month"]
 
 
-def _some(data_type: DataType) -> st.SearchStrategy[list[Any]]:
+def _partitions(data_type: DataType) -> st.SearchStrategy[list[Any]]:
     """Draw some partitions, dates also as text; sometimes as many as windows may need."""
     near = partitions(data_type)
     named = near if isinstance(data_type, IntegralType) else near | near.map(_as_text)

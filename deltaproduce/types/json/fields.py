@@ -28,16 +28,16 @@ def parsed(text: str | None) -> object:
 
 
 def fields(
-    found: object, known: Mapping[str, Kind], required: Collection[str] = ()
+    object_: object, known: Mapping[str, Kind], required: Collection[str] = ()
 ) -> dict[str, Any] | None:
     """Return the known fields of an object; None if one is wrong or a required one is missing.
 
     A field is wrong if its value is of another kind. Unknown fields are ignored: a later release
     may have added them.
     """
-    if not isinstance(found, dict) or any(name not in found for name in required):
+    if not isinstance(object_, dict) or any(name not in object_ for name in required):
         return None
-    values = {name: value for name, value in found.items() if name in known}
+    values = {name: value for name, value in object_.items() if name in known}
     return values if all(known[name](value) for name, value in values.items()) else None
 
 

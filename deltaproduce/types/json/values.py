@@ -44,25 +44,25 @@ def written(value: object) -> Json:
     return [tag, _ATOMS[tag][1](value)]
 
 
-def read(found: object) -> object:
+def read(value: object) -> object:
     """Return the value that JSON represents.
 
     Args:
-        found: the result of `json.loads` for any text.
+        value: the result of `json.loads` for any text.
 
     Raises:
         NotPlainError: it represents none.
     """
     try:
-        return _read(found)
+        return _read(value)
     except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
         raise NotPlainError("it is not a written value") from error
 
 
-def _read(found: object) -> object:
-    match found:
+def _read(value: object) -> object:
+    match value:
         case None | bool() | int() | str():
-            return found
+            return value
         case [str(tag), str(text)] if tag in _ATOMS:
             return _ATOMS[tag][2](text)
         case [str(tag), [*parts]] if tag in _SEQUENCES:

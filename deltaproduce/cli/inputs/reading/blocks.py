@@ -117,9 +117,9 @@ def _recoded(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     decoder, line = codecs.getincrementaldecoder(encoding)(), 1
     try:
         for chunk in chunks:
-            found = decoder.decode(chunk).encode()
-            line += line_ends(found)
-            yield found
+            recoded = decoder.decode(chunk).encode()
+            line += line_ends(recoded)
+            yield recoded
         yield decoder.decode(b"", final=True).encode()
     except UnicodeError as error:
         raise FileFault(f"it is not in {encoding}: {error}", line=line) from None

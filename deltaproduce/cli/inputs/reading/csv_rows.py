@@ -16,7 +16,7 @@ from pyarrow import csv
 
 from deltaproduce.cli.inputs.reading.blocks import ENCODE, Block, blocks, line_ends, utf8
 from deltaproduce.cli.inputs.reading.faults import FileFault, Unfit, no_value
-from deltaproduce.cli.inputs.reading.found import Declared, Part
+from deltaproduce.cli.inputs.reading.file_parts import Declared, FilePart
 from deltaproduce.cli.inputs.reading.records import Record, end_of_rows, is_plain, records
 from deltaproduce.cli.inputs.reading.texts import Forms, converted
 from deltaproduce.projects.file import Input
@@ -24,15 +24,17 @@ from deltaproduce.types import data_types as t
 from deltaproduce.types.columns import Column
 
 
-def csv_parts(file: BinaryIO, found: Input, declared: Declared, forms: Forms) -> Iterator[Part]:
+def csv_parts(
+    file: BinaryIO, input_: Input, declared: Declared, forms: Forms
+) -> Iterator[FilePart]:
     """Yield the rows of a file, at first none.
 
     Raises:
         FileFault: it has no header, a row has more or fewer values, or a value does not fit.
     """
-    text = _blocks(file, found)
-    names, rest = _header(text, found.delimiter)
-    yield Part(names, 0, {})
+    text = _blocks(file, input_)
+    names, rest = _header(text, input_.delimiter)
+    yield FilePart(names, 0, {})
     columns = {
         n: declared[name.lower()] for n, name in enumerate(names) if name.lower() in declared
     }
@@ -40,37 +42,37 @@ def csv_parts(file: BinaryIO, found: Input, declared: Declared, forms: Forms) ->
         if isinstance(column.data_type, t.StructType | t.ArrayType | t.MapType):
             kind = column.data_type.simpleString()
             raise FileFault(f"a CSV file has no {kind}: use JSON or Parquet", column=column.name)
-    read = _Reader(names, columns, found, forms)
+    read = _Reader(names, columns, input_, forms)
     for block in chain([rest], text):
         yield read.part(block)
 
 
-def csv_names(file: BinaryIO, found: Input) -> tuple[str, ...]:
+def csv_names(file: BinaryIO, input_: Input) -> tuple[str, ...]:
     """Return the columns of a file.
 
     Raises:
         FileFault: it has no header.
     """
-    names, _ = _header(_blocks(file, found), found.delimiter)
+    names, _ = _header(_blocks(file, input_), input_.delimiter)
     return names
 
 
-def csv_lines(file: BinaryIO, found: Input) -> Iterator[int]:
+def csv_lines(file: BinaryIO, input_: Input) -> Iterator[int]:
     """Yield the line at which each row of a file begins, from 1.
 
     Raises:
         FileFault: it has no header, or a row is wrong.
     """
-    text = _blocks(file, found)
-    _, rest = _header(text, found.delimiter)
+    text = _blocks(file, input_)
+    _, rest = _header(text, input_.delimiter)
     for block in chain([rest], text):
         written = block.data.decode("utf-8", "surrogateescape")
-        for record in records(written, found.delimiter, block.first_line):
+        for record in records(written, input_.delimiter, block.first_line):
             yield record.line
 
 
-def _blocks(file: BinaryIO, found: Input) -> Iterator[Block]:
-    return blocks(utf8(file, found.encoding), partial(end_of_rows, delimiter=found.delimiter))
+def _blocks(file: BinaryIO, input_: Input) -> Iterator[Block]:
+    return blocks(utf8(file, input_.encoding), partial(end_of_rows, delimiter=input_.delimiter))
 
 
 class _Reader:
@@ -81,37 +83,37 @@ class _Reader:
     """
 
     def __init__(
-        self, names: tuple[str, ...], columns: Mapping[int, Column], found: Input, forms: Forms
+        self, names: tuple[str, ...], columns: Mapping[int, Column], input_: Input, forms: Forms
     ) -> None:
         self._names = names
         self._columns = columns
-        self._delimiter = found.delimiter
+        self._delimiter = input_.delimiter
         self._forms = forms
-        self._parsing = csv.ParseOptions(delimiter=found.delimiter, newlines_in_values=True)
+        self._parsing = csv.ParseOptions(delimiter=input_.delimiter, newlines_in_values=True)
         places = [str(place) for place in range(len(names))]
         self._converting = csv.ConvertOptions(
             check_utf8=False,
             column_types=dict.fromkeys(places, pa.string()),
             include_columns=[str(place) for place in columns],
-            null_values=[found.null],
+            null_values=[input_.null],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
         self._places = places
 
-    def part(self, block: Block) -> Part:
+    def part(self, block: Block) -> FilePart:
         """Return the rows of a block."""
         self._check_text(block)
         texts = self._split(block)
-        made: dict[str, pa.Array] = {}
+        arrays: dict[str, pa.Array] = {}
         for place, column in self._columns.items():
             try:
                 values = texts.column(str(place)).combine_chunks()
-                made[column.name] = converted(values, column.data_type, self._forms)
+                arrays[column.name] = converted(values, column.data_type, self._forms)
             except Unfit as unfit:
                 record = next(islice(self._records(block), unfit.place, None))
                 raise FileFault(unfit.finding, line=record.line, column=column.name) from None
-        return Part(self._names, len(texts), made)
+        return FilePart(self._names, len(texts), arrays)
 
     def _check_text(self, block: Block) -> None:
         """Check the encoding and the quotes of a block."""
@@ -129,9 +131,9 @@ class _Reader:
         for place, text in enumerate(record.values):
             if text is not None and not _is_unicode(text):
                 column = self._columns.get(place)
-                found = text.encode("utf-8", "surrogateescape")
+                encoded = text.encode("utf-8", "surrogateescape")
                 raise FileFault(
-                    no_value(found, "UTF-8", ENCODE),
+                    no_value(encoded, "UTF-8", ENCODE),
                     line=record.line,
                     column=None if column is None else column.name,
                 )
@@ -158,10 +160,10 @@ class _Reader:
 
     def _check_lengths(self, block: Block) -> None:
         for record in self._records(block):
-            found, wanted = len(record.values), len(self._names)
-            if found != wanted:
+            size, wanted = len(record.values), len(self._names)
+            if size != wanted:
                 raise FileFault(
-                    f"the row has {found} values, and the header {wanted}: {list(record.values)!r}",
+                    f"the row has {size} values, and the header {wanted}: {list(record.values)!r}",
                     line=record.line,
                 )
 

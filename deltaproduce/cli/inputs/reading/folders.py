@@ -24,9 +24,9 @@ NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 def folders_of(path: str) -> Mapping[str, Sequence[str]]:
     """Return the texts in the names of a file's folders, by column in lower case."""
-    found = [part.split("=", 1) for part in path.split("/")[:-1] if "=" in part.lstrip("=")]
+    pairs = [part.split("=", 1) for part in path.split("/")[:-1] if "=" in part.lstrip("=")]
     texts: dict[str, list[str]] = {}
-    for name, text in found:
+    for name, text in pairs:
         texts.setdefault(unquote(name).lower(), []).append(unquote(text))
     return texts
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from deltaproduce.cli.inputs.reading.blocks import Block, blocks, last_line_end, utf8
 from deltaproduce.cli.inputs.reading.faults import FileFault, Unfit
-from deltaproduce.cli.inputs.reading.found import Declared, Part
-from deltaproduce.cli.inputs.reading.json_values import Fraction, Repeated, made_of
+from deltaproduce.cli.inputs.reading.file_parts import Declared, FilePart
+from deltaproduce.cli.inputs.reading.json_values import Fraction, Repeated, array_of
 from deltaproduce.cli.inputs.reading.texts import Forms
 from deltaproduce.projects.file import Input
 from deltaproduce.types.columns import CHANGE_TYPE, Column
@@ -25,8 +25,8 @@ from deltaproduce.types.excerpts import shown
 
 
 def json_parts(
-    file: BinaryIO, found: Input, keys: Sequence[str], declared: Declared, forms: Forms
-) -> Iterator[Part]:
+    file: BinaryIO, input_: Input, keys: Sequence[str], declared: Declared, forms: Forms
+) -> Iterator[FilePart]:
     """Yield the rows of a file; a part knows the columns of the rows until its end.
 
     Args:
@@ -36,11 +36,11 @@ def json_parts(
         FileFault: a line is no object, an object has no key, or a value does not fit.
     """
     names: dict[str, None] = {}
-    for block in blocks(utf8(file, found.encoding), last_line_end):
+    for block in blocks(utf8(file, input_.encoding), last_line_end):
         rows, lines = _objects(block)
         spelled = dict.fromkeys(name for row in rows for name in row)
         names |= spelled
-        made: dict[str, pa.Array] = {}
+        arrays: dict[str, pa.Array] = {}
         for column in declared.values():
             own = [name for name in spelled if name.lower() == column.name.lower()]
             if column.name in keys and rows and not own:
@@ -48,21 +48,21 @@ def json_parts(
                 raise FileFault(finding, columns=[column.name])
             values = _values(rows, lines, own, column, is_key=column.name in keys)
             try:
-                made[column.name] = made_of(values, column.data_type, forms)
+                arrays[column.name] = array_of(values, column.data_type, forms)
             except Unfit as unfit:
                 line = lines[unfit.place]
                 raise FileFault(unfit.finding, line=line, column=column.name) from None
-        yield Part(tuple(names), len(rows), made, is_whole=False)
+        yield FilePart(tuple(names), len(rows), arrays, is_whole=False)
 
 
-def json_names(file: BinaryIO, found: Input, wanted: Sequence[str]) -> tuple[str, ...] | None:
+def json_names(file: BinaryIO, input_: Input, wanted: Sequence[str]) -> tuple[str, ...] | None:
     """Return the columns of a file, read until all wanted ones are found; None without a row.
 
     Raises:
         FileFault: a line is no object.
     """
     names, missing = dict[str, None](), {name.lower() for name in wanted}
-    for block in blocks(utf8(file, found.encoding), last_line_end):
+    for block in blocks(utf8(file, input_.encoding), last_line_end):
         rows, _ = _objects(block)
         names |= dict.fromkeys(name for row in rows for name in row)
         missing -= {name.lower() for name in names}
@@ -71,13 +71,13 @@ def json_names(file: BinaryIO, found: Input, wanted: Sequence[str]) -> tuple[str
     return tuple(names) or None
 
 
-def json_lines(file: BinaryIO, found: Input) -> Iterator[int]:
+def json_lines(file: BinaryIO, input_: Input) -> Iterator[int]:
     """Yield the line of each row of a file, from 1.
 
     Raises:
         FileFault: a line is no object.
     """
-    for block in blocks(utf8(file, found.encoding), last_line_end):
+    for block in blocks(utf8(file, input_.encoding), last_line_end):
         yield from _objects(block)[1]
 
 
@@ -128,14 +128,14 @@ def _objects(block: Block) -> tuple[list[dict[str, Any]], list[int]]:
     text = block.text()
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    found: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     lines: list[int] = []
     for line, written in enumerate(text.split("\n"), block.first_line):
         written = written.strip(" \t")
         if written:
-            found.append(_object(written, line))
+            objects.append(_object(written, line))
             lines.append(line)
-    return found, lines
+    return objects, lines
 
 
 def _object(written: str, line: int) -> dict[str, Any]:
@@ -152,12 +152,12 @@ def _object(written: str, line: int) -> dict[str, Any]:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        found = Repeated(found)
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        values = Repeated(values)
         times = Counter(name for name, _ in pairs)
-        found.twice = frozenset(name for name, count in times.items() if count > 1)
-    return found
+        values.twice = frozenset(name for name, count in times.items() if count > 1)
+    return values
 
 
 _DECODER: Final = json.JSONDecoder(

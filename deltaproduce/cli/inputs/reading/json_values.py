@@ -40,7 +40,7 @@ class Repeated(dict[str, Any]):
     twice: frozenset[str]
 
 
-def made_of(values: Sequence[Any], data_type: t.DataType, forms: Forms) -> pa.Array:
+def array_of(values: Sequence[Any], data_type: t.DataType, forms: Forms) -> pa.Array:
     """Return values of JSON in a type.
 
     Raises:
@@ -117,8 +117,8 @@ def _arrays(values: Sequence[Any], data_type: t.ArrayType, forms: Forms) -> pa.A
     _check(values, {list}, data_type)
     offsets, rows, mask = _spread(values)
     elements = [*chain.from_iterable(value or () for value in values)]
-    made = _inside("element", elements, rows, data_type.elementType, forms)
-    return pa.ListArray.from_arrays(offsets, made, type=arrow_type(data_type), mask=mask)
+    items = _inside("element", elements, rows, data_type.elementType, forms)
+    return pa.ListArray.from_arrays(offsets, items, type=arrow_type(data_type), mask=mask)
 
 
 def _maps(values: Sequence[Any], data_type: t.MapType, forms: Forms) -> pa.Array:
@@ -126,11 +126,11 @@ def _maps(values: Sequence[Any], data_type: t.MapType, forms: Forms) -> pa.Array
     offsets, rows, mask = _spread(values)
     keys = [*chain.from_iterable(value or () for value in values)]
     items = [*chain.from_iterable((value or {}).values() for value in values)]
-    made_keys = _inside("key", keys, rows, data_type.keyType, forms)
-    made_items = _inside("value", items, rows, data_type.valueType, forms)
-    _check_distinct(values, made_keys, rows, data_type)
+    key_array = _inside("key", keys, rows, data_type.keyType, forms)
+    item_array = _inside("value", items, rows, data_type.valueType, forms)
+    _check_distinct(values, key_array, rows, data_type)
     kind = arrow_type(data_type)
-    return pa.MapArray.from_arrays(offsets, made_keys, made_items, kind, mask=mask)
+    return pa.MapArray.from_arrays(offsets, key_array, item_array, kind, mask=mask)
 
 
 def _check_distinct(
@@ -168,6 +168,6 @@ def _inside(
         rows: for each part, the row that it belongs to.
     """
     try:
-        return made_of(values, data_type, forms)
+        return array_of(values, data_type, forms)
     except Unfit as unfit:
         raise Unfit(rows[unfit.place], f"in {name!r}: {unfit.finding}") from None

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from deltaproduce.cli.inputs.reading.faults import FileFault
-from deltaproduce.cli.inputs.reading.found import Declared, Part
+from deltaproduce.cli.inputs.reading.file_parts import Declared, FilePart
 from deltaproduce.cli.inputs.reading.texts import Forms
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import Column
@@ -20,7 +20,7 @@ from deltaproduce.types.conversions import conformed, misfits
 _ROWS: Final = 1 << 17
 
 
-def parquet_parts(file: BinaryIO, declared: Declared, forms: Forms) -> Iterator[Part]:
+def parquet_parts(file: BinaryIO, declared: Declared, forms: Forms) -> Iterator[FilePart]:
     """Yield the rows of a file, at first none.
 
     Raises:
@@ -28,16 +28,16 @@ def parquet_parts(file: BinaryIO, declared: Declared, forms: Forms) -> Iterator[
     """
     with parquet.ParquetFile(file, coerce_int96_timestamp_unit="us") as opened:
         names = tuple(opened.schema_arrow.names)
-        yield Part(names, 0, {})
+        yield FilePart(names, 0, {})
         read = [name for name in names if name.lower() in declared]
         clocks = {name: _clock(opened, name, forms) for name in read}
         first = 0
         for batch in opened.iter_batches(_ROWS, columns=read):
-            made = {}
+            arrays = {}
             for name in read:
                 column = declared[name.lower()]
-                made[column.name] = _values(batch.column(name), column, clocks[name], first)
-            yield Part(names, len(batch), made)
+                arrays[column.name] = _values(batch.column(name), column, clocks[name], first)
+            yield FilePart(names, len(batch), arrays)
             first += len(batch)
 
 
@@ -52,24 +52,24 @@ def _clock(opened: parquet.ParquetFile, name: str, forms: Forms) -> tzinfo:
     return UTC if any(leaf.physical_type == "INT96" for leaf in own) else forms.zone
 
 
-def _values(found: pa.Array, column: Column, clock: tzinfo, first: int) -> pa.Array:
+def _values(array: pa.Array, column: Column, clock: tzinfo, first: int) -> pa.Array:
     """Return values in the type of their column.
 
     Args:
         first: the number of their first row in the file.
     """
     try:
-        return conformed(found, column.data_type, clock=clock)
+        return conformed(array, column.data_type, clock=clock)
     except Misfit as misfit:
-        fits = partial(_fits, found, column, clock)
-        place = next(iter(misfits(len(found), fits, 1) if fits(0, 0) else ()), None)
+        fits = partial(_fits, array, column, clock)
+        place = next(iter(misfits(len(array), fits, 1) if fits(0, 0) else ()), None)
         row = "" if place is None else f"row {first + place} (from 0): "
         raise FileFault(f"{row}{misfit}", column=column.name) from misfit
 
 
-def _fits(found: pa.Array, column: Column, clock: tzinfo, start: int, end: int) -> bool:
+def _fits(array: pa.Array, column: Column, clock: tzinfo, start: int, end: int) -> bool:
     try:
-        conformed(found.slice(start, end - start), column.data_type, clock=clock)
+        conformed(array.slice(start, end - start), column.data_type, clock=clock)
     except Misfit:
         return False
     return True

@@ -20,8 +20,8 @@ from pyarrow import parquet
 
 from deltaproduce.cli.inputs.reading.csv_rows import csv_lines, csv_names, csv_parts
 from deltaproduce.cli.inputs.reading.faults import FileFault
+from deltaproduce.cli.inputs.reading.file_parts import NO_ABSENCE, Absence, Declared, FilePart
 from deltaproduce.cli.inputs.reading.folders import repeated
-from deltaproduce.cli.inputs.reading.found import NO_ABSENCE, Absence, Declared, Part
 from deltaproduce.cli.inputs.reading.json_rows import json_lines, json_names, json_parts
 from deltaproduce.cli.inputs.reading.parquet_rows import parquet_parts
 from deltaproduce.cli.inputs.reading.texts import Forms
@@ -39,18 +39,18 @@ CONTROLS: Final = (CHANGE_TYPE_COLUMN, ORDINAL_COLUMN)
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class SourceReader:
     """The reader of the files of one source.
 
     Attributes:
         forms: how values are written in them.
     """
 
-    found: Input
+    input: Input
     source: Source
     forms: Forms
 
-    def parts(self, path: Path, absence: Absence = NO_ABSENCE) -> Iterator[Part]:
+    def parts(self, path: Path, absence: Absence = NO_ABSENCE) -> Iterator[FilePart]:
         """Yield the rows of a file, with all columns that the source declares.
 
         Args:
@@ -61,25 +61,25 @@ class Reader:
                 fit; with the file and, of CSV and JSON, the line.
         """
         with self._faults_of(str(path)), pa.OSFile(str(path)) as file:
-            yield from self._complete(self._found(file, str(path), absence), absence)
+            yield from self._complete(self._read_parts(file, str(path), absence), absence)
 
     def parts_of(
         self, content: pa.Buffer, name: str, absence: Absence = NO_ABSENCE
-    ) -> Iterator[Part]:
+    ) -> Iterator[FilePart]:
         """Yield the rows of a file whose content is in memory; see `parts`."""
         with self._faults_of(name), pa.BufferReader(content) as file:
-            yield from self._complete(self._found(file, name, absence), absence)
+            yield from self._complete(self._read_parts(file, name, absence), absence)
 
     def lines(self, path: Path) -> Iterator[int] | None:
         """Return the line at which each row of a file begins, from 1; None if it has no lines."""
-        if self.found.format not in ("csv", "json"):
+        if self.input.format not in ("csv", "json"):
             return None
         return self._lines(path)
 
     def _lines(self, path: Path) -> Iterator[int]:
-        lines = csv_lines if self.found.format == "csv" else json_lines
+        lines = csv_lines if self.input.format == "csv" else json_lines
         with self._faults_of(str(path)), pa.OSFile(str(path)) as file:
-            yield from lines(_unpacked(file, str(path)), self.found)
+            yield from lines(_unpacked(file, str(path)), self.input)
 
     def names(self, path: Path) -> tuple[str, ...] | None:
         """Return the columns of a file, read as far as that takes; None if it has no rows.
@@ -96,65 +96,65 @@ class Reader:
             return self._names(file, name)
 
     def _names(self, file: pa.NativeFile, name: str) -> tuple[str, ...] | None:
-        match self.found.format:
+        match self.input.format:
             case "csv":
-                return csv_names(_unpacked(file, name), self.found)
+                return csv_names(_unpacked(file, name), self.input)
             case "json":
                 wanted = self.source.schema.names
-                return json_names(_unpacked(file, name), self.found, wanted)
+                return json_names(_unpacked(file, name), self.input, wanted)
         return tuple(parquet.read_schema(file).names)
 
-    def _found(self, file: pa.NativeFile, name: str, absence: Absence) -> Iterator[Part]:
+    def _read_parts(self, file: pa.NativeFile, name: str, absence: Absence) -> Iterator[FilePart]:
         folders = absence.folders
         keys = [key for key in self.source.schema.key.names if key not in folders]
         every = _declared(self.source)
         declared = {low: column for low, column in every.items() if column.name not in folders}
-        match self.found.format:
+        match self.input.format:
             case "csv":
-                return csv_parts(_unpacked(file, name), self.found, declared, self.forms)
+                return csv_parts(_unpacked(file, name), self.input, declared, self.forms)
             case "json":
-                return json_parts(_unpacked(file, name), self.found, keys, declared, self.forms)
+                return json_parts(_unpacked(file, name), self.input, keys, declared, self.forms)
         return parquet_parts(file, declared, self.forms)
 
-    def _complete(self, parts: Iterator[Part], absence: Absence) -> Iterator[Part]:
+    def _complete(self, parts: Iterator[FilePart], absence: Absence) -> Iterator[FilePart]:
         """Yield parts with all declared columns: rows of deletes may have only those of the key."""
-        names, rows, only_deletes, is_whole = dict[str, str](), 0, True, False
+        names, rows, has_only_deletes, is_whole = dict[str, str](), 0, True, False
         for part in parts:
             names |= {name.lower(): name for name in part.names}
             rows += part.rows
-            only_deletes = only_deletes and _deletes(part)
+            has_only_deletes = has_only_deletes and _deletes(part)
             is_whole = part.is_whole
             if is_whole:
-                self._check(part.names, absence, only_deletes=only_deletes)
+                self._check(part.names, absence, has_only_deletes=has_only_deletes)
             yield replace(part, columns=self._filled(part, absence))
         if rows and not is_whole:
-            self._check([*names.values()], absence, only_deletes=only_deletes)
+            self._check([*names.values()], absence, has_only_deletes=has_only_deletes)
 
-    def _check(self, names: Sequence[str], absence: Absence, *, only_deletes: bool) -> None:
-        if self.found.mode == "snapshot" and CHANGE_TYPE in map(str.lower, names):
+    def _check(self, names: Sequence[str], absence: Absence, *, has_only_deletes: bool) -> None:
+        if self.input.mode == "snapshot" and CHANGE_TYPE in map(str.lower, names):
             finding = f"it has column {CHANGE_TYPE}, and a snapshot is all rows, without changes: "
             mend = 'drop the column, or say mode = "changes"'
             raise FileFault(finding + mend, columns=[CHANGE_TYPE])
-        fault = fault_in(names, self.source, absence, deletes=only_deletes)
+        fault = fault_in(names, self.source, absence, deletes=has_only_deletes)
         if fault is not None:
             raise fault
 
-    def _filled(self, part: Part, absence: Absence) -> dict[str, pa.Array]:
+    def _filled(self, part: FilePart, absence: Absence) -> dict[str, pa.Array]:
         """Return the columns of a part, with those of the source that it does not have.
 
         They are null, or what the names of the file's folders say.
         """
-        found, schema = dict(part.columns), self.source.schema
+        arrays, schema = dict(part.columns), self.source.schema
         for column in unchecked((*schema.key, *schema.value)):
-            if column.name in found:
+            if column.name in arrays:
                 continue
             text = absence.folders.get(column.name)
-            found[column.name] = (
+            arrays[column.name] = (
                 pa.nulls(part.rows, arrow_type(column.data_type))
                 if text is None
                 else repeated(text, column, self.forms, part.rows)
             )
-        return found
+        return arrays
 
     @contextmanager
     def _faults_of(self, name: str) -> Iterator[None]:
@@ -171,7 +171,7 @@ class Reader:
         except (pa.ArrowException, OSError) as error:
             said = escaped(" ".join(str(error).split()))
             raise InvalidChangesError(
-                f"{name!r} of source {source!r} cannot be read as {self.found.format}: {said}",
+                f"{name!r} of source {source!r} cannot be read as {self.input.format}: {said}",
                 source=source,
                 file=name,
             ) from error
@@ -220,7 +220,7 @@ def _declared(source: Source) -> Declared:
     return {column.name.lower(): column for column in columns}
 
 
-def _deletes(part: Part) -> bool:
+def _deletes(part: FilePart) -> bool:
     """Return whether all rows of a part are deletes."""
     types = part.columns.get(CHANGE_TYPE)
     if types is None:

@@ -59,17 +59,17 @@ def records(
     place, first, line = 0, first_line, first_line
     values: list[str | None] = []
     while place < len(text) or values:
-        found = field.match(text, place)
-        if found is None:
+        value = field.match(text, place)
+        if value is None:
             _refuse_quote(text, place, first, is_end=is_end)
             return
-        quoted, bare, separator = found.groups()
-        ends_early = not separator or (separator == "\r" and found.end() == len(text))
+        quoted, bare, separator = value.groups()
+        ends_early = not separator or (separator == "\r" and value.end() == len(text))
         if ends_early and not is_end:
             return
         values.append(bare or None if quoted is None else quoted.replace('""', '"'))
         line += len(_LINE_END.findall(quoted or "")) + (separator not in ("", delimiter))
-        place = found.end()
+        place = value.end()
         if separator == delimiter:
             continue
         if values != [None]:

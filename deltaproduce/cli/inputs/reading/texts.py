@@ -69,8 +69,8 @@ def converted(texts: pa.StringArray, data_type: t.DataType, forms: Forms) -> pa.
         case t.TimestampNTZType():
             return times(trimmed, forms.times, zoned=False).local()
         case t.TimestampType():
-            found = times(trimmed, forms.times, zoned=True)
-            return found.moments(lambda local: instants(local, forms.zone))
+            moments = times(trimmed, forms.times, zoned=True)
+            return moments.moments(lambda local: instants(local, forms.zone))
     raise TypeError(f"{data_type.simpleString()!r} has parts")
 
 
@@ -104,15 +104,15 @@ def _booleans(texts: pa.Array) -> pa.Array:
     lower = pc.utf8_lower(texts)
     known = pc.is_in(lower, value_set=pa.array((*_TRUE, *_FALSE)))
     _check(texts, pc.if_else(pc.is_valid(texts), known, None), "boolean")
-    found = pc.is_in(lower, value_set=pa.array(_TRUE))
-    return pc.if_else(pc.is_valid(texts), found, None)
+    is_true = pc.is_in(lower, value_set=pa.array(_TRUE))
+    return pc.if_else(pc.is_valid(texts), is_true, None)
 
 
 def _integers(texts: pa.Array, data_type: t.DataType) -> pa.Array:
     kind, wanted = data_type.simpleString(), arrow_type(data_type)
     _check(texts, pc.match_substring_regex(texts, _INTEGER), kind)
     plain = pc.replace_substring_regex(texts, r"^\+", "")
-    return _cast(plain, lambda some: some.cast(wanted), f"no {kind}: it is out of range")
+    return _cast(plain, lambda part: part.cast(wanted), f"no {kind}: it is out of range")
 
 
 def _with_points(texts: pa.Array, forms: Forms, data_type: t.DataType) -> pa.Array:
@@ -131,11 +131,11 @@ def _decimals(texts: pa.Array, data_type: t.DecimalType) -> pa.Array:
     # Where Arrow moves the point of a number that is too large, it overflows silently.
     plain = rf"^[+-]?0*[0-9]{{0,{data_type.precision - data_type.scale}}}(\.[0-9]*)?$"
 
-    def cast(some: pa.Array) -> pa.Array:
-        if pc.all(pc.match_substring_regex(some, plain)).as_py() is not False:
+    def cast(part: pa.Array) -> pa.Array:
+        if pc.all(pc.match_substring_regex(part, plain)).as_py() is not False:
             with suppress(pa.ArrowException):  # it also refuses zeros beyond 38 digits
-                return some.cast(wanted)
-        values = [None if text is None else _decimal(text, data_type) for text in some.to_pylist()]
+                return part.cast(wanted)
+        values = [None if text is None else _decimal(text, data_type) for text in part.to_pylist()]
         return pa.array(values, wanted)
 
     return _cast(texts, cast, f"no {kind}: it has more digits")
@@ -159,13 +159,13 @@ def _floats(texts: pa.Array, data_type: t.DataType) -> pa.Array:
     kind, wanted = data_type.simpleString(), arrow_type(data_type)
     is_number = pc.match_substring_regex(texts, _NUMBER)
     _check(texts, pc.or_(is_number, pc.match_substring_regex(texts, _NO_NUMBER)), kind)
-    found = texts.cast(wanted)
+    floats = texts.cast(wanted)
     lost = pc.or_(
-        pc.and_(pc.is_inf(found), is_number),
-        pc.and_(pc.equal(found, 0), pc.match_substring_regex(texts, _NOT_ZERO)),
+        pc.and_(pc.is_inf(floats), is_number),
+        pc.and_(pc.equal(floats, 0), pc.match_substring_regex(texts, _NOT_ZERO)),
     )
     _check(texts, pc.invert(lost), kind, "it is out of range")
-    return found
+    return floats
 
 
 def _cast(texts: pa.Array, cast: Callable[[pa.Array], pa.Array], finding: str) -> pa.Array:

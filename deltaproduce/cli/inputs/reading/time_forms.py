@@ -13,11 +13,11 @@ class TimeForm:
 
     Attributes:
         pattern: a regular expression with groups that are named as in `_CODES`.
-        told: the form as messages show it.
+        label: the form as messages show it.
     """
 
     pattern: str
-    told: str
+    label: str
 
 
 _DAY: Final = r"(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})"

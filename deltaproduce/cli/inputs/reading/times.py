@@ -70,16 +70,16 @@ class Times:
         Raises:
             Unfit: one is before the year 1 or after 9999 in UTC.
         """
-        found = self.clock - self.offsets
+        micros = self.clock - self.offsets
         bare = ~self.zoned
         if bare.any():
-            found[bare] = read(self.clock[bare])
-        outside = np.flatnonzero((found < _LEAST) | (found >= _END))
+            micros[bare] = read(self.clock[bare])
+        outside = np.flatnonzero((micros < _LEAST) | (micros >= _END))
         if outside.size:
             place = int(self.there[outside[0]])
             text = self.texts[place].as_py()
             raise Unfit(place, no_value(text, "timestamp", "it is out of range in UTC"))
-        return _array(found, self.there, len(self.texts), pa.timestamp("us", "UTC"))
+        return _array(micros, self.there, len(self.texts), pa.timestamp("us", "UTC"))
 
 
 def dates(texts: pa.Array, form: TimeForm) -> pa.Array:
@@ -145,26 +145,26 @@ def _parts(
 ) -> tuple[NDArray[np.int64], dict[str, pa.Array]]:
     """Return the rows that are not null, and the parts of their texts by name."""
     there = np.flatnonzero(in_numpy(texts.is_valid()))
-    found = pc.extract_regex(texts.drop_null(), form.pattern)
-    if found.null_count:
-        wrong = in_numpy(found.is_null())
-        _refuse(texts, there, wrong, kind, f"write it as {form.told}")
-    names = [field.name for field in found.type]
-    return there, _spelled_out(dict(zip(names, found.flatten(), strict=True)))
+    groups = pc.extract_regex(texts.drop_null(), form.pattern)
+    if groups.null_count:
+        wrong = in_numpy(groups.is_null())
+        _refuse(texts, there, wrong, kind, f"write it as {form.label}")
+    names = [field.name for field in groups.type]
+    return there, _spelled_out(dict(zip(names, groups.flatten(), strict=True)))
 
 
 def _spelled_out(parts: dict[str, pa.Array]) -> dict[str, pa.Array]:
     """Return parts with the year and the month in digits; a short year is one of 1969 to 2068."""
-    found = dict(parts)
+    groups = dict(parts)
     if "short_year" in parts:
         year = parts["short_year"].cast(pa.int64())
         whole = pc.if_else(pc.less(year, 69), pc.add(year, 2000), pc.add(year, 1900))
-        found["year"] = whole.cast(pa.string())
+        groups["year"] = whole.cast(pa.string())
     if "month_name" in parts:
         short = pc.utf8_slice_codeunits(pc.utf8_lower(parts["month_name"]), 0, 3)
         number = pc.index_in(short, value_set=pa.array(MONTHS))
-        found["month"] = pc.add(number, 1).cast(pa.string())
-    return found
+        groups["month"] = pc.add(number, 1).cast(pa.string())
+    return groups
 
 
 def _refuse(
@@ -178,12 +178,12 @@ def _numbers(
     texts: pa.Array, there: NDArray[np.int64], parts: dict[str, pa.Array], name: str, kind: str
 ) -> NDArray[np.int64]:
     """Return a part as numbers in its range; 0 where it is left out."""
-    found = in_numpy(_whole(parts[name]))
+    numbers = in_numpy(_whole(parts[name]))
     least, most = _RANGES[name]
-    wrong = (found < least) | (found > most)
+    wrong = (numbers < least) | (numbers > most)
     if wrong.any():
         _refuse(texts, there, wrong, kind, f"there is no such {name}")
-    return found
+    return numbers
 
 
 def _whole(digits: pa.Array) -> pa.Array:
@@ -225,11 +225,11 @@ def _offsets(
 ) -> NDArray[np.int64]:
     known = zones.dictionary_encode()
     ahead = [_offset(zone) for zone in known.dictionary.to_pylist()]
-    found = np.array(ahead, np.int64)[in_numpy(known.indices)] if ahead else np.zeros(0, np.int64)
-    wrong = np.abs(found) > 18 * 3600 * _SECOND
+    offsets = np.array(ahead, np.int64)[in_numpy(known.indices)] if ahead else np.zeros(0, np.int64)
+    wrong = np.abs(offsets) > 18 * 3600 * _SECOND
     if wrong.any():
         _refuse(texts, there, wrong, kind, "there is no such time zone")
-    return found
+    return offsets
 
 
 def _offset(zone: str) -> int:

@@ -54,14 +54,14 @@ def deleted(directory: Directory, predicate: str, metadata: str) -> bool:
         RefusedError: another writer was faster.
     """
     try:
-        found = opened_at(directory)
+        table = opened_at(directory)
     except (DeltaError, OSError, ValueError) as error:
         raise BrokenLogError(one_line(error)) from error
-    if has_marks(found):
+    if has_marks(table):
         return False
     compressed = WriterProperties(compression="SNAPPY", max_row_group_size=data_files.GROUP_ROWS)
     said = properties_of(metadata)
-    committed(lambda: found.delete(predicate, compressed, commit_properties=said))
+    committed(lambda: table.delete(predicate, compressed, commit_properties=said))
     return True
 
 
@@ -73,10 +73,10 @@ def restored(directory: Directory, delta_version: int, metadata: str, states: Ta
         features that are not known here.
     """
     try:
-        found = opened_at(directory)
+        table = opened_at(directory)
     except (DeltaError, OSError, ValueError):
         return False
-    if has_marks(found):
+    if has_marks(table):
         try:
             now, then = states.newest(directory), state_at(directory, delta_version)
             if not now.is_simple:
@@ -87,16 +87,16 @@ def restored(directory: Directory, delta_version: int, metadata: str, states: Ta
         if now.delta_version != delta_version:
             states.keep(directory, commits.commit(directory, now, changed, metadata))
         return True
-    if found.version() != delta_version:
-        committed(lambda: found.restore(delta_version, commit_properties=properties_of(metadata)))
+    if table.version() != delta_version:
+        committed(lambda: table.restore(delta_version, commit_properties=properties_of(metadata)))
     return True
 
 
 def set_property(directory: Directory, name: str, value: str, metadata: str) -> None:
     """Set one of the table's properties, in a commit that changes no row."""
-    found = opened_at(directory)
+    table = opened_at(directory)
     committed(
-        lambda: found.alter.set_table_properties(
+        lambda: table.alter.set_table_properties(
             {name: value}, raise_if_not_exists=False, commit_properties=properties_of(metadata)
         )
     )
@@ -104,5 +104,5 @@ def set_property(directory: Directory, name: str, value: str, metadata: str) -> 
 
 def optimize(directory: Directory) -> None:
     """Compact small files into large ones."""
-    found = opened_at(directory)
-    committed(lambda: found.optimize.compact())
+    table = opened_at(directory)
+    committed(lambda: table.optimize.compact())

@@ -44,10 +44,10 @@ def properties_of(
         is_blind: whether it depends on no state; as delta-rs thinks if None.
     """
     retries = 0 if next_one or transactions is not None else None
-    told: dict[str, Any] = {"userMetadata": metadata}
+    options: dict[str, Any] = {"userMetadata": metadata}
     if is_blind is not None:
-        told["isBlindAppend"] = is_blind
-    return CommitProperties(told, retries, transactions)
+        options["isBlindAppend"] = is_blind
+    return CommitProperties(options, retries, transactions)
 
 
 def committed(commit: Callable[[], _Outcome], *, made_in: Directory | None = None) -> _Outcome:

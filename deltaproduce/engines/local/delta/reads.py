@@ -72,14 +72,14 @@ def files(
     Raises:
         BrokenLogError: the table does not exist, or not at that version.
     """
-    with _reading(directory, delta_version, handles) as found:
-        told = pa.table(found.get_add_actions())
-        marked = _marked_by_log(directory, found, states)
-    paths = told.column("path").to_pylist()
+    with _reading(directory, delta_version, handles) as table:
+        actions = pa.table(table.get_add_actions())
+        marked = _marked_by_log(directory, table, states)
+    paths = actions.column("path").to_pylist()
     if any("://" in path or path.startswith("/") for path in paths):
         return None
     paths = [unquote(path) for path in paths]
-    named = told.set_column(0, "path", pa.array(paths, pa.string()))
+    named = actions.set_column(0, "path", pa.array(paths, pa.string()))
     return listing.with_marks(named, paths, marked).sort_by("path")
 
 
@@ -106,9 +106,9 @@ def size(directory: Directory, delta_version: int, handles: Handles) -> TableSiz
     Raises:
         BrokenLogError: the table does not exist, or not at that version.
     """
-    with _reading(directory, delta_version, handles) as found:
-        told = pa.table(found.get_add_actions())
-    return TableSize(len(told), pc.sum(told.column("size_bytes"), min_count=0).as_py())
+    with _reading(directory, delta_version, handles) as table:
+        actions = pa.table(table.get_add_actions())
+    return TableSize(len(actions), pc.sum(actions.column("size_bytes"), min_count=0).as_py())
 
 
 def schema(directory: Directory, delta_version: int, handles: Handles) -> StructType:
@@ -117,8 +117,8 @@ def schema(directory: Directory, delta_version: int, handles: Handles) -> Struct
     Raises:
         BrokenLogError: the table does not exist, or not at that version.
     """
-    with _reading(directory, delta_version, handles) as found:
-        return StructType.fromJson(json.loads(found.schema().to_json()))
+    with _reading(directory, delta_version, handles) as table:
+        return StructType.fromJson(json.loads(table.schema().to_json()))
 
 
 def table_id(directory: Directory) -> str:
@@ -154,7 +154,7 @@ def history(directory: Directory, limit: int | None) -> tuple[LoggedCommit, ...]
         BrokenLogError: the log does not describe the table.
     """
     try:
-        found = opened_at(directory).history(limit)
+        commits = opened_at(directory).history(limit)
     except TableNotFoundError:
         return ()
     except (DeltaError, OSError, ValueError) as error:
@@ -166,15 +166,15 @@ def history(directory: Directory, limit: int | None) -> tuple[LoggedCommit, ...]
             one.get("operation") or UNTOLD,
             one.get("timestamp", 0) * 1_000,
         )
-        for one in found
+        for one in commits
     )
 
 
 @contextmanager
 def _reading(directory: Directory, delta_version: int, handles: Handles) -> Iterator[DeltaTable]:
     try:
-        with handles.reading(directory, delta_version) as found:
-            yield found
+        with handles.reading(directory, delta_version) as table:
+            yield table
     except (DeltaError, OSError, ValueError) as error:
         raise BrokenLogError(one_line(error)) from error
 
@@ -200,10 +200,10 @@ def marked_rows(table: DeltaTable) -> dict[str, Numbers]:
     """
     if not has_marks(table):
         return {}
-    told = pa.table(table.deletion_vectors())
+    vectors = pa.table(table.deletion_vectors())
     root = table.table_uri  # the addresses begin with it, and all of them are escaped
-    paths = [unquote(path.removeprefix(root)) for path in told.column("filepath").to_pylist()]
-    alive = told.column("selection_vector")
+    paths = [unquote(path.removeprefix(root)) for path in vectors.column("filepath").to_pylist()]
+    alive = vectors.column("selection_vector")
     return {
         path: np.flatnonzero(~in_numpy(of_file.values, bool))
         for path, of_file in zip(paths, alive, strict=True)

@@ -30,7 +30,7 @@ from deltaproduce.engines.delta.log import logged
 from deltaproduce.engines.delta.tables import (
     APP_ID,
     RefusedError,
-    Write,
+    TableWrite,
     Written,
     packed,
 )
@@ -59,7 +59,7 @@ _MOST_COLUMNS: Final = 256
 
 def written(
     directory: Directory,
-    write: Write,
+    write: TableWrite,
     handles: Handles,
     states: TableStates,
     *,
@@ -88,9 +88,9 @@ def written(
     if rows is None:
         return None
     if write.mode == "append":
-        made = writes.written(directory, states, rows, write)
-        if made is not None:
-            return Written(made)
+        delta_version = writes.written(directory, states, rows, write)
+        if delta_version is not None:
+            return Written(delta_version)
     try:
         handle = handles.newest(directory)
     except TableNotFoundError:
@@ -113,7 +113,7 @@ def written(
 
 
 def _overwritten(
-    directory: Directory, table: DeltaTable, states: TableStates, rows: pa.Table, write: Write
+    directory: Directory, table: DeltaTable, states: TableStates, rows: pa.Table, write: TableWrite
 ) -> Written | None:
     """Overwrite a table, or some of its partitions, in a commit of our own, if it serves all."""
     state = states.newest(directory)
@@ -122,9 +122,9 @@ def _overwritten(
     within = None
     if write.within is not None:
         within = set(map(unquote, _files_within(table, write.within)["path"].to_pylist()))
-    made = writes.overwritten(directory, state, rows, write, within)
-    states.keep(directory, made)
-    return Written(made.delta_version)
+    new_state = writes.overwritten(directory, state, rows, write, within)
+    states.keep(directory, new_state)
+    return Written(new_state.delta_version)
 
 
 def _write_whole(
@@ -132,15 +132,15 @@ def _write_whole(
     handles: Handles,
     handle: Handle | None,
     rows: pa.Table,
-    write: Write,
+    write: TableWrite,
     *,
     alone: bool,
     streamed: bool,
 ) -> bool:
     """Append rows to a table without marked rows, or overwrite or create it."""
-    found = None if handle is None else handle.table
-    overwritten = None if write.mode == "append" else found
-    apart = found is not None and _partition(found) != [c.name for c in write.partition]
+    table = None if handle is None else handle.table
+    overwritten = None if write.mode == "append" else table
+    apart = table is not None and _partition(table) != [c.name for c in write.partition]
     if overwritten is not None and (apart or not _is_as_wanted(overwritten, write)):
         if not alone:
             return False
@@ -148,31 +148,32 @@ def _write_whole(
             properties = dict(write.properties or {})
             overwritten.alter.set_table_properties(properties, raise_if_not_exists=False)
     by_hand = len(data_files.ends_of(len(rows), write)) > 1 or len(write.columns) > _MOST_COLUMNS
-    by_hand = by_hand and (found is None or _has_columns(found, write))
+    by_hand = by_hand and (table is None or _has_columns(table, write))
     if streamed or by_hand or apart or write.partition or write.compression is not None:
-        _write_files(directory, found, rows, write)
+        _write_files(directory, table, rows, write)
     else:
-        _write_one(directory, found, overwritten, rows, write)
+        _write_one(directory, table, overwritten, rows, write)
     if handle is not None:
         handles.keep(directory, handle)
     return True
 
 
 def _write_files(
-    directory: Directory, found: DeltaTable | None, rows: pa.Table, write: Write
+    directory: Directory, existing: DeltaTable | None, rows: pa.Table, write: TableWrite
 ) -> None:
     """Write rows in files of `data_files`: several, or of rows that do not fit in memory."""
     partition = [c.name for c in write.partition]
     files = data_files.of_write(directory, rows, write)
-    next_one = found is None or write.mode != "append"
-    said = properties_of(write.metadata, _transactions(found, write), next_one=next_one)
-    remade = found is not None and (
-        _partition(found) != partition or (bool(partition) and not _is_as_wanted(found, write))
+    next_one = existing is None or write.mode != "append"
+    said = properties_of(write.metadata, _transactions(existing, write), next_one=next_one)
+    remade = existing is not None and (
+        _partition(existing) != partition
+        or (bool(partition) and not _is_as_wanted(existing, write))
     )
-    if found is not None and not (remade and write.mode != "append"):
-        table = found
-        as_it_is = _has_columns(found, write)
-        schema = found.schema() if as_it_is else Schema.from_arrow(rows.schema)
+    if existing is not None and not (remade and write.mode != "append"):
+        table = existing
+        as_it_is = _has_columns(existing, write)
+        schema = existing.schema() if as_it_is else Schema.from_arrow(rows.schema)
         committed(
             lambda: table.create_write_transaction(
                 [*files],
@@ -189,14 +190,14 @@ def _write_files(
             directory.uri,
             Schema.from_arrow(rows.schema),
             files,
-            mode="error" if found is None else "overwrite",
+            mode="error" if existing is None else "overwrite",
             partition_by=partition or None,
             configuration=write.properties,
             storage_options=directory.storage_options,
             commit_properties=said,
             post_commithook_properties=CHECKPOINTS,
         ),
-        made_in=directory if found is None else None,
+        made_in=directory if existing is None else None,
     )
 
 
@@ -205,7 +206,7 @@ def _write_partitions(
     handles: Handles,
     handle: Handle,
     rows: pa.Table,
-    write: Write,
+    write: TableWrite,
     within: pa.Table,
 ) -> bool:
     """Write rows in place of all rows of some partitions; files of other partitions stay.
@@ -216,11 +217,11 @@ def _write_partitions(
     Returns:
         Whether it was done.
     """
-    found = handle.table
-    alike = _partition(found) == [c.name for c in write.partition] and _has_columns(found, write)
+    table = handle.table
+    alike = _partition(table) == [c.name for c in write.partition] and _has_columns(table, write)
     if not alike:
         return False
-    columns, gone = write.partition, _files_within(found, within)
+    columns, gone = write.partition, _files_within(table, within)
     now = int(time.time() * 1000)
     removed = [
         RemoveAction(
@@ -234,10 +235,10 @@ def _write_partitions(
     ]
     added = data_files.of_write(directory, rows, write)
     committed(
-        lambda: found.create_write_transaction(
+        lambda: table.create_write_transaction(
             [*removed, *added],
             "append",
-            found.schema(),
+            table.schema(),
             [c.name for c in columns],
             commit_properties=properties_of(write.metadata, next_one=True, is_blind=False),
             post_commithook_properties=CHECKPOINTS,
@@ -249,25 +250,25 @@ def _write_partitions(
 
 def _files_within(table: DeltaTable, partitions: pa.Table) -> pa.Table:
     """Return what the log says of the files in some partitions."""
-    told = pa.table(table.get_add_actions())
-    return told.filter(pa.array(data_files.in_partitions(told, partitions)))
+    actions = pa.table(table.get_add_actions())
+    return actions.filter(pa.array(data_files.in_partitions(actions, partitions)))
 
 
 def _write_one(
     directory: Directory,
-    found: DeltaTable | None,
+    table: DeltaTable | None,
     overwritten: DeltaTable | None,
     rows: pa.Table,
-    write: Write,
+    write: TableWrite,
 ) -> None:
     """Write rows as one file, in one chunk: delta-rs loses the order of several."""
     committed(
         lambda: write_deltalake(
-            directory.uri if found is None else found,
+            directory.uri if table is None else table,
             rows.combine_chunks() if len(rows) else rows,
-            mode=_mode(found, write),
+            mode=_mode(table, write),
             schema_mode=None if overwritten is None else "overwrite",
-            configuration=write.properties if found is None else None,
+            configuration=write.properties if table is None else None,
             storage_options=directory.storage_options,
             target_file_size=_ONE_FILE,
             writer_properties=WriterProperties(
@@ -277,16 +278,16 @@ def _write_one(
             ),
             commit_properties=properties_of(
                 write.metadata,
-                _transactions(found, write),
-                next_one=found is None or overwritten is not None,
+                _transactions(table, write),
+                next_one=table is None or overwritten is not None,
             ),
             post_commithook_properties=CHECKPOINTS,
         ),
-        made_in=directory if found is None else None,
+        made_in=directory if table is None else None,
     )
 
 
-def _plain_rows(write: Write) -> pa.Table | None:
+def _plain_rows(write: TableWrite) -> pa.Table | None:
     """Return the rows as they are stored; None if they are in Spark, or not simply written."""
     rows = write.rows
     if not isinstance(rows, pa.Table) or write.predicate is not None:
@@ -296,7 +297,7 @@ def _plain_rows(write: Write) -> pa.Table | None:
     return in_arrow_types(rows, write.columns)
 
 
-def _is_as_wanted(table: DeltaTable, write: Write) -> bool:
+def _is_as_wanted(table: DeltaTable, write: TableWrite) -> bool:
     """Return whether all rows can be overwritten, and nothing else of the table changes."""
     properties = table.metadata().configuration
     return (write.properties is None or properties == dict(write.properties)) and _has_columns(
@@ -309,13 +310,13 @@ def _partition(table: DeltaTable) -> list[str]:
     return list(table.metadata().partition_columns)
 
 
-def _has_columns(table: DeltaTable, write: Write) -> bool:
+def _has_columns(table: DeltaTable, write: TableWrite) -> bool:
     """Return whether a table has the columns that are written, in any order."""
     there, written = _fields(table, write)
     return sorted(there, key=_name) == sorted(written, key=_name)
 
 
-def _moves_columns(table: DeltaTable, write: Write) -> bool:
+def _moves_columns(table: DeltaTable, write: TableWrite) -> bool:
     """Return whether a write of all rows changes the order of a table's columns, and no more.
 
     Delta-rs would leave their order as it is.
@@ -324,7 +325,7 @@ def _moves_columns(table: DeltaTable, write: Write) -> bool:
     return write.within is None and there != written and _is_as_wanted(table, write)
 
 
-def _fields(table: DeltaTable, write: Write) -> tuple[list[Any], list[Any]]:
+def _fields(table: DeltaTable, write: TableWrite) -> tuple[list[Any], list[Any]]:
     """Return the columns of a table, and those that are written, as JSON."""
     struct = StructType([StructField(c.name, c.data_type) for c in write.columns])
     return json.loads(table.schema().to_json())["fields"], struct.jsonValue()["fields"]
@@ -334,7 +335,7 @@ def _name(field: Mapping[str, Any]) -> str:
     return str(field["name"])
 
 
-def _transactions(table: DeltaTable | None, write: Write) -> list[Transaction] | None:
+def _transactions(table: DeltaTable | None, write: TableWrite) -> list[Transaction] | None:
     """Return the fencing token in Delta's form.
 
     Raises:
@@ -348,7 +349,7 @@ def _transactions(table: DeltaTable | None, write: Write) -> list[Transaction] |
     return [Transaction(APP_ID, write.fence)]
 
 
-def _mode(table: DeltaTable | None, write: Write) -> Literal["append", "overwrite", "error"]:
+def _mode(table: DeltaTable | None, write: TableWrite) -> Literal["append", "overwrite", "error"]:
     """Return the mode in delta-rs's terms; without a table it fails if one has appeared since."""
     if table is None:
         return "error"

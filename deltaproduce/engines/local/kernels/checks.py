@@ -25,7 +25,7 @@ from deltaproduce.engines.local.arrays import (
     places,
     sorting,
 )
-from deltaproduce.engines.local.kernels.comparing import placed
+from deltaproduce.engines.local.kernels.comparing import with_positions
 from deltaproduce.engines.marks import (
     ADD,
     DELETE,
@@ -70,8 +70,8 @@ def folded(updates: pa.Table, layout: Layout) -> pa.Table:
     beside = (*layout.sources, *layout.states)
     nothing = {c.name: pa.nulls(len(rows), arrow_type(c.data_type)) for c in beside}
     given = {c.name: rows.column(c.name) for c in (*layout.key, *layout.value)}
-    found = {**given, **nothing, ORDINAL: rows.column(POSITION)}
-    return pa.table({c.name: found[c.name] for c in layout.content})
+    arrays = {**given, **nothing, ORDINAL: rows.column(POSITION)}
+    return pa.table({c.name: arrays[c.name] for c in layout.content})
 
 
 def unfolded(
@@ -85,7 +85,7 @@ def unfolded(
     fold = _newest(updates, layout).select(columns)
     stored = fold.slice(0, 0)
     if content is not None:
-        stored = placed(content, layout).select(columns)
+        stored = with_positions(content, layout).select(columns)
         if not complete:
             stored = stored.filter(pa.array(isin_rows(stored.select(key), updates.select(key))))
     together = pa.concat_tables([fold, stored])
@@ -125,7 +125,7 @@ def faults(updates: pa.Table, layout: Layout, head: int) -> Mapping[str, int]:
         (np.bincount(step, ~fits) > 0) | ((deletes > 0) & (sizes > 1)),
         follows & (was_alive == is_new),
     )
-    return {name: int(found.sum()) for name, found in zip(FAULTS, counts, strict=True)}
+    return {name: int(count.sum()) for name, count in zip(FAULTS, counts, strict=True)}
 
 
 def pair_faults(content: pa.Table, mappings: pa.Table | None, layout: Layout) -> Mapping[str, int]:
@@ -156,7 +156,7 @@ def file_ends(files: Iterable[pa.Table], by: Sequence[Column]) -> pa.Table:
     Args:
         files: the columns ``by`` of one file after the other.
     """
-    found = [empty((FILE_COLUMN, MISPLACED_COLUMN, *by))]
+    parts = [empty((FILE_COLUMN, MISPLACED_COLUMN, *by))]
     for number, rows in enumerate(files):
         if not len(rows):
             continue
@@ -165,8 +165,8 @@ def file_ends(files: Iterable[pa.Table], by: Sequence[Column]) -> pa.Table:
         ends = rows.take(pa.array([0, len(rows) - 1]))
         said = {FILE: pa.array([str(number)] * 2), MISPLACED: pa.array([misplaced] * 2)}
         columns = {**said, **{c.name: ends.column(c.name) for c in by}}
-        found.append(pa.table(columns))
-    return pa.concat_tables(found)
+        parts.append(pa.table(columns))
+    return pa.concat_tables(parts)
 
 
 def _newest(updates: pa.Table, layout: Layout) -> pa.Table:
@@ -180,8 +180,8 @@ def _integers(column: pa.ChunkedArray) -> Numbers:
 
 
 def _says(updates: pa.Table, word: str) -> Marks:
-    found = pc.fill_null(pc.equal(updates.column(CHANGE_TYPE), word), False)
-    return in_numpy(found, bool)
+    is_equal = pc.fill_null(pc.equal(updates.column(CHANGE_TYPE), word), False)
+    return in_numpy(is_equal, bool)
 
 
 def _is_null(rows: pa.Table, columns: Sequence[Column]) -> Marks:

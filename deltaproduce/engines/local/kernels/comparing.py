@@ -71,8 +71,8 @@ def compare(before: pa.Table, stays: Marks, new: pa.Table, layout: Layout) -> pa
     keys, sources = order_codes(rows, layout.key), order_codes(rows, layout.sources)
     order = sorting([*keys, side, *sources, *order_codes(rows, [ORDINAL_COLUMN])])
     rows, side = taken(rows, order), side[order]
-    key = grouped([found[order] for found in keys])
-    pair = numbered([key, *(found[order] for found in sources)]) if sources else key
+    key = grouped([part[order] for part in keys])
+    pair = numbered([key, *(part[order] for part in sources)]) if sources else key
     values, states = (
         [codes(rows.column(c.name)) for c in columns] for columns in (layout.value, layout.states)
     )
@@ -104,8 +104,11 @@ def compare(before: pa.Table, stays: Marks, new: pa.Table, layout: Layout) -> pa
     return pa.table(columns)
 
 
-def placed(rows: pa.Table, layout: Layout) -> pa.Table:
-    """Return the content's rows, with ``_position`` among other columns; see `Engine.placed`."""
+def with_positions(rows: pa.Table, layout: Layout) -> pa.Table:
+    """Return the content's rows, with ``_position`` among other columns.
+
+    See `Engine.with_positions`.
+    """
     return compare(rows, np.zeros(len(rows), bool), rows.slice(0, 0), layout)
 
 
@@ -179,8 +182,8 @@ class _Twins:
         if self.is_new.all():
             return self.is_new, self.is_new
         differs = self.is_new.copy()
-        for found in values:
-            differs |= found != found[self.twin]
+        for value in values:
+            differs |= value != value[self.twin]
         of_groups = np.zeros(int(self.group.max(initial=-1)) + 1, bool)
         of_groups[self.group[differs]] = True
         return differs, of_groups[self.group]

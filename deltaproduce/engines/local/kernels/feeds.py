@@ -98,11 +98,14 @@ def feed(
         (ALONE if is_alone else PAIRED)[on]
         for on, is_alone in zip(side[left].tolist(), alone.tolist(), strict=True)
     )
-    found, published = states.rows.take(pa.array(rows[left])), times.column(COMMIT_VERSION.name)
+    moved_rows, published = (
+        states.rows.take(pa.array(rows[left])),
+        times.column(COMMIT_VERSION.name),
+    )
     moments = times.take(pa.array(in_numpy(published).searchsorted(commit[left])))
     return pa.Table.from_arrays(
         [
-            *(found.column(c.name) for c in (*layout.key, *layout.value)),
+            *(moved_rows.column(c.name) for c in (*layout.key, *layout.value)),
             pa.array(words, pa.string()),
             pa.array(commit[left]),
             moments.column(COMMIT_TIMESTAMP.name),
@@ -118,10 +121,10 @@ def _states(before: pa.Table, updates: pa.Table, layout: Layout, since: int) -> 
     names = [VERSION, IS_ALIVE, *key, *sources, ORDINAL, *value]
     known = [pa.repeat(pa.scalar(since, pa.int64()), len(before)), pa.repeat(_ALIVE, len(before))]
     old = [*known, *before.select(names[2:]).columns]
-    told = [updates.column(VERSION), pc.not_equal(updates.column(CHANGE_TYPE), _DELETED)]
+    arrays = [updates.column(VERSION), pc.not_equal(updates.column(CHANGE_TYPE), _DELETED)]
     nowhere = [pa.nulls(len(updates), arrow_type(c.data_type)) for c in layout.sources]
     place = updates.select([POSITION, *value]).columns
-    new = [*told, *updates.select(key).columns, *nowhere, *place]
+    new = [*arrays, *updates.select(key).columns, *nowhere, *place]
     rows = pa.concat_tables([pa.Table.from_arrays(part, names=names) for part in (old, new)])
     keys, version = factorize(rows.select(key).columns), in_numpy(rows.column(VERSION))
     places = order_codes(rows, (*layout.sources, ORDINAL_COLUMN))
@@ -143,8 +146,10 @@ def _complete(states: _States, since: int) -> Iterator[_Moves]:
     state = grouped([states.key, states.version])
     # After the last rows come the first: those of another key, or of no later version.
     following = state.searchsorted(state, "right") % len(state)
-    is_found = (states.key[following] == states.key) & (states.version[following] > states.version)
-    yield _moves(states, is_found, BEFORE, states.version[following])
+    has_following = (states.key[following] == states.key) & (
+        states.version[following] > states.version
+    )
+    yield _moves(states, has_following, BEFORE, states.version[following])
 
 
 def _moves(states: _States, which: Marks, side: int, commit: Numbers) -> _Moves:
@@ -159,5 +164,5 @@ def _surplus(group: Numbers, side: Numbers) -> Marks:
     order = np.argsort(mine, kind="stable")
     place = np.empty_like(mine)
     place[order] = np.arange(len(mine)) - mine[order].searchsorted(mine[order], "left")
-    found: Marks = place >= counts[mine ^ 1]
-    return found
+    is_surplus: Marks = place >= counts[mine ^ 1]
+    return is_surplus

@@ -42,17 +42,17 @@ def summed(hashes: Hashes, groups: Numbers, count: int) -> Hashes:
         groups: the group of each hash, from 0.
         count: the number of groups.
     """
-    found = np.zeros(count, np.uint64)
-    np.add.at(found, groups, hashes)
-    return found
+    sums = np.zeros(count, np.uint64)
+    np.add.at(sums, groups, hashes)
+    return sums
 
 
 def mixed(numbers: Hashes) -> Hashes:
     """Return each number mapped to a random-looking one (splitmix64, which is one to one)."""
-    found = numbers + _STEP
-    found = (found ^ (found >> np.uint64(30))) * _FIRST
-    found = (found ^ (found >> np.uint64(27))) * _SECOND
-    return found ^ (found >> np.uint64(31))
+    mixed_bits = numbers + _STEP
+    mixed_bits = (mixed_bits ^ (mixed_bits >> np.uint64(30))) * _FIRST
+    mixed_bits = (mixed_bits ^ (mixed_bits >> np.uint64(27))) * _SECOND
+    return mixed_bits ^ (mixed_bits >> np.uint64(31))
 
 
 def _parts(rows: pa.Table) -> Iterator[pa.Table]:
@@ -66,20 +66,20 @@ def _hashes(rows: pa.Table) -> Hashes:
 
 def _joined(columns: Sequence[Hashes], size: int) -> Hashes:
     """Return the hashes of rows from those of their columns, each weighted by its position."""
-    found = np.zeros(size, np.uint64)
+    hashes = np.zeros(size, np.uint64)
     for place, column in enumerate(columns, 1):
-        found += mixed(column + np.uint64(place * int(_STEP) % (1 << 64)))
-    return mixed(found)
+        hashes += mixed(column + np.uint64(place * int(_STEP) % (1 << 64)))
+    return mixed(hashes)
 
 
 def _of(array: pa.Array) -> Hashes:
     """Return the hash of each value."""
     marks = in_numpy(array.is_valid())
-    found = np.full(len(array), _NULL, np.uint64)
+    hashes = np.full(len(array), _NULL, np.uint64)
     there = array if marks.all() else array.filter(pa.array(marks))
     if len(there):
-        found[marks] = _of_values(there)
-    return found
+        hashes[marks] = _of_values(there)
+    return hashes
 
 
 def _of_values(array: pa.Array) -> Hashes:
@@ -115,10 +115,10 @@ def _of_bytes(array: pa.Array) -> Hashes:
     offsets = np.frombuffer(buffer, np.int32)[array.offset : array.offset + len(array) + 1]
     ends = offsets.astype(np.int64)
     size = int(ends[-1] - ends[0])
-    found = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]] if size else np.zeros(0, np.uint8)
+    content = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]] if size else np.zeros(0, np.uint8)
     ends -= ends[0]
     places = np.arange(size) - np.repeat(ends[:-1], np.diff(ends))
-    return _sums(mixed(found + (places.astype(np.uint64) + np.uint64(1)) * _PLACES), ends)
+    return _sums(mixed(content + (places.astype(np.uint64) + np.uint64(1)) * _PLACES), ends)
 
 
 def _sums(items: Hashes, ends: Numbers) -> Hashes:
@@ -136,10 +136,10 @@ def _bits(array: pa.Array) -> Hashes:
         words = kind.byte_width // 8
         data = np.frombuffer(array.buffers()[1], np.uint64)
         data = data[words * array.offset : words * (array.offset + len(array))]
-        found = np.zeros(len(array), np.uint64)
+        hashes = np.zeros(len(array), np.uint64)
         for word in range(words):
-            found = mixed(found) + data[word::words]
-        return found
+            hashes = mixed(hashes) + data[word::words]
+        return hashes
     if pa.types.is_date32(kind):
         return in_numpy(array.view(pa.int32())).astype(np.int64).view(np.uint64)
     return in_numpy(pc.cast(array, pa.int64()), np.int64).view(np.uint64)

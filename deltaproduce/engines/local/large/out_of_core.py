@@ -15,9 +15,10 @@ from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from deltaproduce.engines.change_feed import TIMES, FeedMode
-from deltaproduce.engines.engine import Compared, Part, Rows
+from deltaproduce.engines.engine import Compared, FeederPart, Rows
 from deltaproduce.engines.local.arrays import empty, isin_rows
 from deltaproduce.engines.local.engine import LocalEngine, compared, counts_of, on_driver
 from deltaproduce.engines.local.large.parting import (
@@ -36,7 +37,7 @@ from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import BooleanType
 
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 _LOCAL: Final = LocalEngine()
 _STAYS: Final = Column("_stays", BooleanType())
@@ -55,60 +56,67 @@ class OutOfCoreEngine(LocalEngine):
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
 
-    def pick(self, rows: pa.Table, columns: Sequence[Column], which: Which) -> pa.Table:
-        """See `Engine.pick`."""
-        return self._by_slices(rows, lambda part: _LOCAL.pick(part, columns, which))
+    @override
+    def select(self, rows: pa.Table, columns: Sequence[Column], which: Which) -> pa.Table:
+        return self._by_slices(rows, lambda part: _LOCAL.select(part, columns, which))
 
-    def only(self, rows: pa.Table, keys: pa.Table, columns: Sequence[Column]) -> pa.Table:
-        """See `Engine.only`."""
-        return self._looked_up(rows, keys, columns, lambda some, of: _LOCAL.only(some, of, columns))
-
-    def without(
-        self, rows: Rows, columns: Sequence[Column], keys: Rows, by: Sequence[Column]
-    ) -> pa.Table:
-        """See `Engine.without`."""
+    @override
+    def semi_join(self, rows: pa.Table, keys: pa.Table, columns: Sequence[Column]) -> pa.Table:
         return self._looked_up(
-            on_driver(rows), keys, by, lambda some, of: _LOCAL.without(some, columns, of, by)
+            rows, keys, columns, lambda rows, of: _LOCAL.semi_join(rows, of, columns)
         )
 
+    @override
+    def anti_join(
+        self, rows: Rows, columns: Sequence[Column], keys: Rows, by: Sequence[Column]
+    ) -> pa.Table:
+        return self._looked_up(
+            on_driver(rows), keys, by, lambda rows, of: _LOCAL.anti_join(rows, columns, of, by)
+        )
+
+    @override
     def distinct(self, rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
-        """See `Engine.distinct`."""
         rows = self.here(rows, columns)
         return self._by_ranges([rows], columns, lambda part: _LOCAL.distinct(part, columns))
 
+    @override
     def by_key(
-        self, parts: Sequence[Part], columns: Sequence[Column], key: Sequence[Column]
+        self, parts: Sequence[FeederPart], columns: Sequence[Column], key: Sequence[Column]
     ) -> pa.Table:
-        """See `Engine.by_key`."""
         places = [columns.index(column) for column in key]
         names = [[str(part.fillings[place]) for place in places] for part in parts]
 
-        def of_range(*found: pa.Table) -> pa.Table:
+        def of_range(*tables: pa.Table) -> pa.Table:
             ranged = [
-                Part(rows, part.columns, part.order, part.fillings)
-                for rows, part in zip(found, parts, strict=True)
+                FeederPart(rows, part.columns, part.order, part.fillings)
+                for rows, part in zip(tables, parts, strict=True)
             ]
             return _LOCAL.by_key(ranged, columns, key)
 
         return self._by_ranges([on_driver(part.rows) for part in parts], key, of_range, names)
 
-    def placed(self, rows: pa.Table, layout: Layout) -> pa.Table:
-        """See `Engine.placed`."""
-        return self._by_ranges([rows], layout.key, lambda part: _LOCAL.placed(part, layout))
+    @override
+    def with_positions(self, rows: pa.Table, layout: Layout) -> pa.Table:
+        return self._by_ranges([rows], layout.key, lambda part: _LOCAL.with_positions(part, layout))
 
+    @override
     def with_all(self, rows: pa.Table, column: Column, value: object) -> pa.Table:
-        """See `Engine.with_all`: all rows share the same values."""
-        some = pa.repeat(pa.scalar(value, arrow_type(column.data_type)), _SAME_ROWS)
+        """All rows share the same values."""
+        column_chunk = pa.repeat(pa.scalar(value, arrow_type(column.data_type)), _SAME_ROWS)
         starts = range(0, len(rows), _SAME_ROWS)
-        chunks = [some.slice(0, min(_SAME_ROWS, len(rows) - start)) for start in starts]
-        return rows.append_column(column.name, pa.chunked_array(chunks, some.type))
+        chunks = [column_chunk.slice(0, min(_SAME_ROWS, len(rows) - start)) for start in starts]
+        return rows.append_column(column.name, pa.chunked_array(chunks, column_chunk.type))
 
-    def filed(
+    @override
+    def write_layout(
         self, rows: pa.Table, count: int, by: Sequence[Column], order: Sequence[Column]
     ) -> pa.Table:
-        """See `Engine.filed`: all rows are one file."""
-        return self._by_ranges([rows], order, lambda part: _LOCAL.filed(part, count, by, order))
+        """All rows are one file."""
+        return self._by_ranges(
+            [rows], order, lambda part: _LOCAL.write_layout(part, count, by, order)
+        )
 
+    @override
     def compare(
         self,
         before: Rows,
@@ -118,50 +126,50 @@ class OutOfCoreEngine(LocalEngine):
         *,
         all_differ: bool = False,
     ) -> Compared:
-        """See `Engine.compare`."""
-        old, come = self.here(before, layout.content), self.here(new, layout.content)
+        old, arriving = self.here(before, layout.content), self.here(new, layout.content)
         if gone is None:
             old = self.with_all(old, _STAYS, False)
         else:
             by = layout.sources or layout.key
-            old = self._looked_up(old, gone, by, lambda some, of: _with_stays(some, of, by))
-        counts, found = Counts.of_new(0, 0, 0, 0), _kept(self._limits)
-        ranges = by_ranges([old, come], layout.key, self._limits, threads=cores())
+            old = self._looked_up(old, gone, by, lambda rows, of: _with_stays(rows, of, by))
+        counts, outcome = Counts.of_new(0, 0, 0, 0), _kept(self._limits)
+        ranges = by_ranges([old, arriving], layout.key, self._limits, threads=cores())
         compare = partial(self._compared, layout=layout, all_differ=all_differ)
-        for made in side_by_side(lambda sides: compare(*sides), ranges):
-            for rows, of_rows in made:
-                found.add(rows)
+        for result in side_by_side(lambda sides: compare(*sides), ranges):
+            for rows, of_rows in result:
+                outcome.add(rows)
                 counts += of_rows
-        return Compared(found.table(), counts)
+        return Compared(outcome.table(), counts)
 
     def _compared(
-        self, old: pa.Table, come: pa.Table, layout: Layout, *, all_differ: bool
+        self, old: pa.Table, new: pa.Table, layout: Layout, *, all_differ: bool
     ) -> Iterable[tuple[pa.Table, Counts]]:
         """Return the comparison of some keys with counts, lazily if one has very many rows."""
-        rows = len(old) + len(come)
-        if layout.sources and self._limits.parts(rows, old.nbytes + come.nbytes) >= _MANY_PARTS:
-            return self._spanning(old, come, layout, all_differ=all_differ)
-        return [_compared(old, come, layout, all_differ=all_differ)]
+        rows = len(old) + len(new)
+        if layout.sources and self._limits.parts(rows, old.nbytes + new.nbytes) >= _MANY_PARTS:
+            return self._spanning(old, new, layout, all_differ=all_differ)
+        return [_compared(old, new, layout, all_differ=all_differ)]
 
     def _spanning(
-        self, old: pa.Table, come: pa.Table, layout: Layout, *, all_differ: bool
+        self, old: pa.Table, new: pa.Table, layout: Layout, *, all_differ: bool
     ) -> Iterator[tuple[pa.Table, Counts]]:
         """Yield the comparison of some keys, one of them with very many rows, with counts."""
         counted = 0
         gone = self._by_slices(old, lambda part: _keys_of_gone(part, layout))
-        touched = pa.concat_tables([gone, self.here(come, layout.key)])
+        touched = pa.concat_tables([gone, self.here(new, layout.key)])
         keys = len(self.distinct(touched, layout.key))
         by = (*layout.key, *layout.sources)
-        ranges = by_ranges([old, come], by, self._limits)
+        ranges = by_ranges([old, new], by, self._limits)
         parts = (_compared(were, are, layout, all_differ=all_differ)[0] for were, are in ranges)
         for part in joined(parts, layout, self._limits, all_differ=all_differ):
             yield part, counts_of(part, keys - counted)
             counted = keys
 
+    @override
     def updates(self, compared: pa.Table, layout: Layout) -> pa.Table:
-        """See `Engine.updates`."""
         return self._by_slices(compared, lambda part: _LOCAL.updates(part, layout))
 
+    @override
     def feed(
         self,
         before: Rows | None,
@@ -172,57 +180,59 @@ class OutOfCoreEngine(LocalEngine):
         since: int,
         mode: FeedMode,
     ) -> pa.Table:
-        """See `Engine.feed`."""
         old = empty(layout.content) if before is None else self.here(before, layout.content)
-        told, published = self.here(updates, layout.updates), self.here(times, TIMES)
+        changes, published = self.here(updates, layout.updates), self.here(times, TIMES)
         feed = partial(_LOCAL.feed, layout=layout, times=published, since=since, mode=mode)
-        return self._by_ranges([old, told], layout.key, feed)
+        return self._by_ranges([old, changes], layout.key, feed)
 
+    @override
     def give_numbers(
         self, before: Rows, new: Rows, layout: Layout, surrogate: str, last: int
     ) -> tuple[pa.Table, int]:
-        """See `Engine.give_numbers`: ranges come in key order."""
-        old, come = self.here(before, layout.content), self.here(new, layout.content)
+        """Ranges come in key order."""
+        old, arriving = self.here(before, layout.content), self.here(new, layout.content)
 
-        def made() -> Iterator[pa.Table]:
+        def numbered_parts() -> Iterator[pa.Table]:
             nonlocal last
-            for were, are in by_ranges([old, come], layout.key, self._limits):
+            for were, are in by_ranges([old, arriving], layout.key, self._limits):
                 rows, last = _LOCAL.give_numbers(were, are, layout, surrogate, last)
                 yield rows
 
-        rows = gathered(made(), self._limits)
+        rows = gathered(numbered_parts(), self._limits)
         return rows, last
 
+    @override
     def latest(self, updates: Rows, layout: Layout) -> pa.Table:
-        """See `Engine.latest`."""
-        told = self.here(updates, layout.updates)
-        return self._by_ranges([told], layout.key, lambda part: _LOCAL.latest(part, layout))
+        changes = self.here(updates, layout.updates)
+        return self._by_ranges([changes], layout.key, lambda part: _LOCAL.latest(part, layout))
 
+    @override
     def folded(self, updates: Rows, layout: Layout) -> pa.Table:
-        """See `Engine.folded`."""
-        told = self.here(updates, layout.updates)
-        return self._by_ranges([told], layout.key, lambda part: _LOCAL.folded(part, layout))
+        changes = self.here(updates, layout.updates)
+        return self._by_ranges([changes], layout.key, lambda part: _LOCAL.folded(part, layout))
 
+    @override
     def unfolded(
         self, updates: Rows | None, content: Rows | None, layout: Layout, *, complete: bool
     ) -> int:
-        """See `Engine.unfolded`."""
         if updates is None:
             return _LOCAL.unfolded(None, content, layout, complete=complete)
-        told = self.here(updates, layout.updates)
+        changes = self.here(updates, layout.updates)
         rows = empty(layout.content) if content is None else self.here(content, layout.content)
         count = partial(_LOCAL.unfolded, layout=layout, complete=complete)
-        return sum(self._each([told, rows], layout.key, count))
+        return sum(self._each([changes, rows], layout.key, count))
 
+    @override
     def faults(self, updates: Rows, layout: Layout, head: int) -> Mapping[str, int]:
-        """See `Engine.faults`."""
-        told = self.here(updates, layout.updates)
-        return _sums(self._each([told], layout.key, lambda part: _LOCAL.faults(part, layout, head)))
+        changes = self.here(updates, layout.updates)
+        return _sums(
+            self._each([changes], layout.key, lambda part: _LOCAL.faults(part, layout, head))
+        )
 
+    @override
     def pair_faults(
         self, content: Rows, mappings: Rows | None, layout: Layout
     ) -> Mapping[str, int]:
-        """See `Engine.pair_faults`."""
         rows = self.here(content, layout.content)
         sides = [rows] if mappings is None else [rows, self.here(mappings, layout.pair)]
 
@@ -260,21 +270,21 @@ class OutOfCoreEngine(LocalEngine):
         self,
         tables: Sequence[pa.Table],
         columns: Sequence[Column],
-        function: Callable[..., _Made],
+        function: Callable[..., _Result],
         names: Sequence[Sequence[str]] | None = None,
-    ) -> Iterator[_Made]:
+    ) -> Iterator[_Result]:
         """Yield the results of a function for the rows of each key range."""
         ranges = by_ranges(tables, columns, self._limits, names, cores())
         return side_by_side(lambda sides: function(*sides), ranges)
 
 
 def _compared(
-    old: pa.Table, come: pa.Table, layout: Layout, *, all_differ: bool
+    old: pa.Table, new: pa.Table, layout: Layout, *, all_differ: bool
 ) -> tuple[pa.Table, Counts]:
     """Return the comparison of some keys, all at once, with counts."""
     stays = np.asarray(old.column(_STAYS.name), bool)
     rows = old.drop_columns([_STAYS.name])
-    return compared(rows, stays, come, layout, all_differ=all_differ)
+    return compared(rows, stays, new, layout, all_differ=all_differ)
 
 
 def _kept(limits: Limits) -> Spill:
@@ -293,8 +303,8 @@ def _keys_of_gone(rows: pa.Table, layout: Layout) -> pa.Table:
     return gone.select([c.name for c in layout.key])
 
 
-def _sums(found: Iterator[Mapping[str, int]]) -> Mapping[str, int]:
+def _sums(sums: Iterator[Mapping[str, int]]) -> Mapping[str, int]:
     total = Counter[str]()
-    for counts in found:
+    for counts in sums:
         total.update(counts)
     return total

@@ -33,12 +33,12 @@ THREAD_ROWS: Final = 1 << 18
 _SAMPLED: Final = 100
 """The number of keys sampled for each range."""
 _Part = TypeVar("_Part")
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 
 def side_by_side(
-    function: Callable[[_Part], _Made], parts: Iterable[_Part], threads: int | None = None
-) -> Iterator[_Made]:
+    function: Callable[[_Part], _Result], parts: Iterable[_Part], threads: int | None = None
+) -> Iterator[_Result]:
     """Yield the results of a function for some parts, in their order.
 
     The caller's thread takes the parts, at most one per thread ahead of the results. A single part,
@@ -55,9 +55,9 @@ def side_by_side(
     with ThreadPoolExecutor(count) as pool:
         begun = deque(pool.submit(function, part) for part in first)
         while begun:
-            made = begun.popleft().result()
+            result = begun.popleft().result()
             begun.extend(pool.submit(function, part) for part in islice(ahead, 1))
-            yield made
+            yield result
 
 
 def are_many(rows: int) -> bool:
@@ -100,10 +100,10 @@ def _fit(total_bytes: int, limits: Limits) -> bool:
     return total_bytes <= 2 * max(limits.local_bytes, 1)
 
 
-def gathered(made: Iterator[pa.Table], limits: Limits) -> pa.Table:
+def gathered(tables: Iterator[pa.Table], limits: Limits) -> pa.Table:
     """Return tables of the same columns, at least one, as one table; a large one is in a file."""
     spill = spill_of(limits)
-    for rows in made:
+    for rows in tables:
         spill.add(rows)
     return spill.table()
 
@@ -155,12 +155,12 @@ def by_ranges(
         _split(table, key, columns, bounds, limits) for table, key in zip(tables, keys, strict=True)
     ]
     for number in range(len(bounds) + 1):
-        found = tuple(part(number) for part in split)
-        has_others = sum(map(len, found)) < rows
-        if has_others and not _fit(sum(table.nbytes for table in found), limits):
-            yield from by_ranges(found, columns, limits, names, threads)
+        parts = tuple(part(number) for part in split)
+        has_others = sum(map(len, parts)) < rows
+        if has_others and not _fit(sum(table.nbytes for table in parts), limits):
+            yield from by_ranges(parts, columns, limits, names, threads)
         else:
-            yield found
+            yield parts
 
 
 def _parts(rows: int, total_bytes: int, limits: Limits, threads: int) -> int:
@@ -184,8 +184,8 @@ def _bounds(
     wanted = order[np.arange(1, count) * len(order) // count]
     differs = np.zeros(len(wanted), bool)
     differs[:1] = True
-    for found in numbers:
-        differs[1:] |= found[wanted[1:]] != found[wanted[:-1]]
+    for numbers_of_part in numbers:
+        differs[1:] |= numbers_of_part[wanted[1:]] != numbers_of_part[wanted[:-1]]
     return taken(sampled, wanted[differs])
 
 
@@ -230,5 +230,5 @@ def _split(
 
 def _numbers(keys: pa.Table, columns: Sequence[Column], bounds: pa.Table) -> Numbers:
     """Return the range of each key; a bound is in the range that it starts."""
-    found = single(order_codes(pa.concat_tables([bounds, keys]), columns))
-    return found[: len(bounds)].searchsorted(found[len(bounds) :], "right")
+    numbers = single(order_codes(pa.concat_tables([bounds, keys]), columns))
+    return numbers[: len(bounds)].searchsorted(numbers[len(bounds) :], "right")

@@ -127,12 +127,12 @@ def _values(
     limits: Limits,
 ) -> pa.Table:
     """Return the values of a key on one side, in order."""
-    found = spill_of(limits)
+    spilled = spill_of(limits)
     for piece in chain:
         rows = spill.of(places[piece.number]).slice(piece.start, sum(piece.sides))
         mine: Marks = np.asarray(rows.column(SIDE)) == side
-        found.add(rows.select([c.name for c in layout.value]).filter(pa.array(mine)))
-    return found.table()
+        spilled.add(rows.select([c.name for c in layout.value]).filter(pa.array(mine)))
+    return spilled.table()
 
 
 def _are_equal(one: pa.Table, other: pa.Table, limits: Limits) -> bool:
@@ -160,9 +160,9 @@ def _put_right(rows: pa.Table, fix: _Fix, *, all_differ: bool) -> pa.Table:
     }
     rows = _with(rows, POSITION, position)
     for name, of_span in marks.items():
-        found = np.asarray(rows.column(name)).copy()
-        found[span] = of_span
-        rows = _with(rows, name, found)
+        values = np.asarray(rows.column(name)).copy()
+        values[span] = of_span
+        rows = _with(rows, name, values)
     return rows
 
 

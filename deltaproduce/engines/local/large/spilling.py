@@ -79,8 +79,8 @@ class Spill:
 
     def of(self, numbers: Iterable[int]) -> pa.Table:
         """Return the rows of some batches, as a table."""
-        found = self.batches()
-        return pa.Table.from_batches([found[number] for number in numbers], self._schema)
+        batches = self.batches()
+        return pa.Table.from_batches([batches[number] for number in numbers], self._schema)
 
     def _take(self, batch: pa.RecordBatch) -> None:
         self._count += 1
@@ -89,7 +89,7 @@ class Spill:
         self._held.append(batch)
         bounds = (self._bytes, self._most_bytes), (self._rows, self._most_rows)
         if self._writer is None and not any(
-            most is not None and found > most for found, most in bounds
+            most is not None and end > most for end, most in bounds
         ):
             return
         with reporting():

@@ -30,7 +30,7 @@ from deltaproduce.engines.local.marked.state import (
     FEATURE,
     NAMED,
     TIMES_FEATURE,
-    TIMES_WITHOUT_ZONE,
+    TIMESTAMP_NTZ,
     VECTOR,
     Action,
     TableState,
@@ -47,7 +47,7 @@ _UNNAMED: Final = frozenset({"appendOnly", "invariants"})
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class CommitChanges:
     """What one commit changes in a table's files.
 
     Attributes:
@@ -73,7 +73,9 @@ class Changed:
     fence: int | None = None
 
 
-def commit(directory: Directory, state: TableState, changed: Changed, said: str) -> TableState:
+def commit(
+    directory: Directory, state: TableState, changed: CommitChanges, said: str
+) -> TableState:
     """Commit a change on top of a state, and return the state after it.
 
     Args:
@@ -121,7 +123,7 @@ def commit(directory: Directory, state: TableState, changed: Changed, said: str)
     return state.updated(number, lines)
 
 
-def restored(directory: Directory, now: TableState, then: TableState) -> Changed:
+def restored(directory: Directory, now: TableState, then: TableState) -> CommitChanges:
     """Return what changes if a table gets the files of an earlier state again.
 
     Raises:
@@ -131,7 +133,7 @@ def restored(directory: Directory, now: TableState, then: TableState) -> Changed
     if missing:
         raise BrokenLogError(one_line(FileNotFoundError(f"{missing[0]} was removed")))
     same = json.dumps(then.metadata, sort_keys=True) == json.dumps(now.metadata, sort_keys=True)
-    return Changed(
+    return CommitChanges(
         removed=[add for file, add in now.files.items() if file not in then.files],
         returned=[add for file, add in then.files.items() if file not in now.files],
         metadata=None if same else then.metadata,
@@ -156,8 +158,8 @@ def _marking(
     files = {path_of(add): add for add in state.files.values()}
     wanted = dict[str, Vector]()
     for path, rows in marked.items():
-        told, more = files[path].get(VECTOR), Vector.of(rows)
-        wanted[path] = more if told is None else vectors.read(directory, told) | more
+        old_vector, more = files[path].get(VECTOR), Vector.of(rows)
+        wanted[path] = more if old_vector is None else vectors.read(directory, old_vector) | more
     full = {path for path, rows in wanted.items() if len(rows) == _rows(directory, files[path])}
     stored = vectors.stored(directory, {p: rows for p, rows in wanted.items() if p not in full})
     for path in wanted:
@@ -166,7 +168,7 @@ def _marking(
             yield _marked(directory, files[path], stored[path])
 
 
-def _marked(directory: Directory, add: Action, told: Mapping[str, Any]) -> Mapping[str, Action]:
+def _marked(directory: Directory, add: Action, vector: Mapping[str, Any]) -> Mapping[str, Action]:
     """Return the action that adds a file again, with a vector."""
     stats = json.loads(add.get("stats") or "{}")
     stats["numRecords"] = _rows(directory, add)
@@ -178,7 +180,7 @@ def _marked(directory: Directory, add: Action, told: Mapping[str, Any]) -> Mappi
             "modificationTime": add["modificationTime"],
             "dataChange": True,
             "stats": json.dumps(stats, separators=(",", ":")),
-            VECTOR: dict(told),
+            VECTOR: dict(vector),
         }
     }
 
@@ -191,14 +193,14 @@ def _rows(directory: Directory, add: Action) -> int:
 
 def _removal(add: Action, now: int, *, changes_rows: bool) -> Mapping[str, Action]:
     about = {name: add[name] for name in _KEPT if add.get(name) is not None}
-    told = {} if add.get(VECTOR) is None else {VECTOR: add[VECTOR]}
+    vector = {} if add.get(VECTOR) is None else {VECTOR: add[VECTOR]}
     return {
         "remove": {
             **about,
             "deletionTimestamp": now,
             "dataChange": changes_rows,
             "extendedFileMetadata": True,
-            **told,
+            **vector,
         }
     }
 
@@ -218,22 +220,22 @@ def _addition(add: AddAction, *, changes_rows: bool) -> Mapping[str, Action]:
 
 def _about(state: TableState, metadata: Action, *, marks: bool) -> list[Mapping[str, Action]]:
     """Return the actions that change a table's protocol and metadata as far as a commit needs."""
-    found, protocol = list[Mapping[str, Action]](), state.protocol
+    actions, protocol = list[Mapping[str, Action]](), state.protocol
     needed = {FEATURE} if marks else set()
-    if TIMES_WITHOUT_ZONE in metadata["schemaString"]:
+    if TIMESTAMP_NTZ in metadata["schemaString"]:
         needed |= {TIMES_FEATURE}
     readers, writers = ({*protocol.get(f"{who}Features", ())} for who in ("reader", "writer"))
     if not needed <= writers:
         writers |= needed if protocol["minWriterVersion"] == NAMED else needed | _UNNAMED
         versions = {"minReaderVersion": 3, "minWriterVersion": NAMED}
         features = {"readerFeatures": sorted(readers | needed), "writerFeatures": sorted(writers)}
-        found.append({"protocol": {**versions, **features}})
+        actions.append({"protocol": {**versions, **features}})
     properties = metadata.get("configuration") or {}
     if marks and properties.get(MARKS_ROWS) != "true":
         metadata = {**metadata, "configuration": {**properties, MARKS_ROWS: "true"}}
     if metadata is not state.metadata:
-        found.append({"metaData": metadata})
-    return found
+        actions.append({"metaData": metadata})
+    return actions
 
 
 def _interval(state: TableState) -> int:

@@ -60,8 +60,8 @@ def marked_rows(directory: Directory, state: TableState) -> dict[str, Numbers]:
     Raises:
         OSError, ValueError: a deletion vector cannot be read.
     """
-    told = {path_of(add): add.get(VECTOR) for add in state.files.values()}
-    return {p: vectors.read(directory, one).rows for p, one in told.items() if one is not None}
+    entries = {path_of(add): add.get(VECTOR) for add in state.files.values()}
+    return {p: vectors.read(directory, one).rows for p, one in entries.items() if one is not None}
 
 
 def with_marks(listed: pa.Table, paths: Sequence[str], marked: Mapping[str, Numbers]) -> pa.Table:
@@ -76,24 +76,24 @@ def with_marks(listed: pa.Table, paths: Sequence[str], marked: Mapping[str, Numb
     return listed.append_column(MARKED, pa.array(numbers, pa.list_(pa.int64())))
 
 
-def _counts(told: object, kinds: Mapping[str, DataType]) -> dict[str, int] | None:
-    if not isinstance(told, dict):
+def _counts(counts: object, kinds: Mapping[str, DataType]) -> dict[str, int] | None:
+    if not isinstance(counts, dict):
         return None
-    return {name: told[name] for name in kinds if isinstance(told.get(name), int)}
+    return {name: counts[name] for name in kinds if isinstance(counts.get(name), int)}
 
 
-def _ends(told: Sequence[object], kinds: Mapping[str, DataType]) -> pa.StructArray:
+def _ends(ends: Sequence[object], kinds: Mapping[str, DataType]) -> pa.StructArray:
     """Return one end of each file's values, in the columns that have one in the expected form."""
-    found = dict[str, pa.Array]()
+    arrays = dict[str, pa.Array]()
     for name, kind in kinds.items():
-        values = [one.get(name) if isinstance(one, dict) else None for one in told]
+        values = [one.get(name) if isinstance(one, dict) else None for one in ends]
         try:
-            found[name] = _parsed(values, arrow_type(kind))
+            arrays[name] = _parsed(values, arrow_type(kind))
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
             continue
-    if not found:
-        return pa.nulls(len(told), pa.struct([]))
-    return pa.StructArray.from_arrays([*found.values()], [*found])
+    if not arrays:
+        return pa.nulls(len(ends), pa.struct([]))
+    return pa.StructArray.from_arrays([*arrays.values()], [*arrays])
 
 
 def _parsed(values: Sequence[object], kind: pa.DataType) -> pa.Array:

@@ -105,9 +105,9 @@ def _since(directory: Directory, names: Iterable[str], first: int | None) -> Ite
     if first:
         yield from _of_checkpoint(directory, first)
     for name in names:
-        found = re.fullmatch(COMMIT_NAME, name)
-        if found is not None and not (first and int(found[1]) <= first):
-            number = int(found[1])
+        match = re.fullmatch(COMMIT_NAME, name)
+        if match is not None and not (first and int(match[1]) <= first):
+            number = int(match[1])
             yield from _of_commit(directory.read(commit_file(number)).text, number)
 
 
@@ -115,8 +115,8 @@ def _of_checkpoint(directory: Directory, number: int) -> Iterator[Action]:
     columns = [f"{kind}.{part}" for kind in _ACTIONS for part in _PARTS]
     listed = directory.parquet(checkpoint_file(number)).read(columns)
     for kind in listed.column_names:
-        found = listed.column(kind)
-        for about in found.filter(found.is_valid()).to_pylist():
+        array = listed.column(kind)
+        for about in array.filter(array.is_valid()).to_pylist():
             adds, vector = kind == "add", _vector(about.get("deletionVector"))
             yield Action(0 if adds else number, adds, about["path"], vector)
 
@@ -138,12 +138,12 @@ def _of_commit(text: str, number: int) -> Iterator[Action]:
                 yield Action(number, kind == "add", about["path"], vector, bool(changes))
 
 
-def _vector(found: Mapping[str, Any] | None) -> str | None:
+def _vector(vector: Mapping[str, Any] | None) -> str | None:
     """Return the path of the file with an action's deletion vector; None if it is in none."""
-    kind = None if found is None else found["storageType"]
-    if found is None or kind not in ("u", "p"):
+    kind = None if vector is None else vector["storageType"]
+    if vector is None or kind not in ("u", "p"):
         return None
-    place = str(found["pathOrInlineDv"])
+    place = str(vector["pathOrInlineDv"])
     if kind == "p":
         return place
     return vector_file(place)

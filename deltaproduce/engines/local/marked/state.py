@@ -40,7 +40,7 @@ _MOST: Final = 256
 NAMED: Final = 7
 """The writer version from which on a protocol names its features."""
 TIMES_FEATURE: Final = "timestampNtz"
-TIMES_WITHOUT_ZONE: Final = '"timestamp_ntz"'
+TIMESTAMP_NTZ: Final = '"timestamp_ntz"'
 """The type of columns that need this feature, as schemas have it."""
 _SIMPLE_FEATURES: Final = frozenset({FEATURE, TIMES_FEATURE, "appendOnly", "invariants"})
 _OLD_WRITER: Final = 2
@@ -73,8 +73,8 @@ class TableState:
     @property
     def configuration(self) -> Mapping[str, str]:
         """The table's properties."""
-        found: Mapping[str, str] = self.metadata.get("configuration") or {}
-        return found
+        configuration: Mapping[str, str] = self.metadata.get("configuration") or {}
+        return configuration
 
     @property
     def partition_columns(self) -> list[str]:
@@ -135,10 +135,12 @@ class TableState:
 
 def file_of(action: Action) -> tuple[str, str]:
     """Return what distinguishes the file of an action: its path, and which vector it has."""
-    told = action.get(VECTOR)
-    if told is None:
+    vector = action.get(VECTOR)
+    if vector is None:
         return action["path"], ""
-    return action["path"], f"{told['storageType']}{told['pathOrInlineDv']}@{told.get('offset')}"
+    return action[
+        "path"
+    ], f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}"
 
 
 def path_of(add: Action) -> str:
@@ -164,7 +166,11 @@ def _replayed(directory: Directory, delta_version: int | None) -> TableState:
     if not commits:
         raise FileNotFoundError("there are no commits")
     last = max(commits) if delta_version is None else delta_version
-    known = (found for found in map(checkpoint_of, names) if found is not None and found <= last)
+    known = (
+        checkpoint
+        for checkpoint in map(checkpoint_of, names)
+        if checkpoint is not None and checkpoint <= last
+    )
     first = max(known, default=None)
     state = TableState(-1, _NOTHING, _NOTHING, {}, {})
     if first is not None:
@@ -180,11 +186,11 @@ def _of_checkpoint(directory: Directory, number: int) -> list[Action]:
     rows = directory.parquet(checkpoint_file(number)).read(_CHECKPOINTED)
     if "add" not in rows.column_names:
         raise ValueError("the checkpoint has no files")
-    found = list[Action]()
+    actions = list[Action]()
     for kind in rows.column_names:
         column = rows.column(kind)
-        for told in column.filter(column.is_valid()).to_pylist():
-            about = {name: value for name, value in told.items() if value is not None}
+        for fields in column.filter(column.is_valid()).to_pylist():
+            about = {name: value for name, value in fields.items() if value is not None}
             for name in ("partitionValues", "configuration", "tags"):
                 if name in about:
                     about[name] = dict(about[name])
@@ -193,8 +199,8 @@ def _of_checkpoint(directory: Directory, number: int) -> list[Action]:
             if VECTOR in about:
                 vector = about[VECTOR].items()
                 about[VECTOR] = {name: value for name, value in vector if value is not None}
-            found.append({kind: about})
-    return found
+            actions.append({kind: about})
+    return actions
 
 
 def _following(directory: Directory, state: TableState) -> TableState:
@@ -235,8 +241,8 @@ class TableStates:
         """
         known = self._known(directory)
         if known is None or known.delta_version > delta_version:
-            found = state_at(directory, delta_version)
-            return found if known is not None else self._keep(directory, found)
+            state = state_at(directory, delta_version)
+            return state if known is not None else self._keep(directory, state)
         try:
             while known.delta_version < delta_version:
                 known = self._keep(directory, _following(directory, known))

@@ -85,40 +85,47 @@ def stored(directory: Directory, of_files: Mapping[str, Vector]) -> dict[str, di
     Raises:
         OSError: the file cannot be written.
     """
-    found, parts, at, name = dict[str, dict[str, Any]](), [_FILE_VERSION], 1, uuid4()
+    vectors, parts, at, name = dict[str, dict[str, Any]](), [_FILE_VERSION], 1, uuid4()
     for file, vector in of_files.items():
         data = vector.encoded
         about = {"sizeInBytes": len(data), "cardinality": len(vector)}
         if len(data) <= _MOST_IN_LOG:
             padded = data + bytes(-len(data) % 4)
-            found[file] = {"storageType": "i", "pathOrInlineDv": in_text(padded), **about}
+            vectors[file] = {"storageType": "i", "pathOrInlineDv": in_text(padded), **about}
             continue
         parts += [struct.pack(">i", len(data)), data, struct.pack(">I", zlib.crc32(data))]
         place = {"storageType": "u", "pathOrInlineDv": in_text(name.bytes), "offset": at}
-        found[file] = {**place, **about}
+        vectors[file] = {**place, **about}
         at += len(data) + 8
     if len(parts) > 1:
         directory.write_bytes(_file_name(name), b"".join(parts))
-    return found
+    return vectors
 
 
-def read(directory: Directory, told: Mapping[str, Any]) -> Vector:
+def read(directory: Directory, descriptor: Mapping[str, Any]) -> Vector:
     """Return the vector that the log tells of.
 
     Raises:
         ValueError: it is not what the log tells, or in a place that only Spark knows.
         OSError: its file cannot be read.
     """
-    kind, place, size = told["storageType"], str(told["pathOrInlineDv"]), int(told["sizeInBytes"])
+    kind, place, size = (
+        descriptor["storageType"],
+        str(descriptor["pathOrInlineDv"]),
+        int(descriptor["sizeInBytes"]),
+    )
     if kind == "i":
         return Vector.decoded(from_text(place)[:size])
     if kind != "u":
         raise ValueError(f"deletion vectors of the storage type {kind!r} are read by Spark")
-    path, at = vector_file(place), int(told.get("offset") or 0)
+    path, at = vector_file(place), int(descriptor.get("offset") or 0)
     data = directory.read_bytes(path, at, size + 8)
     vector = data[4:-4]
-    told_size, told_sum = int.from_bytes(data[:4], "big"), int.from_bytes(data[-4:], "big")
-    if told_size != size or zlib.crc32(vector) != told_sum:
+    size_written, checksum_written = (
+        int.from_bytes(data[:4], "big"),
+        int.from_bytes(data[-4:], "big"),
+    )
+    if size_written != size or zlib.crc32(vector) != checksum_written:
         raise ValueError(f"the deletion vector in {path} is damaged")
     return Vector.decoded(vector)
 
@@ -146,13 +153,13 @@ def from_text(text: str) -> bytes:
     """
     if len(text) % 5 or not set(text) <= _DIGITS.keys():
         raise ValueError("a deletion vector is not a text in base 85")
-    found = bytearray()
+    data = bytearray()
     for at in range(0, len(text), 5):
         value = 0
         for digit in text[at : at + 5]:
             value = value * 85 + _DIGITS[digit]
-        found += value.to_bytes(4, "big")
-    return bytes(found)
+        data += value.to_bytes(4, "big")
+    return bytes(data)
 
 
 def _file_name(name: UUID) -> str:

@@ -11,10 +11,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from deltaproduce.engines.delta.tables import BrokenLogError, RefusedError, Write
+from deltaproduce.engines.delta.tables import BrokenLogError, RefusedError, TableWrite
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
-from deltaproduce.engines.local.marked.commits import Changed, commit
+from deltaproduce.engines.local.marked.commits import CommitChanges, commit
 from deltaproduce.engines.local.marked.state import Action, TableState, TableStates, path_of
 from deltaproduce.types.data_types import StructField, StructType
 
@@ -22,7 +22,9 @@ _MOST_TRIES: Final = 15
 _NOT_NULL: Final = '"nullable":false'
 
 
-def written(directory: Directory, states: TableStates, rows: pa.Table, write: Write) -> int | None:
+def written(
+    directory: Directory, states: TableStates, rows: pa.Table, write: TableWrite
+) -> int | None:
     """Write rows to a table that has others, in a commit of our own.
 
     Args:
@@ -33,7 +35,7 @@ def written(directory: Directory, states: TableStates, rows: pa.Table, write: Wr
         there may be no table, or one whose log is not read here, or where a commit has more to do.
 
     Raises:
-        RefusedError: see `placed` and `appended`.
+        RefusedError: see `replaced` and `appended`.
     """
     is_plain = write.replaced is None and not write.merged
     try:
@@ -44,16 +46,16 @@ def written(directory: Directory, states: TableStates, rows: pa.Table, write: Wr
         raise
     if is_plain and not (state.is_simple and fits(state, write)):
         return None
-    made = (
+    commit = (
         appended(directory, states, state, rows, write)
         if is_plain
-        else placed(directory, state, rows, write)
+        else replaced(directory, state, rows, write)
     )
-    states.keep(directory, made)
-    return made.delta_version
+    states.keep(directory, commit)
+    return commit.delta_version
 
 
-def fits(state: TableState, write: Write) -> bool:
+def fits(state: TableState, write: TableWrite) -> bool:
     """Return whether a write of all columns needs no other columns or partitions of a table.
 
     A null struct whose fields are NOT NULL is better written by delta-rs: pyarrow reads its files,
@@ -69,7 +71,7 @@ def fits(state: TableState, write: Write) -> bool:
 
 
 def appended(
-    directory: Directory, states: TableStates, state: TableState, rows: pa.Table, write: Write
+    directory: Directory, states: TableStates, state: TableState, rows: pa.Table, write: TableWrite
 ) -> TableState:
     """Add rows to a table, whatever rows others add or remove meanwhile, and return its state.
 
@@ -84,7 +86,7 @@ def appended(
         RefusedError: another writer has the token, or has changed the table's columns or features.
     """
     added = data_files.of_write(directory, rows, write) if len(rows) else []
-    changed = Changed(added=added, operation="WRITE", is_blind=True, fence=write.fence)
+    changed = CommitChanges(added=added, operation="WRITE", is_blind=True, fence=write.fence)
     tries = 1 if write.fence is not None else _MOST_TRIES
     for left in reversed(range(tries)):
         try:
@@ -98,8 +100,10 @@ def appended(
     raise AssertionError(tries)
 
 
-def placed(directory: Directory, state: TableState, rows: pa.Table, write: Write) -> TableState:
-    """Add rows in place of those that are marked (`Write.replaced`), or of files (`Write.merged`).
+def replaced(
+    directory: Directory, state: TableState, rows: pa.Table, write: TableWrite
+) -> TableState:
+    """Add rows in place of marked ones (`TableWrite.replaced`), or of files (`TableWrite.merged`).
 
     Args:
         state: the table's current state.
@@ -108,9 +112,9 @@ def placed(directory: Directory, state: TableState, rows: pa.Table, write: Write
         RefusedError: the table is not at the delta version in which they were found, or another
             writer was faster.
     """
-    if write.found_at is not None and state.delta_version != write.found_at:
-        raise RefusedError(f"the table was at delta version {write.found_at}, and has moved")
-    changed = Changed(
+    if write.located_at is not None and state.delta_version != write.located_at:
+        raise RefusedError(f"the table was at delta version {write.located_at}, and has moved")
+    changed = CommitChanges(
         added=data_files.of_write(directory, rows, write) if len(rows) else [],
         removed=[add for add in state.files.values() if path_of(add) in write.merged],
         marked=write.replaced,
@@ -124,7 +128,7 @@ def overwritten(
     directory: Directory,
     state: TableState,
     rows: pa.Table,
-    write: Write,
+    write: TableWrite,
     paths: Collection[str] | None = None,
 ) -> TableState:
     """Write rows in place of all rows of a table, or of those in some of its files.
@@ -136,7 +140,7 @@ def overwritten(
         RefusedError: another writer was faster.
     """
     files = state.files.values()
-    changed = Changed(
+    changed = CommitChanges(
         added=data_files.of_write(directory, rows, write),
         removed=[add for add in files if paths is None or path_of(add) in paths],
         metadata=None if paths is not None else _metadata(state, write),
@@ -145,14 +149,14 @@ def overwritten(
     return commit(directory, state, changed, write.metadata)
 
 
-def _metadata(state: TableState, write: Write) -> Action | None:
+def _metadata(state: TableState, write: TableWrite) -> Action | None:
     """Return a table's metadata if a write changes its columns, partitions or properties."""
     struct = StructType([StructField(c.name, c.data_type) for c in write.columns])
-    found = {
+    metadata = {
         **state.metadata,
         "schemaString": struct.json(),
         "partitionColumns": [column.name for column in write.partition],
     }
     if write.mode == "create":
-        found["configuration"] = dict(write.properties or {})
-    return None if found == state.metadata else found
+        metadata["configuration"] = dict(write.properties or {})
+    return None if metadata == state.metadata else metadata

@@ -75,8 +75,8 @@ def unfolded(
     if updates is None:
         return content.select(*cols(layout.key)) if content is not None and complete else None
     if content is not None and not complete:
-        told = updates.select(*cols(layout.key)).distinct()
-        content = content.join(told, same(content, told, layout.key), "left_semi")
+        changed = updates.select(*cols(layout.key)).distinct()
+        content = content.join(changed, same(content, changed, layout.key), "left_semi")
     fold = folded(updates, layout)
     nothing = fold.where(f.lit(False))
     differing = unmatched(fold, nothing if content is None else content, columns)
@@ -136,9 +136,9 @@ def pair_faults(content: DataFrame, mappings: DataFrame | None, layout: Layout) 
         nowhere = f.lit(None).cast("bigint").alias(ORDINAL)
         rows = rows.union(mappings.select(*cols(pair), nowhere, f.lit(False).alias(_IS_CONTENT)))
     in_pair = Window.partitionBy(*cols(pair), _IS_CONTENT).orderBy(ORDINAL)
-    placed = rows.repartition(*cols(pair)).withColumn(_PLACE, f.row_number().over(in_pair) - 1)
+    numbered = rows.repartition(*cols(pair)).withColumn(_PLACE, f.row_number().over(in_pair) - 1)
     of_content = f.col(_IS_CONTENT)
-    pairs = placed.groupBy(*cols(pair)).agg(
+    pairs = numbered.groupBy(*cols(pair)).agg(
         f.count_if(of_content).alias("_rows"),
         f.count_if(~of_content).alias("_mapped"),
         f.count_if(of_content & (f.col(_PLACE) != f.col(ORDINAL))).alias("_misnumbered"),
@@ -168,13 +168,13 @@ def file_ends(rows: DataFrame, by: Sequence[Column]) -> DataFrame:
     file = f.col("_metadata.file_path").alias(FILE)
     numbered = rows.select(*cols(by), file, place.alias(_PLACE))
     in_file = Window.partitionBy(FILE)
-    placed = numbered.withColumn(
+    numbered_files = numbered.withColumn(
         MISPLACED,
         f.row_number().over(in_file.orderBy(*order(by), _PLACE))
         != f.row_number().over(in_file.orderBy(_PLACE)),
     )
     ends = f.struct(*cols(by))
-    files = placed.groupBy(FILE).agg(
+    files = numbered_files.groupBy(FILE).agg(
         f.count_if(MISPLACED).alias(MISPLACED),
         f.explode(f.array(f.min_by(ends, _PLACE), f.max_by(ends, _PLACE))).alias("end"),
     )

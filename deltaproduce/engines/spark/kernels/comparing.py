@@ -138,13 +138,13 @@ def numbered_in_order(rows: DataFrame, layout: Layout, apart: Sequence[str] = ()
     Args:
         apart: as for `number`; also equal in all rows of a partition.
     """
-    placed = number(rows, layout, apart).sortWithinPartitions(
+    sorted_rows = number(rows, layout, apart).sortWithinPartitions(
         *apart,
         *order(layout.key),
         *order(layout.sources),
         EMITTED,  # the order of the windows, so that Spark sorts once
     )
-    return placed.select(*cols(layout.content), POSITION)
+    return sorted_rows.select(*cols(layout.content), POSITION)
 
 
 def updates(compared: DataFrame, layout: Layout) -> DataFrame:

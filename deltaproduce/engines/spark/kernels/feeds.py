@@ -90,13 +90,13 @@ def _complete(states: DataFrame, layout: Layout, since: int) -> DataFrame:
     newest_first = Window.partitionBy(*cols(layout.key)).orderBy(f.col(VERSION).desc())
     later = f.lag(VERSION).over(newest_first)
     next_version = f.last(_LATER, ignorenulls=True).over(newest_first)
-    made = f.when(f.col(VERSION) > since, _move(AFTER, f.col(VERSION)))
-    found = f.when(f.col(_NEXT).isNotNull(), _move(BEFORE, f.col(_NEXT)))
+    added = f.when(f.col(VERSION) > since, _move(AFTER, f.col(VERSION)))
+    removed = f.when(f.col(_NEXT).isNotNull(), _move(BEFORE, f.col(_NEXT)))
     return (
         states.withColumn(_LATER, f.when(later != f.col(VERSION), later))
         .withColumn(_NEXT, next_version)
         .where(f.col(_IS_ALIVE))
-        .withColumn(_MOVE, f.explode(f.array_compact(f.array(made, found))))
+        .withColumn(_MOVE, f.explode(f.array_compact(f.array(added, removed))))
         .select("*", f"{_MOVE}.*")
     )
 
@@ -108,15 +108,15 @@ def _move(side: int, version: Expression) -> Expression:
 def _differences(moves: DataFrame, layout: Layout) -> DataFrame:
     """Return each key's remaining rows on both sides after equal rows cancel out."""
     step = [*cols(layout.key), f.col(COMMIT_VERSION.name)]
-    placed = [*order(layout.sources), f.col(ORDINAL)]
+    order_columns = [*order(layout.sources), f.col(ORDINAL)]
     values = f.struct(*(comparable(col(c.name), c.data_type).alias(c.name) for c in layout.value))
-    number = f.row_number().over(Window.partitionBy(*step, SIDE, _VALUES).orderBy(*placed))
+    number = f.row_number().over(Window.partitionBy(*step, SIDE, _VALUES).orderBy(*order_columns))
     left = (
         moves.withColumn(_VALUES, values)
         .withColumns({_NUMBER: number, _TWINS: _on_the_other_side([*step, f.col(_VALUES)])})
         .where(f.col(_NUMBER) > f.col(_TWINS))
     )
-    number = f.row_number().over(Window.partitionBy(*step, SIDE).orderBy(*placed))
+    number = f.row_number().over(Window.partitionBy(*step, SIDE).orderBy(*order_columns))
     paired = f.col(_NUMBER) <= f.col(_PARTNERS)
     before, after = (
         f.when(paired, PAIRED[side]).otherwise(ALONE[side]) for side in (BEFORE, AFTER)

@@ -60,19 +60,19 @@ def compare(rows: DataFrame, layout: Layout, part_bytes: int) -> DataFrame:
     return by_number(plain).mapInArrow(_compared(layout, part_bytes), struct_of(columns))
 
 
-def compared(found: DataFrame) -> DataFrame:
+def compared(compared: DataFrame) -> DataFrame:
     """Return the rows that `compare` has compared."""
-    return found.where(f.col(_HELD).isNull()).drop(_HELD)
+    return compared.where(f.col(_HELD).isNull()).drop(_HELD)
 
 
-def left(found: DataFrame, layout: Layout) -> DataFrame:
+def left(compared: DataFrame, layout: Layout) -> DataFrame:
     """Return the rows that `compare` has left, as `comparing.compare` takes them: once per side."""
     sides = (
         f.when(f.col(_HELD) == BOTH, f.array(f.lit(BEFORE), f.lit(AFTER)))
         .when(f.col(_HELD) == BEFORE, f.array(f.lit(BEFORE)))
         .otherwise(f.array(f.lit(AFTER)))
     )
-    rows = found.where(f.col(_HELD).isNotNull())
+    rows = compared.where(f.col(_HELD).isNotNull())
     return rows.select(*cols(layout.content), f.explode(sides).alias(SIDE))
 
 
@@ -84,8 +84,8 @@ def _compared(layout: Layout, part_bytes: int) -> Callable[[_Batches], _Batches]
     def run(batches: _Batches) -> _Batches:
         tables = (pa.Table.from_batches([b]).rename_columns([*names, SIDE]) for b in batches)
         for part, whole in parts(tables, keys, part_bytes):
-            found = _marked(part, layout) if whole else _unmarked(part)
-            yield from found.to_batches()
+            result = _marked(part, layout) if whole else _unmarked(part)
+            yield from result.to_batches()
 
     return run
 
@@ -139,9 +139,9 @@ def _marked(rows: pa.Table, layout: Layout) -> pa.Table:
     content = rows.select([c.name for c in layout.content])
     before = content.filter(pa.array(side != AFTER))
     stays = side[side != AFTER] == BOTH
-    found = comparing.compare(before, stays, content.filter(pa.array(side == AFTER)), layout)
-    found = found.select([*content.column_names, *(c.name for c in ADDED)])
-    return found.append_column(_HELD, pa.nulls(len(found), pa.int8()))
+    result = comparing.compare(before, stays, content.filter(pa.array(side == AFTER)), layout)
+    result = result.select([*content.column_names, *(c.name for c in ADDED)])
+    return result.append_column(_HELD, pa.nulls(len(result), pa.int8()))
 
 
 def _unmarked(rows: pa.Table) -> pa.Table:

@@ -74,8 +74,8 @@ def units_of(rows: Rows, column: Column, partitions: Partitioning) -> Ranges:
     if isinstance(rows, pa.Table):
         numbers = numbers_of(rows.column(column.name).unique()).drop_null().to_numpy()
         return Ranges.of_numbers(partitions.units(numbers))
-    found = rows.select(unit_of(column, partitions).alias(_UNIT.name)).distinct()
-    return Ranges.of_numbers(fetched(found, [_UNIT]).column(0).drop_null().to_numpy())
+    units = rows.select(unit_of(column, partitions).alias(_UNIT.name)).distinct()
+    return Ranges.of_numbers(fetched(units, [_UNIT]).column(0).drop_null().to_numpy())
 
 
 def _holds(column: Column, values: Ranges) -> Expression:

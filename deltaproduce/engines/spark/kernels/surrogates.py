@@ -54,8 +54,8 @@ def numbered(
 def _in_key_order(keys: DataFrame, key: Sequence[Column], last: int) -> tuple[DataFrame, int]:
     """Return distinct keys with the next numbers, and the last of these."""
     ranged = keys.repartitionByRange(*order(key)).sortWithinPartitions(*order(key))
-    placed = ranged.withColumn(_NUMBER, f.monotonically_increasing_id())
-    computed, _ = checkpoint(placed, {"keys": f.count(f.lit(1))})
+    numbered = ranged.withColumn(_NUMBER, f.monotonically_increasing_id())
+    computed, _ = checkpoint(numbered, {"keys": f.count(f.lit(1))})
     which = f.shiftright(_NUMBER, _PLACE_BITS)
     sizes: dict[int, int] = dict(computed.groupBy(which.alias(_RANGE)).count().collect())
     starts: list[Expression] = []

@@ -66,27 +66,27 @@ def _java_missing(text: str) -> str | None:
     java = os.path.join(home, "bin", "java") if home else "java"
     if "JAVA_HOME is not set" not in text and not (exited and shutil.which(java) is None):
         return None
-    found = f"JAVA_HOME is {home!r}" if home else "JAVA_HOME is not set, no java on the PATH"
-    return f"Spark found no Java ({found}): install Java 17 or newer, or let JAVA_HOME name it"
+    java_home = f"JAVA_HOME is {home!r}" if home else "JAVA_HOME is not set, no java on the PATH"
+    return f"Spark found no Java ({java_home}): install Java 17 or newer, or let JAVA_HOME name it"
 
 
 def _java_too_old(text: str) -> str | None:
     if "UnsupportedClassVersionError" not in text:
         return None
-    found = re.search(r"recognizes class file versions up to (\d+)", text)
-    version = f"Java {int(found[1]) - 44}" if found else "an older one"
+    match = re.search(r"recognizes class file versions up to (\d+)", text)
+    version = f"Java {int(match[1]) - 44}" if match else "an older one"
     return f"Spark needs Java 17 or newer and found {version}: install it and set JAVA_HOME to it"
 
 
 def _download_failed(text: str) -> str | None:
-    found = re.search(r"download failed: ([^\s\]]+)", text)
-    if found:
-        return f"""the jar {found[1]!r} could not be downloaded. If ~/.m2 holds its pom without the
+    match = re.search(r"download failed: ([^\s\]]+)", text)
+    if match:
+        return f"""the jar {match[1]!r} could not be downloaded. If ~/.m2 holds its pom without the
             jar, the resolver looks no further: delete its folder under ~/.m2/repository and those
             under ~/.ivy2*; otherwise check the network, and start again"""
-    found = re.search(r"unresolved dependency: (\S+): ", text)
-    if found:
-        return f"""the package {found[1]!r} was found in no repository: check that the network
+    match = re.search(r"unresolved dependency: (\S+): ", text)
+    if match:
+        return f"""the package {match[1]!r} was found in no repository: check that the network
             reaches Maven Central or set spark.jars.ivySettings to a mirror, and that this version
             exists (delta-spark is pinned because some releases have no jar)"""
     return None
@@ -117,17 +117,17 @@ def _delta_not_configured(text: str) -> str | None:
 def _worker_python_differs(text: str) -> str | None:
     if "PYTHON_VERSION_MISMATCH" not in text:
         return None
-    found = re.search(r"different version: (\S+) than that in driver: (\d+\.\d+)", text)
-    versions = f"Python {found[1]}, the driver {found[2]}" if found else "another Python"
+    match = re.search(r"different version: (\S+) than that in driver: (\d+\.\d+)", text)
+    versions = f"Python {match[1]}, the driver {match[2]}" if match else "another Python"
     return f"""Spark's workers run {versions}: set PYSPARK_PYTHON to {sys.executable!r}, or on a
         cluster to an interpreter of the driver's minor version, and start the session anew"""
 
 
 def _worker_module_missing(text: str) -> str | None:
-    found = re.search(r"^ModuleNotFoundError: No module named '([\w.]+)'", text, re.MULTILINE)
-    if not found or "Python worker" not in text:
+    match = re.search(r"^ModuleNotFoundError: No module named '([\w.]+)'", text, re.MULTILINE)
+    if not match or "Python worker" not in text:
         return None
-    return f"""Spark's workers have no module {found[1]!r}: install it into the Python they run, or
+    return f"""Spark's workers have no module {match[1]!r}: install it into the Python they run, or
         send it with spark.addArtifacts(..., pyfile=True), or set PYSPARK_PYTHON to an interpreter
         that has it"""
 
@@ -174,13 +174,13 @@ def essence(error: BaseException) -> str:
     text = str(error).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
     if isinstance(error, spark_errors("PythonException")):  # a row may quote a traceback, too
-        found = lines[-1]
+        message = lines[-1]
     elif len(lines) > 1 and _JAVA_CLASS.match(lines[1]):
-        told = (_JAVA_CLASS.sub("", line) for line in lines if _JAVA_CLASS.match(line))
-        found = next((one for one in told if not one.startswith(_WAITED)), lines[0])
+        messages = (_JAVA_CLASS.sub("", line) for line in lines if _JAVA_CLASS.match(line))
+        message = next((one for one in messages if not one.startswith(_WAITED)), lines[0])
     else:
-        found = lines[0]
-    return escaped(_SQL_STATE.sub("", found), limit=_LONGEST)
+        message = lines[0]
+    return escaped(_SQL_STATE.sub("", message), limit=_LONGEST)
 
 
 _WAITED: Final = "Exception thrown in awaitResult"

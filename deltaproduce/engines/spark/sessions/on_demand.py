@@ -28,18 +28,18 @@ else:
         def __getattr__(self, attribute: str) -> object:
             module, name = self._home
             home = import_module(module)
-            found = getattr(home if name is None else getattr(home, name), attribute)
-            setattr(self, attribute, found)
-            return found
+            attribute_value = getattr(home if name is None else getattr(home, name), attribute)
+            setattr(self, attribute, attribute_value)
+            return attribute_value
 
     functions = _OnDemand("pyspark.sql.functions")
     Window = _OnDemand("pyspark.sql", "Window")
 
 
-def is_frame(found: object) -> TypeIs[DataFrame]:
+def is_frame(value: object) -> TypeIs[DataFrame]:
     """Return whether something is a DataFrame of Spark; nothing is before PySpark is imported."""
     sql: Any = sys.modules.get("pyspark.sql")
-    return sql is not None and isinstance(found, sql.DataFrame)
+    return sql is not None and isinstance(value, sql.DataFrame)
 
 
 def spark_errors(*names: str) -> tuple[type[PySparkException], ...]:

@@ -56,12 +56,12 @@ def kept(rows: DataFrame, *, eager: bool) -> DataFrame:
     """
     from pyspark.storagelevel import StorageLevel
 
-    found = rows.localCheckpoint(eager=eager, storageLevel=StorageLevel.DISK_ONLY)
+    checkpointed = rows.localCheckpoint(eager=eager, storageLevel=StorageLevel.DISK_ONLY)
     session = rows.sparkSession
-    if is_remote(session) and found.sparkSession is not session:
-        remote: Any = found
+    if is_remote(session) and checkpointed.sparkSession is not session:
+        remote: Any = checkpointed
         remote._session = remote._plan._spark_session = session
-    return found
+    return checkpointed
 
 
 def parallelism(spark: SparkSession) -> int:

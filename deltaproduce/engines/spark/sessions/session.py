@@ -242,15 +242,15 @@ def _is_logging_set_up(config: Mapping[str, str]) -> bool:
     if "LOG4J_CONFIGURATION_FILE" in os.environ or _JSON_LOGGING_KEY in config:
         return True
     home = os.environ.get("SPARK_HOME")
-    found = os.environ.get("SPARK_CONF_DIR", home and os.path.join(home, "conf"))
-    return bool(found) and any(Path(str(found)).glob("log4j2*.*"))
+    folder = os.environ.get("SPARK_CONF_DIR", home and os.path.join(home, "conf"))
+    return bool(folder) and any(Path(str(folder)).glob("log4j2*.*"))
 
 
 def _umask() -> int:
     """Return this process's umask, which can only be read by setting it."""
-    found = os.umask(0o077)
-    os.umask(found)
-    return found
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _silence_query_context() -> None:

@@ -64,7 +64,7 @@ class Sessions:
     def __init__(self, followed: SparkSession, beside: Mapping[str, str] = _NOTHING) -> None:
         self._followed = followed
         self._beside = beside
-        self._made: WeakSet[SparkSession] = WeakSet()
+        self._created: WeakSet[SparkSession] = WeakSet()
         self._idle: list[tuple[SparkSession, Mapping[str, str]]] = []
         self._reading = Lock()
         self._blocks = 0
@@ -80,7 +80,7 @@ class Sessions:
             session, has = self._new()
         try:
             follow(session, has, wanted)
-            with active_as_before(self._followed, lambda: self._made):
+            with active_as_before(self._followed, lambda: self._created):
                 yield session
         except BaseException:
             release(session)
@@ -99,7 +99,7 @@ class Sessions:
     def _new(self) -> tuple[SparkSession, Mapping[str, str]]:
         """Return a new session, and its initial settings."""
         session = beside(self._followed)
-        self._made.add(session)
+        self._created.add(session)
         return session, session.conf.getAll
 
     def _count(self, blocks: int) -> None:
@@ -109,16 +109,16 @@ class Sessions:
 
     def _wanted(self) -> Mapping[str, str]:
         with self._reading:
-            found = self._read
-            if found is None:
-                found = {**self._followed.conf.getAll, **self._beside}
-            self._read = found if self._blocks else None
-            return found
+            conf = self._read
+            if conf is None:
+                conf = {**self._followed.conf.getAll, **self._beside}
+            self._read = conf if self._blocks else None
+            return conf
 
 
 @contextmanager
 def active_as_before(
-    followed: SparkSession, made: Callable[[], Collection[object]]
+    followed: SparkSession, created: Callable[[], Collection[object]]
 ) -> Iterator[None]:
     """Keep this thread's active session: pyspark activates whichever session creates a frame.
 
@@ -126,7 +126,7 @@ def active_as_before(
 
     Args:
         followed: the user's.
-        made: returns the library's own sessions.
+        created: returns the library's own sessions.
     """
     if is_remote(followed):
         yield
@@ -139,7 +139,7 @@ def active_as_before(
         yield
     finally:
         # PySpark remembers one session for all threads, so it may have been one of ours.
-        is_ours = of_pyspark in made()
+        is_ours = of_pyspark in created()
         SparkSession._activeSession = followed if is_ours else of_pyspark
         if of_thread.isDefined():
             sessions.setActiveSession(of_thread.get())

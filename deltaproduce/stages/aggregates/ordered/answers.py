@@ -23,7 +23,7 @@ from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.aggregates.grouping import Grouping
 from deltaproduce.stages.aggregates.ordered import in_spark
-from deltaproduce.stages.aggregates.ordered.lookups import MOVED, Lookup
+from deltaproduce.stages.aggregates.ordered.lookups import MOVED, MultisetLookup
 from deltaproduce.stages.inputs import StageInput, hidden_input
 from deltaproduce.stages.sql.states.functions.multisets import answers, nothing
 from deltaproduce.stages.sql.states.functions.ordered import Ordered, Reach, role_of
@@ -38,7 +38,7 @@ _Functions: TypeAlias = Mapping[str, Ordered]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class RowsBefore:
     """The rows that a stage had before a step.
 
     Attributes:
@@ -63,7 +63,7 @@ class Answers:
     layout: Layout
     engines: Engines
 
-    def here(self, rows: pa.Table, known: Known | None) -> pa.Table:
+    def here(self, rows: pa.Table, known: RowsBefore | None) -> pa.Table:
         """Add answers to rows of the stage on the driver.
 
         Args:
@@ -73,43 +73,43 @@ class Answers:
         keys = rows.select([c.name for c in self.layout.key])
         for lookup, functions in self._shares():
             if known is None:
-                found = self._made(lookup, functions, keys)
+                answers = self._all_answers(lookup, functions, keys)
             else:
-                found = self._changed(lookup, functions, keys, known)
-            for name, column in found:
+                answers = self._changed(lookup, functions, keys, known)
+            for name, column in answers:
                 rows = rows.set_column(rows.schema.get_field_index(name), name, column)
         return rows
 
-    def in_spark(self, rows: DataFrame, known: Known | None) -> DataFrame:
+    def in_spark(self, rows: DataFrame, known: RowsBefore | None) -> DataFrame:
         """Return the same for rows in Spark, lazily."""
         for lookup, functions in self._shares():
-            for reach, asked in _demands(functions).items():
+            for reach, group in _demands(functions).items():
                 if known is None or reach != "changes":
                     keys = None if known is None else known.keys
-                    columns = _columns(lookup, asked)
-                    answered = self._answered(lookup, keys, reach, asked)
-                    found = self.engines.frame(answered, columns)
-                    rows = in_spark.with_answers(rows, found, self.layout.key, asked)
+                    columns = _columns(lookup, group)
+                    answered = self._answered(lookup, keys, reach, group)
+                    frame = self.engines.frame(answered, columns)
+                    rows = in_spark.with_answers(rows, frame, self.layout.key, group)
                 else:
                     before = self.engines.frame(known.rows, self.layout.content)
                     moved = self.engines.frame(lookup.moved(), (*lookup.group, MOVED))
-                    for name in asked:
+                    for name in group:
                         rows = in_spark.with_count(rows, before, moved, self.layout.key, name)
         answered = any(each.role for each in self.inputs)
         return rows.select(*cols(self.layout.content)) if answered else rows
 
-    def _made(
-        self, lookup: Lookup, functions: _Functions, keys: pa.Table
+    def _all_answers(
+        self, lookup: MultisetLookup, functions: _Functions, keys: pa.Table
     ) -> Iterator[tuple[str, pa.Array]]:
         """Compute the answers for all keys, from all rows."""
-        for reach, asked in _demands(functions).items():
-            found = self._answered_here(lookup, None, reach, asked)
-            places = _places(keys, found)
-            for name, function in asked.items():
-                yield name, _chosen([found.column(name)], [places], function)
+        for reach, group in _demands(functions).items():
+            answered = self._answered_here(lookup, None, reach, group)
+            places = _places(keys, answered)
+            for name, function in group.items():
+                yield name, _chosen([answered.column(name)], [places], function)
 
     def _changed(
-        self, lookup: Lookup, functions: _Functions, keys: pa.Table, known: Known
+        self, lookup: MultisetLookup, functions: _Functions, keys: pa.Table, known: RowsBefore
     ) -> Iterator[tuple[str, pa.Array]]:
         """Return the answers for keys: the previous ones, except for groups that have changed."""
         before = self.engines.table(known.rows, self.layout.content)
@@ -120,47 +120,47 @@ class Answers:
         demands = _demands(functions)
         if lookup.are_held(sought):
             demands = _at_once(demands)
-        for reach, asked in demands.items():
+        for reach, group in demands.items():
             if reach == "changes":
-                for name in asked:
+                for name in group:
                     numbers = _numbers(before.column(name), old)
                     yield name, pa.array(numbers + _numbers(moved.column(MOVED.name), change))
                 continue
-            found = self._answered_here(lookup, sought, reach, asked)
-            places = np.where(change >= 0, _places(keys, found), -1)
+            answered = self._answered_here(lookup, sought, reach, group)
+            places = np.where(change >= 0, _places(keys, answered), -1)
             kept = np.where(change >= 0, -1, old)
-            for name, function in asked.items():
-                columns = [before.column(name), found.column(name)]
+            for name, function in group.items():
+                columns = [before.column(name), answered.column(name)]
                 yield name, _chosen(columns, [kept, places], function)
 
     def _answered(
-        self, lookup: Lookup, groups: Selection | None, reach: Reach, asked: _Functions
+        self, lookup: MultisetLookup, groups: Selection | None, reach: Reach, functions: _Functions
     ) -> Rows:
         """Return the groups that have values, out of the given ones or all, with their answers.
 
         Args:
             reach: the part of a group that all of these functions read.
         """
-        count = max(function.count for function in asked.values())
+        count = max(function.count for function in functions.values())
         rows = (
             lookup.rows(groups) if reach in ("all", "changes") else lookup.end(groups, reach, count)
         )
-        columns = _columns(lookup, asked)
+        columns = _columns(lookup, functions)
         if is_frame(rows):
-            return in_spark.answered(rows, lookup, asked, columns)
+            return in_spark.answered(rows, lookup, functions, columns)
 
         def of_groups(part: pa.Table) -> pa.Table:
-            return answers(part, lookup.group, lookup.values, lookup.counted.name, asked)
+            return answers(part, lookup.group, lookup.values, lookup.counted.name, functions)
 
         return self.engines.by_ranges([rows], lookup.group, of_groups)
 
     def _answered_here(
-        self, lookup: Lookup, groups: Selection | None, reach: Reach, asked: _Functions
+        self, lookup: MultisetLookup, groups: Selection | None, reach: Reach, functions: _Functions
     ) -> pa.Table:
-        found = self._answered(lookup, groups, reach, asked)
-        return self.engines.table(found, _columns(lookup, asked))
+        answered = self._answered(lookup, groups, reach, functions)
+        return self.engines.table(answered, _columns(lookup, functions))
 
-    def _shares(self) -> Iterator[tuple[Lookup, dict[str, Ordered]]]:
+    def _shares(self) -> Iterator[tuple[MultisetLookup, dict[str, Ordered]]]:
         """Yield each multiset, and the value columns that it answers."""
         shares = dict[tuple[str, ...], dict[str, Ordered]]()
         for result in self.grouping.answers:
@@ -170,26 +170,26 @@ class Answers:
         width = len(self.layout.key)
         for arguments, functions in shares.items():
             given = hidden_input(self.inputs, role_of(arguments))
-            yield Lookup(given, width, self.engines), functions
+            yield MultisetLookup(given, width, self.engines), functions
 
 
 def _demands(functions: _Functions) -> dict[Reach, dict[str, Ordered]]:
     """Group functions by what they read; from one end, the longest reach serves all."""
-    found = dict[Reach, dict[str, Ordered]]()
+    demands = dict[Reach, dict[str, Ordered]]()
     for name, function in functions.items():
-        found.setdefault(function.reach, {})[name] = function
-    return found
+        demands.setdefault(function.reach, {})[name] = function
+    return demands
 
 
 def _at_once(demands: Mapping[Reach, _Functions]) -> dict[Reach, dict[str, Ordered]]:
     """Let functions that read a part of a group read all of it, together."""
-    found = dict[Reach, dict[str, Ordered]]()
+    merged_demands = dict[Reach, dict[str, Ordered]]()
     for reach, functions in demands.items():
-        found.setdefault("changes" if reach == "changes" else "all", {}).update(functions)
-    return found
+        merged_demands.setdefault("changes" if reach == "changes" else "all", {}).update(functions)
+    return merged_demands
 
 
-def _columns(lookup: Lookup, functions: _Functions) -> tuple[Column, ...]:
+def _columns(lookup: MultisetLookup, functions: _Functions) -> tuple[Column, ...]:
     return (*lookup.group, *(Column(name, fn.data_type) for name, fn in functions.items()))
 
 

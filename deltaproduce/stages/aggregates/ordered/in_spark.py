@@ -12,7 +12,7 @@ from deltaproduce.engines.local.arrays import whole_keys
 from deltaproduce.engines.spark.columns import by_number, col, cols, order, struct_of, typed
 from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
-from deltaproduce.stages.aggregates.ordered.lookups import Lookup
+from deltaproduce.stages.aggregates.ordered.lookups import MultisetLookup
 from deltaproduce.stages.sql.states.functions.multisets import answers, nothing
 from deltaproduce.stages.sql.states.functions.ordered import Ordered
 from deltaproduce.types.columns import Column
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _Batches = Iterator[pa.RecordBatch]
-_KEY, _FOUND = "_key_{}", "_found_{}"
+_KEY, _ANSWER = "_key_{}", "_found_{}"
 
 
 def answered(
-    rows: DataFrame, lookup: Lookup, functions: Mapping[str, Ordered], columns: Sequence[Column]
+    rows: DataFrame,
+    lookup: MultisetLookup,
+    functions: Mapping[str, Ordered],
+    columns: Sequence[Column],
 ) -> DataFrame:
     """Return the groups of a multiset's rows, with the functions' values, lazily.
 
@@ -51,21 +54,21 @@ def answered(
 
 
 def with_answers(
-    rows: DataFrame, found: DataFrame, key: Sequence[Column], functions: Mapping[str, Ordered]
+    rows: DataFrame, answers: DataFrame, key: Sequence[Column], functions: Mapping[str, Ordered]
 ) -> DataFrame:
     """Add the values found for the keys of a stage's rows, or `nothing`; lazily.
 
     Args:
-        found: each key once, then a column per function.
+        answers: each key once, then a column per function.
     """
-    joined = _beside(rows, found, key)
+    joined = _beside(rows, answers, key)
     for number, (name, function) in enumerate(functions.items()):
-        value, default = f.col(_FOUND.format(number)), nothing(function)[0].as_py()
+        value, default = f.col(_ANSWER.format(number)), nothing(function)[0].as_py()
         if default is not None:
             of_none = f.array() if isinstance(default, list) else f.lit(default)
             value = f.coalesce(value, of_none.cast(in_spark(function.data_type)))
         joined = joined.withColumn(name, typed(value, Column(name, function.data_type)))
-    return joined.drop(*_names_of(found, key))
+    return joined.drop(*_names_of(answers, key))
 
 
 def with_count(
@@ -80,20 +83,20 @@ def with_count(
     total: Expression = f.lit(0)
     for part in (before.select(*cols(key), col(name)), moved):
         rows = _beside(rows, part, key)
-        total = total + f.coalesce(f.col(_FOUND.format(0)), f.lit(0))
+        total = total + f.coalesce(f.col(_ANSWER.format(0)), f.lit(0))
         rows = rows.withColumn(name, total).drop(*_names_of(part, key))
         total = col(name)
     return rows
 
 
-def _beside(rows: DataFrame, found: DataFrame, key: Sequence[Column]) -> DataFrame:
+def _beside(rows: DataFrame, answers: DataFrame, key: Sequence[Column]) -> DataFrame:
     """Join rows with what was found for their keys."""
-    names = _names_of(found, key)
-    renamed = found.toDF(*names)
+    names = _names_of(answers, key)
+    renamed = answers.toDF(*names)
     same = (col(c.name).eqNullSafe(f.col(n)) for c, n in zip(key, names, strict=False))
     return rows.join(renamed, reduce(lambda a, b: a & b, same), "left")
 
 
-def _names_of(found: DataFrame, key: Sequence[Column]) -> list[str]:
+def _names_of(answers: DataFrame, key: Sequence[Column]) -> list[str]:
     keys = [_KEY.format(number) for number in range(len(key))]
-    return [*keys, *(_FOUND.format(number) for number in range(len(found.columns) - len(key)))]
+    return [*keys, *(_ANSWER.format(number) for number in range(len(answers.columns) - len(key)))]

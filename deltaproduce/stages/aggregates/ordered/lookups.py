@@ -30,7 +30,7 @@ _PLACE = "_place"
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class MultisetLookup:
     """A multiset in a step.
 
     Attributes:
@@ -55,25 +55,25 @@ class Lookup:
     @property
     def counted(self) -> Column:
         """The column with the count of a value in a group."""
-        (found,) = self.given.stage.schema.value
-        return found
+        (count_column,) = self.given.stage.schema.value
+        return count_column
 
     def rows(self, groups: Selection | None) -> Rows:
         """Return the rows of the groups; of all if None."""
         columns = self.given.content
         if groups is None:
-            found = self.given.all_rows()
-            return empty(columns) if found is None else found
+            rows = self.given.all_rows()
+            return empty(columns) if rows is None else rows
         wanted = groups.renamed(self.group)
         before, step = self.given.before(), self.given.step
         known = None if before is None else partial(before.of, wanted)
         if step is not None:
-            found = step.content_after(known)  # reads nothing if the step has all rows
+            rows = step.content_after(known)  # reads nothing if the step has all rows
         elif known is None:
             return empty(columns)
         else:
-            found = known()
-        return wanted.only(found, columns)
+            rows = known()
+        return wanted.semi_join(rows, columns)
 
     def are_held(self, groups: Selection) -> bool:
         """Return whether the multiset's step has read all rows of these groups, and holds them."""
@@ -84,13 +84,13 @@ class Lookup:
         """Return ``count`` rows of each group from one end, perhaps more; of all groups if None."""
         first, *others = self.values
         by = (replace(first, descending=reach == "last"), *others)
-        found = None if groups is None else self._sought(groups.renamed(self.group), by, count)
-        if found is None:
-            found = self.rows(groups)
-        if isinstance(found, pa.Table):
-            return found
+        ends = None if groups is None else self._sought(groups.renamed(self.group), by, count)
+        if ends is None:
+            ends = self.rows(groups)
+        if isinstance(ends, pa.Table):
+            return ends
         place = f.row_number().over(Window.partitionBy(*cols(self.group)).orderBy(*order(by)))
-        return found.withColumn(_PLACE, place).where(f.col(_PLACE) <= count).drop(_PLACE)
+        return ends.withColumn(_PLACE, place).where(f.col(_PLACE) <= count).drop(_PLACE)
 
     def _sought(self, groups: Selection, by: Sequence[Column], count: int) -> Rows | None:
         """Return the first rows of the groups; None if the driver cannot get all of them."""
@@ -101,7 +101,7 @@ class Lookup:
         if before is None:
             return None
         stored = before if step is None else before.after(step, groups)
-        return groups.only(stored.first(groups, by, count), self.given.content)
+        return groups.semi_join(stored.first(groups, by, count), self.given.content)
 
     def moved(self) -> Rows:
         """Return the groups that the step has changed, and `MOVED` of each."""
@@ -114,10 +114,10 @@ class Lookup:
             engine.with_all(engine.here(rows, self.group), MOVED, sign)
             for rows, sign in zip(parts, (-1, 1), strict=True)
         ]
-        together = engine.united(signed, columns)
+        together = engine.concat(signed, columns)
         names = [c.name for c in self.group]
         if is_frame(together):
             total = f.sum(MOVED.name).alias(MOVED.name)
             return together.groupBy(*cols(self.group)).agg(total)
-        found = together.group_by(names, use_threads=False).aggregate([(MOVED.name, "sum")])
-        return found.rename_columns([*names, MOVED.name])
+        sums = together.group_by(names, use_threads=False).aggregate([(MOVED.name, "sum")])
+        return sums.rename_columns([*names, MOVED.name])

@@ -25,9 +25,13 @@ from deltaproduce.model.layouts import (
     Layout,
 )
 from deltaproduce.stages.batches import Batch
-from deltaproduce.stages.sources.external.existing_tables import TableState, changed_keys, state
+from deltaproduce.stages.sources.external.existing_tables import (
+    ExternalTableState,
+    changed_keys,
+    state,
+)
 from deltaproduce.storage.figures import InPlace, StageFigures
-from deltaproduce.storage.locations import Table
+from deltaproduce.storage.locations import StoreTable
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.versions import Version, has_columns
@@ -50,8 +54,8 @@ class TableArrival:
     """
 
     source: Source
-    table: Table
-    now: TableState
+    table: StoreTable
+    now: ExternalTableState
     last: StageFigures | None
     begins: bool
     redefined: bool
@@ -84,10 +88,10 @@ class TableArrival:
         """Return the source's current rows."""
         last = self.last or StageFigures("skipped")
         layout, rows = Layout.of(self.source), max(last.rows, 1)
-        found = numbered_by_values(
+        existing = numbered_by_values(
             self.tables.reader.read(self.table, self.now.delta_version), layout
         )
-        return Stored(found, layout.content, None, rows, last.row_bytes, self.tables.engines)
+        return Stored(existing, layout.content, None, rows, last.row_bytes, self.tables.engines)
 
     def batch(self) -> Batch:
         """Return the current rows of the changed keys; all rows if only a comparison can tell."""
@@ -97,10 +101,10 @@ class TableArrival:
             return Batch.snapshot(content.all(), self.source, engines)
         columns = (*schema.key, *schema.value)
         since = last.delta_versions[CONTENT]
-        found = changed_keys(self.tables, self.table, self.now, since, schema.key.columns, columns)
-        if found is None:
+        batch = changed_keys(self.tables, self.table, self.now, since, schema.key.columns, columns)
+        if batch is None:
             return Batch.snapshot(content.all(), self.source, engines)
-        keys = Selection.of(found, schema.key.columns, engines)
+        keys = Selection.of(batch, schema.key.columns, engines)
         return Batch.replacing(keys, keys.exactly(content.of(keys)), self.source)
 
     @contextmanager
@@ -144,18 +148,18 @@ def arrival(
     if last is None or CONTENT not in last.delta_versions:
         return TableArrival(source, table, now, None, begins=True, redefined=False, tables=tables)
     redefined = not has_columns(last, source)
-    found = TableArrival(source, table, now, last, begins, redefined, tables)
+    news = TableArrival(source, table, now, last, begins, redefined, tables)
     if begins:
-        return found
+        return news
     pinned = last.delta_versions[CONTENT]
     if not _goes_on(tables, table, now, last, pinned):
         finding = f"its table {address!r} is another one than that of version {head.number}"
         _refuse(source, f"{finding}: it was dropped and made again, or put back from a copy")
-    return found if redefined or now.delta_version != pinned else None
+    return news if redefined or now.delta_version != pinned else None
 
 
 def _goes_on(
-    tables: Tables, table: Table, now: TableState, last: StageFigures, pinned: int
+    tables: Tables, table: StoreTable, now: ExternalTableState, last: StageFigures, pinned: int
 ) -> bool:
     """Return whether the pinned Delta version belongs to the same table's history.
 

@@ -24,7 +24,7 @@ from deltaproduce.engines.spark.log_actions import actions
 from deltaproduce.engines.spark.sessions.error_texts import raise_interrupt
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.engines.spark.sessions.on_demand import spark_errors
-from deltaproduce.storage.locations import Table
+from deltaproduce.storage.locations import StoreTable
 from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.types import data_types as t
 from deltaproduce.types.catalogue import atom
@@ -47,7 +47,7 @@ _ROW: Final = "_row"
 
 
 @dataclass(frozen=True, slots=True)
-class TableState:
+class ExternalTableState:
     """The current state of a Delta table.
 
     Attributes:
@@ -68,30 +68,30 @@ class TableState:
     is_plain: bool
 
 
-def state(tables: Tables, table: Table) -> TableState | None:
+def state(tables: Tables, table: StoreTable) -> ExternalTableState | None:
     """Return the current state of a table; None if there is no Delta table. Two Spark jobs."""
-    found = tables.access.detail(table)
-    if found is None or found.format != "delta":
+    detail = tables.access.detail(table)
+    if detail is None or detail.format != "delta":
         return None
     commits = tables.reader.recent_commits(table)
     if not commits:
         return None
-    properties = found.properties
-    return TableState(
-        id=found.id,
+    properties = detail.properties
+    return ExternalTableState(
+        id=detail.id,
         delta_version=commits[0].delta_version,
         micros=commits[0].micros,
-        location=found.location,
+        location=detail.location,
         has_feed=properties.get("delta.enableChangeDataFeed", "").lower() == "true",
-        partitioned_by=found.partition_columns,
+        partitioned_by=detail.partition_columns,
         is_plain=properties.get("delta.columnMapping.mode", "none") == "none",
     )
 
 
 def changed_keys(
     tables: Tables,
-    table: Table,
-    now: TableState,
+    table: StoreTable,
+    now: ExternalTableState,
     since: int,
     key: Sequence[Column],
     columns: Sequence[Column],
@@ -120,7 +120,9 @@ def changed_keys(
     return unmatched(*sides, columns).select(*cols(key))
 
 
-def _fed(tables: Tables, table: Table, now: TableState, since: int) -> DataFrame | None:
+def _fed(
+    tables: Tables, table: StoreTable, now: ExternalTableState, since: int
+) -> DataFrame | None:
     """Read the table's change data feed; None if it was ever off since then, or is gone."""
     try:
         fed = tables.reader.feed(table, since + 1, now.delta_version)
@@ -148,31 +150,33 @@ class _Files:
     partitions: tuple[Mapping[str, str | None], ...]
 
 
-def _changed_files(spark: SparkSession, now: TableState, since: int) -> _Files | None:
+def _changed_files(spark: SparkSession, now: ExternalTableState, since: int) -> _Files | None:
     """Return the files that the log names; None if it is too short, or names too many."""
     numbers = range(since + 1, now.delta_version + 1)
     if len(numbers) > _COMMITS or not PLAIN_PATH.fullmatch(now.location):
         return None
     logs = [f"{now.location}/{commit_file(number)}" for number in numbers]
     try:
-        found = actions(spark, logs).drop("vector").limit(_ACTIONS + 1).collect()
+        rows = actions(spark, logs).drop("vector").limit(_ACTIONS + 1).collect()
     except spark_errors("AnalysisException"):  # the log was cleaned up
         return None
-    paths = {row.path: _absolute(row.path, now.location) for row in found}
-    if len(found) > _ACTIONS or len(paths) > _FILES:
+    paths = {row.path: _absolute(row.path, now.location) for row in rows}
+    if len(rows) > _ACTIONS or len(paths) > _FILES:
         return None
     if not all(PLAIN_PATH.fullmatch(path) for path in paths.values()):
         return None
-    last = {row.path: row for row in sorted(found, key=lambda row: (row.commit, row.adds))}
+    last = {row.path: row for row in sorted(rows, key=lambda row: (row.commit, row.adds))}
     return _Files(
         paths=frozenset(paths.values()),
         added=frozenset(paths[path] for path, row in last.items() if row.adds),
-        marked=frozenset(paths[row.path] for row in found if row.marked),
-        partitions=tuple(row.partition or {} for row in found),
+        marked=frozenset(paths[row.path] for row in rows if row.marked),
+        partitions=tuple(row.partition or {} for row in rows),
     )
 
 
-def _rows_of(files: _Files, alive: frozenset[str], rows: DataFrame, now: TableState) -> DataFrame:
+def _rows_of(
+    files: _Files, alive: frozenset[str], rows: DataFrame, now: ExternalTableState
+) -> DataFrame:
     """Return the rows of a Delta version that are in the files.
 
     Args:
@@ -207,11 +211,11 @@ def _numbers_rows(rows: DataFrame) -> bool:
     return isinstance(metadata, t.StructType) and "row_index" in metadata.names
 
 
-def _in_partitions(files: _Files, now: TableState, rows: DataFrame) -> Expression:
+def _in_partitions(files: _Files, now: ExternalTableState, rows: DataFrame) -> Expression:
     """Return a filter that keeps all rows of the files, and lets Delta prune other partitions."""
     conditions, struct = [f.lit(True)], frame_struct(rows)
     for name in now.partitioned_by:
-        data_type, values = struct[name].dataType, {found.get(name) for found in files.partitions}
+        data_type, values = struct[name].dataType, {values.get(name) for values in files.partitions}
         known = atom(data_type)
         if known is not None and known.prunes:
             texts = [

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 import pyarrow as pa
+from typing_extensions import override
 
 from deltaproduce.engines.spark.data_types import frame_struct
 from deltaproduce.engines.spark.file_systems import check_relative
@@ -47,28 +48,28 @@ class External(SourceKind):
     expecting: Callable[[datetime], pa.Table] | None = None
 
     @property
+    @override
     def word(self) -> str:
-        """See `Kind.word`."""
         return "external"
 
     @property
+    @override
     def tables(self) -> tuple[str, ...]:
-        """See `Kind.tables`."""
         return (UPDATES,)
 
     @property
+    @override
     def place(self) -> str:
-        """See `Kind.place`."""
         return self.table
 
     @property
+    @override
     def tasks(self) -> TaskPartitions:
-        """See `Kind.tasks`."""
         return TaskPartitions(self.partition, self.expecting)
 
     @property
+    @override
     def lists_columns(self) -> bool:
-        """See `Kind.lists_columns`."""
         return not self.whole
 
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
@@ -87,21 +88,23 @@ class External(SourceKind):
                 "correct table="
             )
             raise DefinitionError(message, stage=stage.name)
-        found = frame_struct(tables.reader.read(table))
-        fields = {field.name.lower(): field for field in found}
+        struct = frame_struct(tables.reader.read(table))
+        fields = {field.name.lower(): field for field in struct}
         key = [self._field(stage, column, fields) for column in stage.schema.key]
         value = [self._field(stage, column, fields) for column in stage.schema.value]
         if self.whole:
             keys = {column.name.lower() for column in stage.schema.key}
-            value = [t.StructField(x.name, x.dataType) for x in found if x.name.lower() not in keys]
+            value = [
+                t.StructField(x.name, x.dataType) for x in struct if x.name.lower() not in keys
+            ]
         schema = row_schema(t.StructType(key), t.StructType(value), stage=stage.name)
         return replace(stage, schema=schema, kind=replace(self, table=table.name))
 
+    @override
     def arrived(
-        self, source: Source, head: Version, tables: Tables, *, anew: bool = False
+        self, source: Source, head: Version, tables: Tables, *, from_start: bool = False
     ) -> TableArrival | None:
-        """See `SourceKind.arrived`."""
-        return arrival(source, self.table, head, tables, begins=anew)
+        return arrival(source, self.table, head, tables, begins=from_start)
 
     def _field(
         self, stage: Stage, column: Column, fields: dict[str, t.StructField]

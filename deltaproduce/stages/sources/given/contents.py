@@ -20,7 +20,7 @@ SHOWN: Final = 10
 
 
 def refuse_types(
-    found: list[str | None], rows: int, source: Source, keys: tuple[object, ...]
+    values: list[str | None], rows: int, source: Source, keys: tuple[object, ...]
 ) -> NoReturn:
     """Refuse unknown change types.
 
@@ -29,7 +29,7 @@ def refuse_types(
         keys: a sample of their keys.
     """
     known = ", ".join((*UPSERTS, *DELETES, *IGNORED))
-    refuse_column(source, CHANGE_TYPE, f"is {shown(found)} in {rows} rows; known: {known}", keys)
+    refuse_column(source, CHANGE_TYPE, f"is {shown(values)} in {rows} rows; known: {known}", keys)
 
 
 def refuse_column(source: Source, column: str, finding: str, keys: tuple[object, ...]) -> NoReturn:

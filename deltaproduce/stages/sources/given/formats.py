@@ -71,9 +71,9 @@ def check(faults: Sequence[Fault], source: Source) -> None:
     if not faults:
         return
     declared = f"declared: {source.schema.key.ddl}; {source.schema.value.ddl}"
-    told = "; ".join(f"column {fault.column!r} {fault.finding}" for fault in faults)
+    texts = "; ".join(f"column {fault.column!r} {fault.finding}" for fault in faults)
     raise InvalidChangesError(
-        f"changes of source {source.name!r}: {told}; {declared}",
+        f"changes of source {source.name!r}: {texts}; {declared}",
         source=source.name,
         column=faults[0].column,
         columns=tuple(dict.fromkeys(fault.column for fault in faults)),
@@ -98,14 +98,14 @@ def name_faults(names: Sequence[str], source: Source, *, is_snapshot: bool) -> l
     return faults
 
 
-def frame_faults(found: t.StructType, source: Source, *, is_snapshot: bool) -> list[Fault]:
+def frame_faults(struct: t.StructType, source: Source, *, is_snapshot: bool) -> list[Fault]:
     """Return the faults of a DataFrame's columns, without a job.
 
     A column may have a narrower type than declared if the declared type holds every value of it, as
     Spark widens ``int`` to ``bigint`` on insert. Fields of structs may be in any order.
     """
-    faults = name_faults(found.names, source, is_snapshot=is_snapshot)
-    given = {field.name.lower(): field.dataType for field in found}
+    faults = name_faults(struct.names, source, is_snapshot=is_snapshot)
+    given = {field.name.lower(): field.dataType for field in struct}
     for column in (*source.schema.key, *source.schema.value):
         data_type = given.get(column.name.lower())
         if data_type is not None and not widens(data_type, column.data_type, by_name=True):
@@ -134,22 +134,22 @@ def table_of(changes: object, source: Source, clock: tzinfo, *, is_snapshot: boo
     speaks_arrow = hasattr(changes, "__arrow_c_stream__")
     if isinstance(changes, Sequence) and not isinstance(changes, str | bytes) and not speaks_arrow:
         return _of_rows(changes, source, clock, is_snapshot=is_snapshot)
-    found, by_pandas = _read(changes, source)
-    faults = name_faults(found.column_names, source, is_snapshot=is_snapshot)
-    arrays = {name.lower(): found.column(place) for place, name in enumerate(found.column_names)}
-    made: dict[str, pa.ChunkedArray] = {}
+    table, by_pandas = _read(changes, source)
+    faults = name_faults(table.column_names, source, is_snapshot=is_snapshot)
+    arrays = {name.lower(): table.column(place) for place, name in enumerate(table.column_names)}
+    taken: dict[str, pa.ChunkedArray] = {}
     for column in unchecked(table_columns(source, arrays)):
         values = arrays[column.name.lower()]
         if by_pandas:
             values = _undone(values, column.data_type)
         try:
-            made[column.name] = _conformed(values, column.data_type, clock)
+            taken[column.name] = _conformed(values, column.data_type, clock)
         except Misfit as misfit:
             places = _misfits(values, column.data_type, clock)
             keys = _keys(arrays, places, source, clock)
             faults.append(Fault(column.name, _said(misfit, places, keys), keys))
     check(faults, source)
-    return pa.table(made)
+    return pa.table(taken)
 
 
 def refuse(source: Source, finding: str) -> NoReturn:
@@ -172,10 +172,10 @@ def _read(changes: object, source: Source) -> tuple[pa.Table, bool]:
     kind = type(changes).__name__
     try:
         if isinstance(changes, pa.Table):
-            found = changes
+            table = changes
         elif isinstance(changes, pa.RecordBatchReader):
-            found = _kept(changes)
-            if found is None:
+            table = _kept(changes)
+            if table is None:
                 raise ValueError(
                     "the reader gives no batch: it was read before; make another, or give a table "
                     "if there are no rows"
@@ -183,13 +183,13 @@ def _read(changes: object, source: Source) -> tuple[pa.Table, bool]:
         elif hasattr(changes, "__arrow_c_stream__"):
             reader = pa.RecordBatchReader.from_stream(changes)
             kept = _kept(reader)
-            found = reader.schema.empty_table() if kept is None else kept
+            table = reader.schema.empty_table() if kept is None else kept
         elif hasattr(changes, "__arrow_c_array__"):
-            found = pa.Table.from_batches([pa.record_batch(changes)])
+            table = pa.Table.from_batches([pa.record_batch(changes)])
         else:
             refuse(source, f"are {_NOUNS.get(kind, f'a {kind}')}: {_ADVICE.get(kind, _TAKEN)}")
-        found.validate(full=True)
-        pandas = None if isinstance(changes, _ARROW) else found.schema.pandas_metadata
+        table.validate(full=True)
+        pandas = None if isinstance(changes, _ARROW) else table.schema.pandas_metadata
     except DeltaProduceError:
         raise
     except Exception as error:
@@ -199,9 +199,9 @@ def _read(changes: object, source: Source) -> tuple[pa.Table, bool]:
             source=source.name,
         ) from error
     if pandas is None:
-        return found, False
+        return table, False
     index = [name for name in pandas["index_columns"] if isinstance(name, str)]
-    return found.drop_columns(index), True
+    return table.drop_columns(index), True
 
 
 def _kept(reader: pa.RecordBatchReader) -> pa.Table | None:
@@ -235,15 +235,15 @@ def _conformed(values: pa.ChunkedArray, data_type: t.DataType, clock: tzinfo) ->
         Misfit: it is of another kind, or not all of its values fit.
     """
     chunks = values.chunks or [pa.nulls(0, values.type)]
-    found = [conformed(chunk, data_type, clock=clock) for chunk in chunks]
-    return pa.chunked_array(found, found[0].type)
+    converted = [conformed(chunk, data_type, clock=clock) for chunk in chunks]
+    return pa.chunked_array(converted, converted[0].type)
 
 
 def _undone(values: pa.ChunkedArray, data_type: t.DataType) -> pa.ChunkedArray:
     """Return a column without pandas' substitutes, if that is possible for all of it."""
-    found = [without_pandas(chunk, data_type) for chunk in values.chunks]
-    alike = len({chunk.type for chunk in found}) == 1
-    return pa.chunked_array(found) if alike else values
+    chunks = [without_pandas(chunk, data_type) for chunk in values.chunks]
+    alike = len({chunk.type for chunk in chunks}) == 1
+    return pa.chunked_array(chunks) if alike else values
 
 
 def without_pandas(array: pa.Array, data_type: t.DataType) -> pa.Array:
@@ -284,12 +284,12 @@ def _keys(
     key = source.schema.key
     try:
         columns = [(arrays[column.name.lower()], column.data_type) for column in key]
-        found: list[object] = []
+        keys: list[object] = []
         for place in places:
             row = [(array.slice(place, 1).combine_chunks(), kind) for array, kind in columns]
             conforming = [conformed(array, kind, clock=clock) for array, kind in row]
-            found += python_keys(key, clock, conforming)
-        return tuple(dict.fromkeys(found))
+            keys += python_keys(key, clock, conforming)
+        return tuple(dict.fromkeys(keys))
     except (KeyError, Misfit):
         return ()
 
@@ -315,7 +315,7 @@ def _of_rows(
         replace(fault, finding=f"{fault.finding} (row {first[fault.column.lower()][0]}, from 0)")
         for fault in name_faults([*declared, *others], source, is_snapshot=is_snapshot)
     ]
-    made: dict[str, pa.Array] = {}
+    arrays: dict[str, pa.Array] = {}
     keys = {name.lower() for name in source.schema.key.names}
     for column in unchecked(table_columns(source, {*declared, *first})):
         name = column.name.lower()
@@ -326,12 +326,12 @@ def _of_rows(
         absent = ("", "upsert" if name == CHANGE_TYPE else None)
         values = [row.get(name, absent)[1] for row in by_name]
         try:
-            made[column.name] = _written(values, column, clock)
+            arrays[column.name] = _written(values, column, clock)
         except Misfit as misfit:
             places = misfits(len(values), partial(_fit, values, column, clock), _SHOWN)
             faults.append(Fault(column.name, _said(misfit, places, ())))
     check(faults, source)
-    return pa.table(made)
+    return pa.table(arrays)
 
 
 def _by_name(row: object, place: int, source: Source) -> dict[str, tuple[str, object]]:
@@ -342,16 +342,16 @@ def _by_name(row: object, place: int, source: Source) -> dict[str, tuple[str, ob
             f"are a list, and row {place} (from 0) of it is {shown(row)}: give dicts, of column "
             "names and values",
         )
-    found = {str(name).lower(): (str(name), value) for name, value in row.items()}
-    if len(found) < len(row):
+    by_name = {str(name).lower(): (str(name), value) for name, value in row.items()}
+    if len(by_name) < len(row):
         refuse(source, f"are a list, and row {place} (from 0) of it has a column twice")
-    return found
+    return by_name
 
 
 def _written(values: Sequence[Any], column: Column, clock: tzinfo) -> pa.Array:
     """Convert Python values to a column's type."""
-    (found,) = rows_writer(Columns((column,)), clock)(values)
-    return found
+    (array,) = rows_writer(Columns((column,)), clock)(values)
+    return array
 
 
 def _fit(values: Sequence[Any], column: Column, clock: tzinfo, start: int, end: int) -> bool:

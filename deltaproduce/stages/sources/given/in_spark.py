@@ -18,7 +18,7 @@ from deltaproduce.engines.spark.frames import row_bytes
 from deltaproduce.engines.spark.sessions.on_demand import Window, is_frame
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.model.graph import Source
-from deltaproduce.stages.batches import IS_DELETE, Batch, computing, some_keys
+from deltaproduce.stages.batches import IS_DELETE, Batch, computing, sample_keys
 from deltaproduce.stages.sources.given.contents import (
     DELETES,
     IGNORED,
@@ -72,7 +72,7 @@ def batch_of_frame(
         nulls = counts[_nulls(number)]
         if nulls:
             wrong = rows.where(one.condition).where(f.col(CHANGE_TYPE).isin(*one.types))
-            one.refuse(nulls, source, some_keys(wrong, source, engines))
+            one.refuse(nulls, source, sample_keys(wrong, source, engines))
     if source.kind.intake.unique:
         upserts = rows.where(f.col(CHANGE_TYPE).isin(*UPSERTS))
         check_in_spark(upserts, rows, source, engines)
@@ -96,10 +96,10 @@ def _conformed(given: DataFrame, source: Source, controls: Mapping[str, Column])
     In Spark the parts of any column may be null: it casts nothing to a type that says otherwise.
     Control columns that are not given would be the same for all rows, so they are left out.
     """
-    found = {field.name.lower(): field for field in frame_struct(given)}
+    by_name = {field.name.lower(): field for field in frame_struct(given)}
     wanted = {c.name: c for c in (*source.schema.key, *source.schema.value)}
     declared = (
-        f"{cast_by_name(found[name.lower()], c.data_type)} AS {identifier(c.name)}"
+        f"{cast_by_name(by_name[name.lower()], c.data_type)} AS {identifier(c.name)}"
         for name, c in {**wanted, **controls}.items()
     )
     rows = given.selectExpr(*declared, f"monotonically_increasing_id() AS {ORDINAL}")
@@ -140,8 +140,8 @@ def _check_change_types(rows: DataFrame, unknown: int, source: Source, engines: 
         return
     other = f.coalesce(~f.col(CHANGE_TYPE).isin(*UPSERTS, *DELETES), f.lit(True))
     wrong = rows.where(other)
-    found = [row[0] for row in wrong.select(CHANGE_TYPE).distinct().limit(SHOWN).collect()]
-    refuse_types(found, unknown, source, some_keys(wrong, source, engines))
+    values = [row[0] for row in wrong.select(CHANGE_TYPE).distinct().limit(SHOWN).collect()]
+    refuse_types(values, unknown, source, sample_keys(wrong, source, engines))
 
 
 def _final(rows: DataFrame, source: Source, *, ordered: bool) -> DataFrame:

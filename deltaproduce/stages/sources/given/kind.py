@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from typing_extensions import override
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.spark.data_types import frame_struct
@@ -52,29 +53,29 @@ class Given(SourceKind):
     has_unique_key: bool = False
 
     @property
+    @override
     def word(self) -> str:
-        """See `Kind.word`."""
         return "given"
 
     @property
+    @override
     def tasks(self) -> TaskPartitions:
-        """See `Kind.tasks`."""
         return TaskPartitions(self.partition, self.expecting)
 
     @property
+    @override
     def intake(self) -> Intake:
-        """See `Kind.intake`."""
         return Intake(takes_rows=True, unique=self.has_unique_key, retention=self.retention)
 
     @property
+    @override
     def tables(self) -> tuple[str, ...]:
-        """See `Kind.tables`."""
         return (CONTENT, UPDATES, RUNS)
 
+    @override
     def taken(
         self, given: object, source: Source, engines: Engines, *, is_snapshot: bool = False
     ) -> Batch:
-        """See `SourceKind.taken`."""
         if is_frame(given):
             with computing(source):
                 _check_frame(given, source, is_snapshot=is_snapshot)

@@ -20,7 +20,7 @@ from deltaproduce.engines.local.arrays import (
     sorting,
 )
 from deltaproduce.model.graph import Source
-from deltaproduce.stages.batches import IS_DELETE, Batch, some_keys
+from deltaproduce.stages.batches import IS_DELETE, Batch, sample_keys
 from deltaproduce.stages.sources.given.contents import (
     DELETES,
     IGNORED,
@@ -60,7 +60,7 @@ def batch_of_table(
         nulls = one.nulls(given.column(one.column.name))
         wrong = nulls & _is_in(change_type, one.types) if nulls.any() else nulls
         if wrong.any():
-            keys = some_keys(given.filter(pa.array(wrong)), source, engines)
+            keys = sample_keys(given.filter(pa.array(wrong)), source, engines)
             one.refuse(int(wrong.sum()), source, keys)
     if source.kind.intake.unique:
         check_in_table(given, source, engines, upserts, places)
@@ -81,16 +81,16 @@ def _counting(given: pa.Table) -> pa.Table:
 
 def _is_in(change_type: pa.ChunkedArray, known: tuple[str, ...]) -> Marks:
     """Return which rows have one of these change types; null is none of them."""
-    found = pc.is_in(change_type, value_set=pa.array(known, pa.string()))
-    return in_numpy(found, bool)
+    is_known = pc.is_in(change_type, value_set=pa.array(known, pa.string()))
+    return in_numpy(is_known, bool)
 
 
 def _check_change_types(given: pa.Table, unknown: Marks, source: Source, engines: Engines) -> None:
     if not unknown.any():
         return
     wrong = given.filter(pa.array(unknown))
-    found = wrong.column(CHANGE_TYPE).unique()[:SHOWN].to_pylist()
-    refuse_types(found, len(wrong), source, some_keys(wrong, source, engines))
+    values = wrong.column(CHANGE_TYPE).unique()[:SHOWN].to_pylist()
+    refuse_types(values, len(wrong), source, sample_keys(wrong, source, engines))
 
 
 def _numbered(given: pa.Table, source: Source, engines: Engines) -> pa.Table:
@@ -124,6 +124,6 @@ def _ordinals(given: pa.Table, source: Source) -> Numbers:
     """Return the positions of rows in their key, in the user's order, from 1."""
     keys = factorize(given.select(source.schema.key.names).columns)
     order = sorting([keys, *order_codes(given, [ORDINAL_COLUMN])])  # stable: ties keep their order
-    found = np.empty(len(given), np.int64)
-    found[order] = places([keys[order]]) + 1
-    return found
+    ordinals = np.empty(len(given), np.int64)
+    ordinals[order] = places([keys[order]]) + 1
+    return ordinals

@@ -72,24 +72,26 @@ class Required:
         """
         if not self.part:
             return in_numpy(values.is_null())
-        found, first = np.zeros(len(values), bool), 0
+        nulls, first = np.zeros(len(values), bool), 0
         for chunk in values.chunks:
-            found[first + _null_rows(chunk, self.column.data_type, self.part)] = True
+            nulls[first + _null_rows(chunk, self.column.data_type, self.part)] = True
             first += len(chunk)
-        return found
+        return nulls
 
 
 def required(source: Source) -> list[Required]:
     """Return what a source requires of its rows; values of deleted rows do not count."""
-    found = list[Required]()
+    required_columns = list[Required]()
     for columns, types in (
         (source.schema.key, (*UPSERTS, *DELETES)),
         (source.schema.value, UPSERTS),
     ):
         for column in columns:
             whole: list[tuple[str, ...]] = [] if column.nullable else [()]
-            found += [Required(column, part, types) for part in (*whole, *_parts(column.data_type))]
-    return found
+            required_columns += [
+                Required(column, part, types) for part in (*whole, *_parts(column.data_type))
+            ]
+    return required_columns
 
 
 def unchecked(columns: Sequence[Column]) -> tuple[Column, ...]:
@@ -112,8 +114,8 @@ def checked(rows: pa.Table, columns: Sequence[Column], counts: Marks) -> pa.Tabl
             values = rows.column(place)
             if not counts.all():
                 values = pc.if_else(pa.array(counts), values, pa.scalar(None, values.type))
-            made = in_arrow_types(pa.table({column.name: values}), [column])
-            rows = rows.set_column(place, column.name, made.column(0))
+            converted = in_arrow_types(pa.table({column.name: values}), [column])
+            rows = rows.set_column(place, column.name, converted.column(0))
     return rows
 
 
@@ -137,21 +139,21 @@ def _null_rows(values: pa.Array, data_type: DataType, part: Sequence[str]) -> Nu
     if not part:
         return np.flatnonzero(in_numpy(values.is_null()))
     there = np.flatnonzero(in_numpy(values.is_valid()))
-    some = values.take(pa.array(there))
+    items = values.take(pa.array(there))
     step, rest = part[0], part[1:]
     match data_type:
         case StructType():
-            return there[_null_rows(some.field(step), data_type[step].dataType, rest)]
+            return there[_null_rows(items.field(step), data_type[step].dataType, rest)]
         case ArrayType():
-            inner = some.flatten(), data_type.elementType
+            inner = items.flatten(), data_type.elementType
         case MapType():
-            entry = pa.struct([("key", some.type.key_type), ("value", some.type.item_type)])
-            some = some.cast(pa.list_(entry))
+            entry = pa.struct([("key", items.type.key_type), ("value", items.type.item_type)])
+            items = items.cast(pa.list_(entry))
             kind = data_type.keyType if step == "key" else data_type.valueType
-            inner = some.flatten().field(step), kind
+            inner = items.flatten().field(step), kind
         case _:
             raise TypeError(f"{data_type.simpleString()!r} has no parts")
-    of_row = np.repeat(there, in_numpy(pc.list_value_length(some)))
+    of_row = np.repeat(there, in_numpy(pc.list_value_length(items)))
     return of_row[_null_rows(*inner, rest)]
 
 

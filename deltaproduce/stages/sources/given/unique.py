@@ -18,7 +18,7 @@ from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.model.graph import Source
-from deltaproduce.stages.batches import some_keys
+from deltaproduce.stages.batches import sample_keys
 from deltaproduce.types.columns import ORDINAL, Column
 from deltaproduce.types.data_types import LongType
 from deltaproduce.types.excerpts import shown
@@ -48,8 +48,8 @@ def check_in_table(
     rows = given.select(key.names).append_column(_PLACE.name, pa.array(places, pa.int64()))
     if not counts.all():
         rows = rows.filter(pa.array(counts))
-    found = [_repeated(part, key.names) for (part,) in engines.ranges([rows], key.columns)]
-    repeated = pa.concat_tables(found) if found else rows.slice(0, 0)
+    positions = [_repeated(part, key.names) for (part,) in engines.ranges([rows], key.columns)]
+    repeated = pa.concat_tables(positions) if positions else rows.slice(0, 0)
     if len(repeated):
         _refuse(repeated, source, engines)
 
@@ -67,19 +67,19 @@ def check_in_spark(upserts: DataFrame, rows: DataFrame, source: Source, engines:
     key = source.schema.key
     once = upserts.groupBy(*cols(key)).agg(f.count(f.lit(1)).alias(_PLACE.name))
     twice = once.where(f.col(_PLACE.name) > 1).drop(_PLACE.name).limit(1)
-    some = fetched(twice, key.columns)
-    if not len(some):
+    repeated = fetched(twice, key.columns)
+    if not len(repeated):
         return
-    wanted = engines.frame(some, key.columns)
-    found = upserts.join(wanted, same(upserts, wanted, key), "left_semi")
+    wanted = engines.frame(repeated, key.columns)
+    matches = upserts.join(wanted, same(upserts, wanted, key), "left_semi")
     places = fetched(
-        found.select(*cols(key), f.col(ORDINAL).alias(_PLACE.name)).orderBy(_PLACE.name).limit(2),
+        matches.select(*cols(key), f.col(ORDINAL).alias(_PLACE.name)).orderBy(_PLACE.name).limit(2),
         (*key, _PLACE),
     )
     ids = in_numpy(places.column(_PLACE.name), np.int64)
     at = places.schema.get_field_index(_PLACE.name)
-    told = pa.array(_positions(ids, rows), pa.int64())
-    _refuse(places.set_column(at, _PLACE.name, told), source, engines)
+    positions = pa.array(_positions(ids, rows), pa.int64())
+    _refuse(places.set_column(at, _PLACE.name, positions), source, engines)
 
 
 def _positions(ids: Numbers, rows: DataFrame) -> list[int]:
@@ -113,7 +113,7 @@ def _refuse(repeated: pa.Table, source: Source, engines: Engines) -> NoReturn:
     Args:
         repeated: rows of such keys with their positions; the first two are of one key.
     """
-    keys = some_keys(repeated, source, engines)
+    keys = sample_keys(repeated, source, engines)
     rows = tuple(in_numpy(repeated.column(_PLACE.name).slice(0, 2), np.int64).tolist())
     others = f"; so are {shown(keys[1:])}" if len(keys) > 1 else ""
     raise InvalidChangesError(

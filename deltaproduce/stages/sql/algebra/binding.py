@@ -31,8 +31,10 @@ def bound(relation: Relation, constants: Constants) -> Relation:
     for one in relation.walk():
         inputs = [done[id(given)] for given in one.inputs]
         is_same = all(a is b for a, b in zip(inputs, one.inputs, strict=True))
-        found = one if is_same else one.over(inputs)
-        done[id(one)] = _bound(found, constants) if names_constant(one.scalars) else found
+        relation_bound = one if is_same else one.over(inputs)
+        done[id(one)] = (
+            _bound(relation_bound, constants) if names_constant(one.scalars) else relation_bound
+        )
     return done[id(relation)]
 
 
@@ -47,9 +49,9 @@ def _bound(value: Any, constants: Constants) -> Any:  # noqa: ANN401 any part of
         return value
     parts = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
     changed = {
-        name: found
+        name: bound_part
         for name, part in parts.items()
-        if not isinstance(part, Relation) and (found := _bound(part, constants)) is not part
+        if not isinstance(part, Relation) and (bound_part := _bound(part, constants)) is not part
     }
     return replace(value, **changed) if changed else value
 

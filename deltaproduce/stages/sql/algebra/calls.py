@@ -72,7 +72,7 @@ COUNTS: Final = frozenset({"count", "count_if"})
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class AggregateExpression:
     """A call of an aggregate function.
 
     Attributes:
@@ -103,7 +103,7 @@ class Call:
         is_distinct: bool,
         where: Scalar | None,
         text: str,
-    ) -> Call:
+    ) -> AggregateExpression:
         """Find the type of a call.
 
         Args:
@@ -114,17 +114,19 @@ class Call:
         if function == "percentile":
             given, parameters = given[:1], tuple(map(_fraction, given[1:]))
         types = [one.data_type for one in given]
-        found = _type(function, types, parameters) if name in _NAMES else None
-        plain = found is not None
-        found = found or _type_in_spark(function, types)
-        return Call(function, given, is_distinct, where, text, found, plain, parameters)
+        data_type = _type(function, types, parameters) if name in _NAMES else None
+        plain = data_type is not None
+        data_type = data_type or _type_in_spark(function, types)
+        return AggregateExpression(
+            function, given, is_distinct, where, text, data_type, plain, parameters
+        )
 
     @property
     def fault(self) -> str | None:
         """Why Spark refuses it, whatever its settings; None if it may take it."""
         kinds = [one.data_type for one in self.arguments]
         if self.function in _SUMS and any(isinstance(kind, _NO_SUMMANDS) for kind in kinds):
-            return f"adds up values of type {_told(kinds)}; cast them"
+            return f"adds up values of type {_type_names(kinds)}; cast them"
         return None
 
     @property
@@ -179,12 +181,12 @@ def _type(
     if function == "percentile" and len(parameters) != 1:
         return None
     try:
-        found = _planned(function, types, parameters).data_type
+        data_type = _planned(function, types, parameters).data_type
     except DefinitionError:  # text, which Spark casts, or what it refuses
         return None
-    if function == _LIST and isinstance(found, ArrayType):
-        return ArrayType(found.elementType, containsNull=False)
-    return found
+    if function == _LIST and isinstance(data_type, ArrayType):
+        return ArrayType(data_type.elementType, containsNull=False)
+    return data_type
 
 
 def _type_in_spark(function: str, types: Sequence[DataType | None]) -> DataType | None:
@@ -196,7 +198,7 @@ def _type_in_spark(function: str, types: Sequence[DataType | None]) -> DataType 
     return rule(known[0]) if rule is not None and len(known) == len(types) == 1 else None
 
 
-def _told(kinds: Sequence[DataType | None]) -> str:
+def _type_names(kinds: Sequence[DataType | None]) -> str:
     return ", ".join(kind.simpleString() for kind in kinds if kind is not None)
 
 
@@ -205,5 +207,5 @@ def _fraction(scalar: Scalar) -> float | None:
     tree = scalar.expression.tree.unnest()
     if not isinstance(tree, exp.Literal) or tree.is_string:
         return None
-    found = float(tree.name)
-    return found if 0 <= found <= 1 else None
+    fraction = float(tree.name)
+    return fraction if 0 <= fraction <= 1 else None

@@ -8,7 +8,7 @@ from typing import Final
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.sql.algebra.relations import Project, Relation, SetOperation
+from deltaproduce.stages.sql.algebra.relations import ProjectRelation, Relation, SetOperation
 from deltaproduce.stages.sql.algebra.scalars import readable
 from deltaproduce.stages.sql.algebra.spark_only import InSpark, ValueInSpark
 from deltaproduce.stages.sql.expressions.literals import constant_of
@@ -49,7 +49,7 @@ def _filled(relation: Relation, fields: list[str]) -> Iterator[str]:
     if not isinstance(relation, SetOperation) or relation.kind != "union" or not relation.is_all:
         return
     for side in (relation.left, relation.right):
-        assert isinstance(side, Project)  # of its columns, in the types of both sides
+        assert isinstance(side, ProjectRelation)  # of its columns, in the types of both sides
         own = zip(relation.own, side.outputs, strict=False)
         read = [
             name for field, output in own if field.id in fields for name in output.scalar.fields
@@ -62,7 +62,7 @@ def _trees(relation: Relation, filled: Collection[str]) -> Iterator[tuple[exp.Ex
     """Yield the expressions of an operator, and whether they fill columns that may differ."""
     if isinstance(relation, InSpark | ValueInSpark):
         yield relation.tree, False
-    if isinstance(relation, Project):
+    if isinstance(relation, ProjectRelation):
         for output in relation.outputs:
             yield output.scalar.expression.tree, output.field.id in filled
     else:

@@ -9,18 +9,18 @@ from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
-    Aggregate,
+    AggregateRelation,
     Distinct,
     Filter,
     Join,
     Limit,
     Matched,
-    Project,
+    ProjectRelation,
     Relation,
     SetOperation,
     Single,
 )
-from deltaproduce.stages.sql.algebra.windows import Window
+from deltaproduce.stages.sql.algebra.windows import WindowRelation
 
 
 def is_none(relation: Relation) -> bool:
@@ -28,11 +28,19 @@ def is_none(relation: Relation) -> bool:
     match relation:
         case Filter():
             return relation.condition.expression.tree == exp.false() or is_none(relation.input)
-        case Project() | Distinct() | Limit() | Matched() | Single() | Window() | Expand():
+        case (
+            ProjectRelation()
+            | Distinct()
+            | Limit()
+            | Matched()
+            | Single()
+            | WindowRelation()
+            | Expand()
+        ):
             return is_none(relation.input)
         case Generate():
             return is_none(relation.input)
-        case Aggregate():
+        case AggregateRelation():
             return bool(relation.keys) and is_none(relation.input)
         case Join():
             return _is_none_joined(relation)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from typing_extensions import override
+
 from deltaproduce.stages.sql.algebra.relations import Widened
 from deltaproduce.stages.sql.algebra.scalars import Scalar
 from deltaproduce.types.data_types import ArrayType, DataType, IntegerType, MapType, StructType
@@ -25,15 +27,15 @@ class Expand(Widened):
     lists: tuple[tuple[Scalar, ...], ...]
 
     @property
+    @override
     def scalars(self) -> tuple[Scalar, ...]:
-        """See `Relation.scalars`."""
         return tuple(scalar for one in self.lists for scalar in one)
 
     @property
-    def told(self) -> str:
-        """See `Relation.told`."""
-        told = (f"({', '.join(scalar.text for scalar in one)})" for one in self.lists)
-        return f"Expand {', '.join(told)}"
+    @override
+    def label(self) -> str:
+        texts = (f"({', '.join(scalar.text for scalar in one)})" for one in self.lists)
+        return f"Expand {', '.join(texts)}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,20 +55,20 @@ class Generate(Widened):
     is_outer: bool
 
     @property
+    @override
     def scalars(self) -> tuple[Scalar, ...]:
-        """See `Relation.scalars`."""
         return self.arguments
 
     @property
+    @override
     def only_in_spark(self) -> str | None:
-        """See `Relation.only_in_spark`."""
         is_plain = all(field.data_type is not None for field in self.own)
         is_plain = is_plain and all(one.is_plain for one in self.arguments)
         return None if is_plain else self.text
 
     @property
-    def told(self) -> str:
-        """See `Relation.told`."""
+    @override
+    def label(self) -> str:
         return f"Generate {self.text}"
 
 
@@ -77,8 +79,8 @@ def generated(function: str, types: list[DataType | None]) -> list[tuple[str, Da
         function: without ``_outer``.
         types: the types of its arguments.
     """
-    found = [*_generated(function, types[0])] if len(types) == 1 else []
-    return found or None
+    fields = [*_generated(function, types[0])] if len(types) == 1 else []
+    return fields or None
 
 
 def _generated(function: str, kind: DataType | None) -> Iterator[tuple[str, DataType]]:

@@ -11,7 +11,12 @@ from typing import Final
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.sql.algebra.relations import Aggregate, Project, Relation, SetOperation
+from deltaproduce.stages.sql.algebra.relations import (
+    AggregateRelation,
+    ProjectRelation,
+    Relation,
+    SetOperation,
+)
 from deltaproduce.stages.sql.algebra.scalars import Field, Scalar, columns_in, readable
 from deltaproduce.stages.sql.syntax import function_name, spelled
 from deltaproduce.stages.sql.text import line_at
@@ -55,9 +60,9 @@ def check_no_intervals(relation: Relation, columns: Sequence[tuple[str, str]]) -
     for one in relation.walk():
         fields = tuple(field for given in one.inputs for field in given.fields)
         match one:
-            case Project():
+            case ProjectRelation():
                 pairs = [(output.field, output.scalar) for output in one.outputs]
-            case Aggregate():
+            case AggregateRelation():
                 pairs = [(key.field, key.scalar) for key in one.keys]
                 pairs += [
                     (field, call.arguments[0])
@@ -92,9 +97,9 @@ def _is_interval(node: exp.Expr, fields: tuple[Field, ...], known: set[str]) -> 
             return bool(node.args["to"].is_type(exp.DataType.Type.INTERVAL))
         case exp.Sub() if all(_is_time(side, fields) for side in (node.this, node.expression)):
             return True
-    found = [_is_interval(part, fields, known) for part in _carrying(node)]
+    parts = [_is_interval(part, fields, known) for part in _carrying(node)]
     every = isinstance(node, exp.Add | exp.Sub)  # a date and an interval are a date
-    return function_name(node) in _MAKING or (all(found) if every else any(found))
+    return function_name(node) in _MAKING or (all(parts) if every else any(parts))
 
 
 def _carrying(node: exp.Expr) -> Iterator[exp.Expr]:
@@ -127,9 +132,9 @@ def _check(node: exp.Expr, fields: tuple[Field, ...]) -> None:
     else:
         fits = not families & {DatetimeType, BooleanType}
     if not fits:
-        told = ", ".join(dict.fromkeys(kind.simpleString() for kind in kinds))
+        texts = ", ".join(dict.fromkeys(kind.simpleString() for kind in kinds))
         raise DefinitionError(
-            f"{readable(spelled(node))!r} does not fit the types of its parts: {told}; cast them",
+            f"{readable(spelled(node))!r} does not fit the types of its parts: {texts}; cast them",
             line=line_at(node),
         )
 

@@ -33,11 +33,11 @@ def joined_by_equalities(relation: Relation) -> Relation:
     moving = [one.condition for one in reversed(moved)]
     whole = [*conditions, *(one.condition for one in reversed(filters))]
     moving += [two for one in whole for two in _implied(one, base.fields)]
-    found = _joined(inputs, [*conditions, *moving])
+    join = _joined(inputs, [*conditions, *moving])
     for layer in reversed(layers):
         if layer not in moved:
-            found = replace(layer, input=found)
-    return found
+            join = replace(layer, input=join)
+    return join
 
 
 def with_ordered_joins(relation: Relation) -> Relation:
@@ -52,10 +52,10 @@ def _ordered(relation: Relation, done: dict[int, tuple[Relation, Relation]]) -> 
         done: the id of a relation -> itself, so that no other one gets its id, and what it became.
     """
     if id(relation) not in done:
-        found = joined_by_equalities(relation)
-        inputs = [_ordered(one, done) for one in found.inputs]
-        is_same = all(one is other for one, other in zip(inputs, found.inputs, strict=True))
-        done[id(relation)] = relation, found if is_same else found.over(inputs)
+        joined = joined_by_equalities(relation)
+        inputs = [_ordered(one, done) for one in joined.inputs]
+        is_same = all(one is other for one, other in zip(inputs, joined.inputs, strict=True))
+        done[id(relation)] = relation, joined if is_same else joined.over(inputs)
     return done[id(relation)][1]
 
 
@@ -78,9 +78,9 @@ def _implied(condition: Scalar, fields: Sequence[Field]) -> Iterator[Scalar]:
     ]
     for text, tree in branches[0].items():
         if len(branches) > 1 and all(text in other for other in branches):
-            found = Scalar.of(tree, fields, condition.text)
-            if not found.may_fail:
-                yield found
+            scalar = Scalar.of(tree, fields, condition.text)
+            if not scalar.may_fail:
+                yield scalar
 
 
 def _disjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
@@ -109,16 +109,16 @@ def _joined(inputs: Sequence[Relation], conditions: Sequence[Scalar]) -> Relatio
     for one in inputs:
         ready, waiting = _ready(waiting, _ids(one.fields))
         left.append(_filtered(one, ready))
-    found = left.pop(0)
+    join = left.pop(0)
     while left:
-        place = next((n for n, one in enumerate(left) if _equal(waiting, found, one)), 0)
+        place = next((n for n, one in enumerate(left) if _equal(waiting, join, one)), 0)
         other = left.pop(place)
-        equal = _equal(waiting, found, other)
+        equal = _equal(waiting, join, other)
         by_equality = [scalar for scalar, _ in equal]
         waiting = [one for one in waiting if one not in by_equality]
-        ready, waiting = _ready(waiting, _ids((*found.fields, *other.fields)))
-        found = Join(found, other, "inner", tuple(one for _, one in equal), tuple(ready))
-    return _filtered(found, [*waiting, *late])
+        ready, waiting = _ready(waiting, _ids((*join.fields, *other.fields)))
+        join = Join(join, other, "inner", tuple(one for _, one in equal), tuple(ready))
+    return _filtered(join, [*waiting, *late])
 
 
 def _equal(

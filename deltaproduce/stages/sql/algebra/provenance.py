@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.relations import (
-    Aggregate,
-    Project,
+    AggregateRelation,
+    ProjectRelation,
     Relation,
     Scan,
     SetOperation,
@@ -32,15 +32,15 @@ def copied(relation: Relation) -> dict[str, tuple[Scan, str]]:
             return {}
         case ValueInSpark():  # a view over them is kept by all columns
             return {}
-        case Project():
+        case ProjectRelation():
             return _renamed(relation.outputs, copied(relation.input))
-        case Aggregate():
+        case AggregateRelation():
             return _renamed(relation.keys, copied(relation.input))
-    found = dict[str, tuple[Scan, str]]()
+    columns = dict[str, tuple[Scan, str]]()
     for one in relation.inputs:
-        found |= copied(one)
+        columns |= copied(one)
     own = {field.id for field in relation.fields}
-    return {name: origin for name, origin in found.items() if name in own}
+    return {name: origin for name, origin in columns.items() if name in own}
 
 
 def bare(output: Output) -> str | None:

@@ -13,21 +13,21 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from deltaproduce.stages.sql.algebra.calls import Call
+from deltaproduce.stages.sql.algebra.calls import AggregateExpression
 from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
-    Aggregate,
+    AggregateRelation,
     Filter,
     Join,
     Matched,
-    Project,
+    ProjectRelation,
     Relation,
     Scan,
     SetOperation,
     Single,
 )
 from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar
-from deltaproduce.stages.sql.algebra.windows import Window, WindowCall
+from deltaproduce.stages.sql.algebra.windows import WindowCall, WindowRelation
 
 _Fields: TypeAlias = Collection[str]
 """The ids of fields."""
@@ -60,11 +60,11 @@ def _needed(relation: Relation, wanted: _Fields) -> Iterator[tuple[Relation, set
         yield given, own if reads is None else own & reads(relation, wanted)
 
 
-def _of_project(one: Project, wanted: _Fields) -> set[str]:
+def _of_project(one: ProjectRelation, wanted: _Fields) -> set[str]:
     return _read(output.scalar for output in _outputs(one, wanted))
 
 
-def _of_aggregate(one: Aggregate, wanted: _Fields) -> set[str]:
+def _of_aggregate(one: AggregateRelation, wanted: _Fields) -> set[str]:
     keys = (key.scalar for key in one.keys)
     calls = (scalar for _, call in _calls(one, wanted) for scalar in call.scalars)
     return _read(keys) | _read(calls)
@@ -86,7 +86,7 @@ def _of_union(one: SetOperation, wanted: _Fields) -> set[str]:
     return {side.fields[place].id for side in one.inputs for place in places}
 
 
-def _of_window(one: Window, wanted: _Fields) -> set[str]:
+def _of_window(one: WindowRelation, wanted: _Fields) -> set[str]:
     calls = _window_calls(one, wanted)
     if not calls:
         return {*wanted}
@@ -100,14 +100,14 @@ def _of_expand(one: Expand, wanted: _Fields) -> set[str]:
 
 _READS: Final[Mapping[type[Relation], Callable[..., set[str]]]] = MappingProxyType(
     {
-        Project: _of_project,
+        ProjectRelation: _of_project,
         Filter: _of_conditions,
         Join: _of_conditions,
         Matched: _of_conditions,
         Single: _of_single,
-        Aggregate: _of_aggregate,
+        AggregateRelation: _of_aggregate,
         SetOperation: _of_union,
-        Window: _of_window,
+        WindowRelation: _of_window,
         Expand: _of_expand,
         Generate: _of_conditions,
     }
@@ -125,16 +125,16 @@ def _rebuilt(relation: Relation, inputs: Sequence[Relation], wanted: _Fields) ->
                 return relation
             kept = [columns[place] for place in places], [own[place] for place in places]
             return replace(relation, columns=tuple(kept[0]), own=tuple(kept[1]))
-        case Project():
+        case ProjectRelation():
             return replace(relation, input=inputs[0], outputs=_outputs(relation, wanted))
-        case Aggregate():
+        case AggregateRelation():
             return replace(relation, input=inputs[0], calls=_calls(relation, wanted))
         case SetOperation():
             return _rebuilt_union(relation, inputs, wanted)
         case Expand():
             own, lists = _lists(relation, wanted)
             return Expand(inputs[0], own, lists)
-        case Window():
+        case WindowRelation():
             calls = _window_calls(relation, wanted)
             return replace(relation, input=inputs[0], calls=calls) if calls else inputs[0]
     is_same = all(one is other for one, other in zip(inputs, relation.inputs, strict=True))
@@ -156,14 +156,16 @@ def _exactly(relation: Relation, fields: Sequence[Field]) -> Relation:
     """Return a relation that has some of its fields, in this order, and no others."""
     if list(relation.fields) == list(fields):
         return relation
-    return Project(relation, tuple(map(Output.copy, fields)))
+    return ProjectRelation(relation, tuple(map(Output.copy, fields)))
 
 
-def _outputs(one: Project, wanted: _Fields) -> tuple[Output, ...]:
+def _outputs(one: ProjectRelation, wanted: _Fields) -> tuple[Output, ...]:
     return tuple(one.outputs[place] for place in _places(one.fields, wanted))
 
 
-def _calls(one: Aggregate, wanted: _Fields) -> tuple[tuple[Field, Call], ...]:
+def _calls(
+    one: AggregateRelation, wanted: _Fields
+) -> tuple[tuple[Field, AggregateExpression], ...]:
     counted = [pair for pair in one.calls if pair[0].id in wanted]
     return tuple(counted if counted or one.keys else one.calls[:1])
 
@@ -176,7 +178,7 @@ def _lists(
     return tuple(one.own[place] for place in places), tuple(lists)
 
 
-def _window_calls(one: Window, wanted: _Fields) -> tuple[tuple[Field, WindowCall], ...]:
+def _window_calls(one: WindowRelation, wanted: _Fields) -> tuple[tuple[Field, WindowCall], ...]:
     return tuple(pair for pair in one.calls if pair[0].id in wanted)
 
 

@@ -14,8 +14,9 @@ from itertools import chain
 from typing import Any, Final, Literal
 
 from sqlglot import exp
+from typing_extensions import override
 
-from deltaproduce.stages.sql.algebra.calls import Call
+from deltaproduce.stages.sql.algebra.calls import AggregateExpression
 from deltaproduce.stages.sql.algebra.scalars import NESTED, Equality, Field, Output, Scalar, SortKey
 from deltaproduce.types.data_types import BooleanType
 
@@ -51,7 +52,7 @@ class Relation(ABC):
         return next((one.text for one in self.scalars if not one.is_plain), None)
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """What it does, in a line."""
         return type(self).__name__
 
@@ -98,20 +99,21 @@ class Scan(Relation):
         _check(len(self.columns) == len(self.own) > 0, self)
 
     @property
+    @override
     def fields(self) -> tuple[Field, ...]:
-        """See `Relation.fields`."""
         return self.own
 
     @property
+    @override
     def only_in_spark(self) -> str | None:
-        """See `Relation.only_in_spark`: a column whose type only Spark knows."""
+        """A column whose type only Spark knows."""
         columns = zip(self.columns, self.own, strict=True)
         unknown = (column for column, field in columns if field.data_type is None)
         return next((f"{self.feeder}.{column}" for column in unknown), None)
 
     @property
-    def told(self) -> str:
-        """See `Relation.told`."""
+    @override
+    def label(self) -> str:
         return f"Scan {self.feeder}"
 
 
@@ -127,18 +129,18 @@ class Values(Relation):
         _check_reads(self, (), self.scalars)
 
     @property
+    @override
     def fields(self) -> tuple[Field, ...]:
-        """See `Relation.fields`."""
         return self.own
 
     @property
+    @override
     def scalars(self) -> tuple[Scalar, ...]:
-        """See `Relation.scalars`."""
         return tuple(scalar for row in self.rows for scalar in row)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Project(Relation):
+class ProjectRelation(Relation):
     """Some expressions over each row."""
 
     input: Relation
@@ -149,23 +151,23 @@ class Project(Relation):
         _check_reads(self, self.input.fields, self.scalars)
 
     @property
+    @override
     def fields(self) -> tuple[Field, ...]:
-        """See `Relation.fields`."""
         return tuple(output.field for output in self.outputs)
 
     @property
+    @override
     def inputs(self) -> tuple[Relation, ...]:
-        """See `Relation.inputs`."""
         return (self.input,)
 
     @property
+    @override
     def scalars(self) -> tuple[Scalar, ...]:
-        """See `Relation.scalars`."""
         return tuple(output.scalar for output in self.outputs)
 
     @property
-    def told(self) -> str:
-        """See `Relation.told`."""
+    @override
+    def label(self) -> str:
         return f"Project {', '.join(field.name for field in self.fields)}"
 
 
@@ -181,23 +183,23 @@ class Filter(Relation):
         _check_reads(self, self.input.fields, self.scalars)
 
     @property
+    @override
     def fields(self) -> tuple[Field, ...]:
-        """See `Relation.fields`."""
         return self.input.fields
 
     @property
+    @override
     def inputs(self) -> tuple[Relation, ...]:
-        """See `Relation.inputs`."""
         return (self.input,)
 
     @property
+    @override
     def scalars(self) -> tuple[Scalar, ...]:
-        """See `Relation.scalars`."""
         return (self.condition,)
 
     @property
-    def told(self) -> str:
-        """See `Relation.told`."""
+    @override
+    def label(self) -> str:
         return f"Filter {self.condition.text}"
 
 
@@ -222,30 +224,30 @@ class Join(Relation):
         _check_sides(self, self.left, self.right, self.equal, self.rest)
 
     @property
+    @override
     def fields(self) -> tuple[Field, ...]:
-        """See `Relation.fields`."""
         if self.kind in {"semi", "anti"}:
             return self.left.fields
         return (*self.left.fields, *self.right.fields)
 
     @property
+    @override
     def inputs(self) -> tuple[Relation, ...]:
-        """See `Relation.inputs`."""
         return self.left, self.right
 
+    @override
     def over(self, inputs: Sequence[Relation]) -> Relation:
-        """See `Relation.over`."""
         return replace(self, left=inputs[0], right=inputs[1])
 
     @property
+    @override
     def scalars(self) -> tuple[Scalar, ...]:
-        """See `Relation.scalars`."""
         return (*(one.scalar for one in self.equal), *self.rest)
 
     @property
-    def told(self) -> str:
-        """See `Relation.told`."""
-        return _told_join(f"Join {self.kind}", self.scalars)
+    @override
+    def label(self) -> str:
+        return _join_label(f"Join {self.kind}", self.scalars)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -267,7 +269,7 @@ class Matched(Relation):
     """Each row of the input, and whether a subquery has a row for it: EXISTS or IN.
 
     Attributes:
-        found: the added field. Without `among` it is true or false.
+        flag: the added field. Without `among` it is true or false.
         equal: what must be equal, and `rest` be true, of a row of the input and of the subquery.
         among: the values that IN compares; where none is equal but one of them, or of the
             subquery's, is null, the field is null.
@@ -276,39 +278,39 @@ class Matched(Relation):
 
     input: Relation
     subquery: Relation
-    found: Field
+    flag: Field
     equal: tuple[Equality, ...] = ()
     rest: tuple[Scalar, ...] = ()
     among: tuple[Equality, ...] = ()
     linked: Linked | None = None
 
     def __post_init__(self) -> None:
-        _check(isinstance(self.found.data_type, BooleanType), self)
+        _check(isinstance(self.flag.data_type, BooleanType), self)
         _check_sides(self, self.input, self.subquery, (*self.equal, *self.among), self.rest)
 
     @property
+    @override
     def fields(self) -> tuple[Field, ...]:
-        """See `Relation.fields`."""
-        return (*self.input.fields, self.found)
+        return (*self.input.fields, self.flag)
 
     @property
+    @override
     def inputs(self) -> tuple[Relation, ...]:
-        """See `Relation.inputs`."""
         return self.input, self.subquery
 
+    @override
     def over(self, inputs: Sequence[Relation]) -> Relation:
-        """See `Relation.over`."""
         return replace(self, input=inputs[0], subquery=inputs[1])
 
     @property
+    @override
     def scalars(self) -> tuple[Scalar, ...]:
-        """See `Relation.scalars`."""
         return (*(one.scalar for one in (*self.among, *self.equal)), *self.rest)
 
     @property
-    def told(self) -> str:
-        """See `Relation.told`."""
-        return _told_join("In" if self.among else "Exists", self.scalars)
+    @override
+    def label(self) -> str:
+        return _join_label("In" if self.among else "Exists", self.scalars)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -335,18 +337,18 @@ class Single(Relation):
         _check_sides(self, self.input, self.subquery, self.equal, ())
 
     @property
+    @override
     def fields(self) -> tuple[Field, ...]:
-        """See `Relation.fields`."""
         return (*self.input.fields, self.taken)
 
     @property
+    @override
     def inputs(self) -> tuple[Relation, ...]:
-        """See `Relation.inputs`."""
         both = (self.input, self.subquery)
         return both if self.otherwise is None else (*both, self.otherwise)
 
+    @override
     def over(self, inputs: Sequence[Relation]) -> Relation:
-        """See `Relation.over`."""
         return replace(
             self,
             input=inputs[0],
@@ -355,54 +357,54 @@ class Single(Relation):
         )
 
     @property
+    @override
     def scalars(self) -> tuple[Scalar, ...]:
-        """See `Relation.scalars`."""
         return tuple(one.scalar for one in self.equal)
 
     @property
-    def told(self) -> str:
-        """See `Relation.told`."""
-        return _told_join("Scalar subquery", self.scalars)
+    @override
+    def label(self) -> str:
+        return _join_label("Scalar subquery", self.scalars)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Aggregate(Relation):
+class AggregateRelation(Relation):
     """One row for each group of rows with equal keys; without keys one row, also over no rows."""
 
     input: Relation
     keys: tuple[Output, ...]
-    calls: tuple[tuple[Field, Call], ...]
+    calls: tuple[tuple[Field, AggregateExpression], ...]
 
     def __post_init__(self) -> None:
         _check(bool(self.fields) and _are_distinct(self.fields), self)
         _check_reads(self, self.input.fields, self.scalars)
 
     @property
+    @override
     def fields(self) -> tuple[Field, ...]:
-        """See `Relation.fields`."""
         return (*(key.field for key in self.keys), *(field for field, _ in self.calls))
 
     @property
+    @override
     def inputs(self) -> tuple[Relation, ...]:
-        """See `Relation.inputs`."""
         return (self.input,)
 
     @property
+    @override
     def scalars(self) -> tuple[Scalar, ...]:
-        """See `Relation.scalars`."""
         of_calls = (scalar for _, call in self.calls for scalar in call.scalars)
         return (*(key.scalar for key in self.keys), *of_calls)
 
     @property
+    @override
     def only_in_spark(self) -> str | None:
-        """See `Relation.only_in_spark`."""
         calls = (call.text for _, call in self.calls if not call.is_plain)
         texts = (one.text for one in self.scalars if not one.is_plain)
         return next(chain(texts, calls), None)
 
     @property
-    def told(self) -> str:
-        """See `Relation.told`."""
+    @override
+    def label(self) -> str:
         by = ", ".join(key.scalar.text for key in self.keys)
         calls = ", ".join(call.text for _, call in self.calls)
         return " ".join(filter(None, ("Aggregate", calls, by and f"by {by}")))
@@ -415,13 +417,13 @@ class Distinct(Relation):
     input: Relation
 
     @property
+    @override
     def fields(self) -> tuple[Field, ...]:
-        """See `Relation.fields`."""
         return self.input.fields
 
     @property
+    @override
     def inputs(self) -> tuple[Relation, ...]:
-        """See `Relation.inputs`."""
         return (self.input,)
 
 
@@ -447,28 +449,29 @@ class SetOperation(Relation):
         _check(all(len(kinds) == 1 for kinds in types), self)
 
     @property
+    @override
     def fields(self) -> tuple[Field, ...]:
-        """See `Relation.fields`."""
         return self.own
 
     @property
+    @override
     def inputs(self) -> tuple[Relation, ...]:
-        """See `Relation.inputs`."""
         return self.left, self.right
 
+    @override
     def over(self, inputs: Sequence[Relation]) -> Relation:
-        """See `Relation.over`."""
         return replace(self, left=inputs[0], right=inputs[1])
 
     @property
+    @override
     def only_in_spark(self) -> str | None:
-        """See `Relation.only_in_spark`: columns whose common type only Spark knows."""
+        """Columns whose common type only Spark knows."""
         unknown = (field.name for field in self.own if field.data_type is None)
         return next(unknown, None)
 
     @property
-    def told(self) -> str:
-        """See `Relation.told`."""
+    @override
+    def label(self) -> str:
         return f"{self.kind.capitalize()}{' all' if self.is_all else ''}"
 
 
@@ -496,24 +499,25 @@ class Limit(Relation):
         _check(all(key.field in self.input.fields for key in self.order), self)
 
     @property
+    @override
     def fields(self) -> tuple[Field, ...]:
-        """See `Relation.fields`."""
         return self.input.fields
 
     @property
+    @override
     def inputs(self) -> tuple[Relation, ...]:
-        """See `Relation.inputs`."""
         return (self.input,)
 
     @property
+    @override
     def only_in_spark(self) -> str | None:
-        """See `Relation.only_in_spark`: the driver orders no nested values."""
+        """The driver orders no nested values."""
         nested = (f for f in self.fields if isinstance(f.data_type, NESTED))
         return next((field.name for field in nested), None)
 
     @property
-    def told(self) -> str:
-        """See `Relation.told`."""
+    @override
+    def label(self) -> str:
         by = ", ".join(f"{k.field.name}{' desc' if k.descending else ''}" for k in self.order)
         count = "" if self.count is None else f" {self.count}"
         return f"Limit{count}{f' offset {self.offset}' if self.offset else ''} by {by}"
@@ -531,13 +535,13 @@ class Widened(Relation):
     own: tuple[Field, ...]
 
     @property
+    @override
     def fields(self) -> tuple[Field, ...]:
-        """See `Relation.fields`."""
         return (*self.input.fields, *self.own)
 
     @property
+    @override
     def inputs(self) -> tuple[Relation, ...]:
-        """See `Relation.inputs`."""
         return (self.input,)
 
 
@@ -546,7 +550,7 @@ def one_row() -> Values:
     return Values((_ROW,), ((Scalar.of(exp.true(), ()),),))
 
 
-def _told_join(what: str, conditions: Iterable[Scalar]) -> str:
+def _join_label(what: str, conditions: Iterable[Scalar]) -> str:
     on = " AND ".join(one.text for one in conditions)
     return f"{what} on {on}" if on else what
 

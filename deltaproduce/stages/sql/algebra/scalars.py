@@ -96,9 +96,9 @@ class Scalar:
         expression = Expression(with_escapes(sql, tree), tuple(named), tree)
         bare = tree.unnest()
         if isinstance(bare, exp.Null) or (bare.name in types and isinstance(bare, exp.Column)):
-            found = NullType() if isinstance(bare, exp.Null) else types[bare.name]
-            is_known = found is not None
-            return Scalar(expression, found, text, is_plain=is_known, may_fail=False)
+            data_type = NullType() if isinstance(bare, exp.Null) else types[bare.name]
+            is_known = data_type is not None
+            return Scalar(expression, data_type, text, is_plain=is_known, may_fail=False)
         known = {name: kind for name in named if (kind := types[name]) is not None}
         is_outer = any("#" in c.name and c.name not in types for c in columns_in(tree))
         if is_outer or len(known) < len(named):  # it depends on a query around it, or on Spark
@@ -107,9 +107,9 @@ class Scalar:
             term = analysed(expression, known, constants=_constants_in(tree))
         except DefinitionError as error:
             raise DefinitionError(readable(str(error)), line=error.line) from None
-        found = _type_in_spark(expression, known) if term is None else term.data_type
+        data_type = _type_in_spark(expression, known) if term is None else term.data_type
         fails = term is None or term.may_fail
-        return Scalar(expression, found, text, is_plain=term is not None, may_fail=fails)
+        return Scalar(expression, data_type, text, is_plain=term is not None, may_fail=fails)
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -131,12 +131,12 @@ class Scalar:
         if not self.is_plain:
             return False
         try:
-            found = analysed(self.expression, types, constants=_constants_in(tree, constants))
+            term = analysed(self.expression, types, constants=_constants_in(tree, constants))
         except DefinitionError:
             return False
-        if found is None or found.data_type != self.data_type:
+        if term is None or term.data_type != self.data_type:
             return False
-        return may_fail or found.may_fail == self.may_fail
+        return may_fail or term.may_fail == self.may_fail
 
     def term(self, fields: Iterable[Field], zone: str, constants: Constants = NO_CONSTANTS) -> Term:
         """Return it as the driver computes it; it is plain.
@@ -149,9 +149,9 @@ class Scalar:
             return Constant(NullType(), None)
         types = {f.id: f.data_type for f in fields if f.data_type is not None}
         named = _constants_in(self.expression.tree, constants)
-        found = analysed(self.expression, types, zone, named)
-        assert found is not None  # it is plain
-        return found
+        term = analysed(self.expression, types, zone, named)
+        assert term is not None  # it is plain
+        return term
 
     @property
     def may_be_condition(self) -> bool:
@@ -249,8 +249,8 @@ def _type_in_spark(expression: Expression, types: Mapping[str, DataType]) -> Dat
         test.replace(column)
     if not place:
         return None
-    found = analysed(Expression(tree.sql("spark"), tuple(known), tree), known)
-    return None if found is None else found.data_type
+    term = analysed(Expression(tree.sql("spark"), tuple(known), tree), known)
+    return None if term is None else term.data_type
 
 
 def with_escapes(sql: str, tree: exp.Expr) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
+from typing_extensions import override
 
 from deltaproduce.stages.sql.algebra.relations import Linked, Relation, Widened
 from deltaproduce.stages.sql.algebra.scalars import Field, Scalar
@@ -33,27 +34,27 @@ class ValueInSpark(Widened):
     named: tuple[Scalar, ...] = ()
 
     @property
+    @override
     def scalars(self) -> tuple[Scalar, ...]:
-        """See `Relation.scalars`."""
         return self.named
 
     @property
+    @override
     def inputs(self) -> tuple[Relation, ...]:
-        """See `Relation.inputs`."""
         return (self.input,) if self.subquery is None else (self.input, self.subquery)
 
+    @override
     def over(self, inputs: Sequence[Relation]) -> Relation:
-        """See `Relation.over`."""
         return replace(self, input=inputs[0], subquery=(*inputs, None)[1])
 
     @property
+    @override
     def only_in_spark(self) -> str | None:
-        """See `Relation.only_in_spark`."""
         return self.text
 
     @property
-    def told(self) -> str:
-        """See `Relation.told`."""
+    @override
+    def label(self) -> str:
         return f"Spark {self.text}"
 
 
@@ -73,30 +74,30 @@ class InSpark(Relation):
     named: tuple[Scalar, ...] = ()
 
     @property
+    @override
     def scalars(self) -> tuple[Scalar, ...]:
-        """See `Relation.scalars`."""
         return self.named
 
     @property
+    @override
     def fields(self) -> tuple[Field, ...]:
-        """See `Relation.fields`."""
         return self.own
 
     @property
+    @override
     def inputs(self) -> tuple[Relation, ...]:
-        """See `Relation.inputs`."""
         return self.given
 
+    @override
     def over(self, inputs: Sequence[Relation]) -> Relation:
-        """See `Relation.over`."""
         return replace(self, given=tuple(inputs))
 
     @property
+    @override
     def only_in_spark(self) -> str | None:
-        """See `Relation.only_in_spark`."""
         return self.text
 
     @property
-    def told(self) -> str:
-        """See `Relation.told`."""
+    @override
+    def label(self) -> str:
         return f"Spark {self.text}"

@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from deltaproduce.stages.sql.algebra.provenance import bare
-from deltaproduce.stages.sql.algebra.relations import Matched, Project, Relation, Scan, Single
+from deltaproduce.stages.sql.algebra.relations import (
+    Matched,
+    ProjectRelation,
+    Relation,
+    Scan,
+    Single,
+)
 from deltaproduce.stages.sql.algebra.scalars import Scalar
-from deltaproduce.stages.sql.algebra.windows import Window
+from deltaproduce.stages.sql.algebra.windows import WindowRelation
 
 
 def columns_used(relations: Iterable[Relation]) -> dict[str, frozenset[str]]:
@@ -22,23 +28,23 @@ def columns_used(relations: Iterable[Relation]) -> dict[str, frozenset[str]]:
     """
     every = dict.fromkeys(one for relation in relations for one in relation.walk())
     named = {name for one in every for name in _named(one)}
-    found = dict[str, set[str]]()
+    fields_used = dict[str, set[str]]()
     for scan in every:
         if isinstance(scan, Scan):
             columns = zip(scan.columns, scan.own, strict=True)
             used = {column.lower() for column, field in columns if field.id in named}
-            found.setdefault(scan.feeder, set()).update(used)
-    return {stage: frozenset(columns) for stage, columns in found.items()}
+            fields_used.setdefault(scan.feeder, set()).update(used)
+    return {stage: frozenset(columns) for stage, columns in fields_used.items()}
 
 
 def _named(relation: Relation) -> Iterator[str]:
     """Yield the fields that an operator names, and does not only pass on."""
-    if isinstance(relation, Project):
+    if isinstance(relation, ProjectRelation):
         for output in relation.outputs:
             if bare(output) != output.field.id:
                 yield from output.scalar.fields
         return
-    if isinstance(relation, Window):
+    if isinstance(relation, WindowRelation):
         yield from (field.id for field in relation.ties)
     scalars: Iterable[Scalar] = relation.scalars
     if isinstance(relation, Matched | Single) and relation.linked is not None:

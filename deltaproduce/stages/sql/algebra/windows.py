@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final, Literal
 
-from deltaproduce.stages.sql.algebra.calls import Call
+from typing_extensions import override
+
+from deltaproduce.stages.sql.algebra.calls import AggregateExpression
 from deltaproduce.stages.sql.algebra.relations import Relation
 from deltaproduce.stages.sql.algebra.scalars import Field, Scalar
 from deltaproduce.types.data_types import ArrayType, DataType, MapType, StructType, VariantType
@@ -26,7 +28,7 @@ BoundKind = Literal["unbounded", "current", "rows", "value"]
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class FrameBound:
     """Where a frame begins or ends.
 
     Attributes:
@@ -50,8 +52,8 @@ class Frame:
     """
 
     by_rows: bool
-    start: Bound
-    end: Bound
+    start: FrameBound
+    end: FrameBound
 
     @property
     def is_whole(self) -> bool:
@@ -81,7 +83,7 @@ class WindowCall:
     frame: Frame
     number: int
     ignores_nulls: bool
-    aggregate: Call | None
+    aggregate: AggregateExpression | None
     text: str
     data_type: DataType | None
     is_plain: bool
@@ -110,7 +112,7 @@ class OrderKey:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Window(Relation):
+class WindowRelation(Relation):
     """Each row, with the values of window functions over the same partitions in the same order.
 
     Attributes:
@@ -129,24 +131,25 @@ class Window(Relation):
     ties: tuple[Field, ...]
 
     @property
+    @override
     def fields(self) -> tuple[Field, ...]:
-        """See `Relation.fields`."""
         return (*self.input.fields, *(field for field, _ in self.calls))
 
     @property
+    @override
     def inputs(self) -> tuple[Relation, ...]:
-        """See `Relation.inputs`."""
         return (self.input,)
 
     @property
+    @override
     def scalars(self) -> tuple[Scalar, ...]:
-        """See `Relation.scalars`."""
         of_calls = chain.from_iterable(call.scalars for _, call in self.calls)
         return (*of_calls, *self.partition, *(key.scalar for key in self.order))
 
     @property
+    @override
     def only_in_spark(self) -> str | None:
-        """See `Relation.only_in_spark`: also an order of values that the driver does not order."""
+        """Also an order of values that the driver does not order."""
         for _, call in self.calls:
             if not call.is_plain or not all(one.is_plain for one in call.scalars):
                 return call.text
@@ -163,11 +166,11 @@ class Window(Relation):
         return self.calls[0][1].text
 
     @property
-    def told(self) -> str:
-        """See `Relation.told`."""
+    @override
+    def label(self) -> str:
         return f"Window {', '.join(call.text for _, call in self.calls)}"
 
-    def takes(self, other: Window) -> bool:
+    def takes(self, other: WindowRelation) -> bool:
         """Return whether it can compute the functions of another one, which is over it."""
         own = {field.id for field in self.input.fields}
         return (

@@ -44,8 +44,8 @@ from deltaproduce.types.data_types import (
 )
 from deltaproduce.types.ddl import struct_from_ddl
 
-_Found = TypeVar("_Found")
-_TOLD_BY_SPARK: Final = ("\\", "${")
+_Required = TypeVar("_Required")
+_READ_BY_SPARK: Final = ("\\", "${")
 """Syntax that sqlglot does not distinguish: escapes and variables."""
 
 _BOOLEAN: Final = BooleanType()
@@ -74,13 +74,13 @@ def analysed(
     Raises:
         DefinitionError: its types do not fit together.
     """
-    if any(part in expression.text.lower() for part in _TOLD_BY_SPARK):
+    if any(part in expression.text.lower() for part in _READ_BY_SPARK):
         return None
     try:
-        found = _Analysis(types, zone, constants).term(expression.tree)
+        term = _Analysis(types, zone, constants).term(expression.tree)
     except _ForSparkError:
         return None
-    return None if isinstance(found.data_type, NullType | AnsiIntervalType) else found
+    return None if isinstance(term.data_type, NullType | AnsiIntervalType) else term
 
 
 class _Analysis:
@@ -112,16 +112,16 @@ class _Analysis:
         first, *names = (part.name for part in node.parts)
         if first not in self._types:
             raise _ForSparkError
-        found: Term = Reference(self._types[first], first)
+        term: Term = Reference(self._types[first], first)
         for name in names:
-            found = _told(field(found, name))
-        return found
+            term = _required(field(term, name))
+        return term
 
     def dotted(self, node: exp.Expr) -> Term:
         """Analyse ``a[0].b``."""
         if not isinstance(node.expression, exp.Identifier):
             raise _ForSparkError
-        return _told(field(self.term(node.this), node.expression.name))
+        return _required(field(self.term(node.this), node.expression.name))
 
     def item(self, node: exp.Expr) -> Term:
         """Analyse ``a[0]``."""
@@ -133,24 +133,24 @@ class _Analysis:
         text: str = node.this
         if node.is_string:
             return Constant(StringType(), text)
-        return _told(number(text))
+        return _required(number(text))
 
     def negative(self, node: exp.Expr) -> Term:
         inner = node.this
         if isinstance(inner, exp.Literal) and not inner.is_string:
-            return _told(number(f"-{inner.this}"))
+            return _required(number(f"-{inner.this}"))
         return self.call("negative", inner)
 
     def condition(self, node: exp.Expr) -> Term:
-        found = self.term(node)
-        if isinstance(found.data_type, NullType):
+        term = self.term(node)
+        if isinstance(term.data_type, NullType):
             return Constant(_BOOLEAN, None)
-        if not isinstance(found.data_type, BooleanType):
+        if not isinstance(term.data_type, BooleanType):
             raise DefinitionError(
-                f"{spelled(node)!r} is of type {found.data_type.simpleString()}; a condition is "
+                f"{spelled(node)!r} is of type {term.data_type.simpleString()}; a condition is "
                 "boolean"
             )
-        return found
+        return term
 
     def junction(self, node: exp.Expr) -> Term:
         settled = isinstance(node, exp.Or)
@@ -172,8 +172,8 @@ class _Analysis:
 
     def like(self, node: exp.Expr, *escape: exp.Expr) -> Term:
         """Analyse ``a LIKE 'b%'``, perhaps with the character of ``ESCAPE``."""
-        found = self.call("like", node.this, node.expression, *escape)
-        return Call(_BOOLEAN, comparing.negation, (found,)) if node.args.get("negate") else found
+        term = self.call("like", node.this, node.expression, *escape)
+        return Call(_BOOLEAN, comparing.negation, (term,)) if node.args.get("negate") else term
 
     def escaped(self, node: exp.Expr) -> Term:
         """Analyse ``a LIKE '5!%' ESCAPE '!'``."""
@@ -217,15 +217,15 @@ class _Analysis:
         checked = [self.condition(condition) for condition in conditions]
         if Constant(_BOOLEAN, None) in checked:  # CASE does not accept it
             raise _ForSparkError
-        *found, otherwise = self.alike((*values, last or exp.Null()))
-        return Case(otherwise.data_type, tuple(zip(checked, found, strict=True)), otherwise)
+        *terms, otherwise = self.alike((*values, last or exp.Null()))
+        return Case(otherwise.data_type, tuple(zip(checked, terms, strict=True)), otherwise)
 
     def operator(self, node: exp.Expr) -> Term:
-        found = self.call(_OPERATORS[type(node)], node.this, node.expression)
+        term = self.call(_OPERATORS[type(node)], node.this, node.expression)
         can_move = isinstance(node, exp.Add | exp.Mul)
-        if can_move and isinstance(found.data_type, IntegralType) and is_reordered(node):
+        if can_move and isinstance(term.data_type, IntegralType) and is_reordered(node):
             raise _ForSparkError
-        return found
+        return term
 
     def interval(self, node: exp.Expr) -> Term:
         """Analyse ``INTERVAL '3' MONTH``, a literal of one unit or of some that follow."""
@@ -233,8 +233,8 @@ class _Analysis:
         if not isinstance(number, exp.Literal) or unit is None:
             raise _ForSparkError
         if isinstance(unit, exp.IntervalSpan):
-            return _told(written(number.this, unit.this.name, unit.expression.name))
-        return _told(written(number.this, unit.name))
+            return _required(written(number.this, unit.this.name, unit.expression.name))
+        return _required(written(number.this, unit.name))
 
     def cast(self, node: exp.Expr) -> Term:
         if any(value for name, value in node.args.items() if name not in {"this", "to", "safe"}):
@@ -242,23 +242,25 @@ class _Analysis:
         inner = node.this
         wanted = _type(node.args["to"])
         if isinstance(inner, exp.Literal) and inner.is_string and isinstance(wanted, DecimalType):
-            value = _told(number(inner.this))  # 1.5BD
+            value = _required(number(inner.this))  # 1.5BD
             if value.data_type != wanted:
                 raise _ForSparkError
             return value
-        return _told(cast(self.term(inner), wanted, self._zone, tried=bool(node.args.get("safe"))))
+        return _required(
+            cast(self.term(inner), wanted, self._zone, tried=bool(node.args.get("safe")))
+        )
 
     def call(self, name: str, *nodes: exp.Expr) -> Term:
         """Analyse the call of a function or operator."""
-        return _told(called(name, [self.term(node) for node in nodes], self._zone))
+        return _required(called(name, [self.term(node) for node in nodes], self._zone))
 
     def function(self, node: exp.Expr) -> Term:
         if function_name(node) == "struct":
             named = [
                 (Constant(StringType(), name), self.term(part))
-                for name, part in _told(struct_parts(node))
+                for name, part in _required(struct_parts(node))
             ]
-            return _told(called("named_struct", [*chain.from_iterable(named)], self._zone))
+            return _required(called("named_struct", [*chain.from_iterable(named)], self._zone))
         return self.call(function_name(node) or "", *node.expressions)
 
     def trimmed(self, node: exp.Expr) -> Term:
@@ -285,14 +287,14 @@ class _Analysis:
 
     def alike(self, nodes: Sequence[exp.Expr]) -> tuple[Term, ...]:
         """Cast terms to their common type."""
-        return _told(alike([self.term(node) for node in nodes], self._zone))
+        return _required(alike([self.term(node) for node in nodes], self._zone))
 
 
-def _told(found: _Found | None) -> _Found:
+def _required(term: _Required | None) -> _Required:
     """Return what was found; if nothing was, leave the expression to Spark."""
-    if found is None:
+    if term is None:
         raise _ForSparkError
-    return found
+    return term
 
 
 def _type(node: exp.Expr) -> DataType:

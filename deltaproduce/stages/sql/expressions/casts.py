@@ -47,10 +47,10 @@ def alike(terms: Sequence[Term], zone: str) -> tuple[Term, ...] | None:
         terms = [term for term in known if term is not None]
         if len(terms) < len(known):
             return None
-    found = common(term.data_type for term in terms)
-    if found is None or isinstance(found, NullType):
+    data_type = common(term.data_type for term in terms)
+    if data_type is None or isinstance(data_type, NullType):
         return None
-    return tuple(widened(term, found) for term in terms)
+    return tuple(widened(term, data_type) for term in terms)
 
 
 def _beside(wanted: DataType, term: Term, zone: str) -> Term | None:
@@ -77,11 +77,11 @@ def cast(term: Term, wanted: DataType, zone: str, *, tried: bool = False) -> Ter
         zone: the time zone in which a timestamp becomes a date, or a date a timestamp.
         tried: return null where a value does not fit, as ``TRY_CAST`` does.
     """
-    found = term.data_type
-    if found == wanted or isinstance(found, NullType):
+    data_type = term.data_type
+    if data_type == wanted or isinstance(data_type, NullType):
         return widened(term, wanted)
     kernel: Kernel | None = None
-    match found, wanted:
+    match data_type, wanted:
         case DateType(), TimestampType():
             clock = Constant(StringType(), zone)
             return None if tried else Call(wanted, clocks.midnight, (term, clock), fails=True)
@@ -90,9 +90,9 @@ def cast(term: Term, wanted: DataType, zone: str, *, tried: bool = False) -> Ter
         case StringType(), _:
             return _of_text(term, wanted, zone, tried=tried)
         case NumericType(), NumericType():
-            kernel = _of_number(found, wanted)
+            kernel = _of_number(data_type, wanted)
         case _:
-            kernel = _plain(found, wanted)
+            kernel = _plain(data_type, wanted)
     return None if kernel is None else _call(wanted, kernel, term, tried=tried)
 
 
@@ -109,9 +109,9 @@ def _of_text(term: Term, wanted: DataType, zone: str, *, tried: bool) -> Term | 
         case IntegralType():
             return _call(wanted, casting.text_to_integer, term, tried=tried)
         case DateType():
-            found = None if text is None else day(text)
-            if found is not None:
-                return Constant(wanted, found)
+            number = None if text is None else day(text)
+            if number is not None:
+                return Constant(wanted, number)
             return _call(wanted, casting.text_to_date, term, tried=tried)
         case TimestampType():
             clock = None if text is None else moment(text)
@@ -121,9 +121,9 @@ def _of_text(term: Term, wanted: DataType, zone: str, *, tried: bool) -> Term | 
     return None
 
 
-def _plain(found: DataType, wanted: DataType) -> Kernel | None:
+def _plain(data_type: DataType, wanted: DataType) -> Kernel | None:
     """Return the kernel of a cast that fails for no value."""
-    match found, wanted:
+    match data_type, wanted:
         case BooleanType(), IntegralType():
             return casting.widened
         case IntegralType(), BooleanType():
@@ -139,8 +139,8 @@ def _plain(found: DataType, wanted: DataType) -> Kernel | None:
     return None
 
 
-def _of_number(found: DataType, wanted: DataType) -> Kernel | None:
-    match found, wanted:
+def _of_number(data_type: DataType, wanted: DataType) -> Kernel | None:
+    match data_type, wanted:
         case DecimalType(precision=digits, scale=scale), IntegralType():
             is_exact = scale == 0 or digits <= _DOUBLE_DIGITS or isinstance(wanted, LongType)
             return casting.to_integer if is_exact else None

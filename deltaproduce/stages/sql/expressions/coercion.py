@@ -44,10 +44,10 @@ _DIGITS: Final[dict[type[DataType], int]] = {
 
 def common(types: Iterable[DataType]) -> DataType | None:
     """Return the type in which values are compared, or are branches of one CASE."""
-    found: DataType | None = NullType()
+    common_type: DataType | None = NullType()
     for data_type in types:
-        found = _wider(found, data_type)
-    return found
+        common_type = _wider(common_type, data_type)
+    return common_type
 
 
 def _wider(one: DataType | None, other: DataType) -> DataType | None:
@@ -59,7 +59,7 @@ def _wider(one: DataType | None, other: DataType) -> DataType | None:
         case NullType(), _:
             return other
         case IntegralType(), IntegralType():
-            return max(one, other, key=lambda found: _WIDTHS.index(type(found)))
+            return max(one, other, key=lambda data_type: _WIDTHS.index(type(data_type)))
         case DecimalType() | IntegralType(), DecimalType() | IntegralType():
             a, b = as_decimal(one), as_decimal(other)
             whole, scale = max(_whole(a), _whole(b)), max(a.scale, b.scale)
@@ -132,9 +132,9 @@ def quotient_digits(one: DecimalType, other: DecimalType) -> int:
     return min(max(_whole(one) + other.scale, 1), MOST_DIGITS)
 
 
-def _whole(found: DecimalType) -> int:
+def _whole(data_type: DecimalType) -> int:
     """Return the digits before the point."""
-    return int(found.precision - found.scale)
+    return int(data_type.precision - data_type.scale)
 
 
 def _shortened(whole: int, scale: int, least: int) -> DecimalType:

@@ -56,8 +56,8 @@ def evaluated(term: Term, rows: pa.Table) -> pa.Array:
 
 def holds(condition: Term, rows: pa.Table) -> Marks:
     """Return in which rows a condition is true; null is not true."""
-    found = pc.fill_null(evaluated(condition, rows), fill_value=False)
-    return in_numpy(found, bool)
+    is_true = pc.fill_null(evaluated(condition, rows), fill_value=False)
+    return in_numpy(is_true, bool)
 
 
 def _held(data_type: DataType) -> pa.DataType:
@@ -79,21 +79,21 @@ def _arguments(term: Call, rows: pa.Table) -> Iterator[pa.Array]:
     is_open = pa.array(np.ones(len(rows), bool))
     for argument in term.arguments:
         if argument.may_fail and term.is_strict:
-            found = _where(is_open, argument, rows, pa.nulls(len(rows), _held(argument.data_type)))
+            values = _where(is_open, argument, rows, pa.nulls(len(rows), _held(argument.data_type)))
         else:
-            found = evaluated(argument, rows)
-        is_open = pc.and_(is_open, pc.is_valid(found))
-        yield found
+            values = evaluated(argument, rows)
+        is_open = pc.and_(is_open, pc.is_valid(values))
+        yield values
 
 
 def _where(is_open: pa.Array, term: Term, rows: pa.Table, otherwise: pa.Array) -> pa.Array:
     """Return the values of a term in selected rows, and ``otherwise`` in the others."""
-    found = evaluated(term, rows.filter(is_open))
+    part = evaluated(term, rows.filter(is_open))
     if not pa.types.is_nested(otherwise.type):
-        return pc.replace_with_mask(otherwise, is_open, found)
+        return pc.replace_with_mask(otherwise, is_open, part)
     marks, places = in_numpy(is_open, bool), np.arange(len(otherwise))
-    places[marks] = len(otherwise) + np.arange(len(found))
-    return pa.concat_arrays([otherwise, found]).take(pa.array(places))
+    places[marks] = len(otherwise) + np.arange(len(part))
+    return pa.concat_arrays([otherwise, part]).take(pa.array(places))
 
 
 def _junction(term: Junction, rows: pa.Table) -> pa.Array:

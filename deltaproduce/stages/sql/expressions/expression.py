@@ -66,8 +66,8 @@ class Expression:
             DefinitionError: it cannot be parsed, or a row of these columns does not determine it.
         """
         name = name_from(text)
-        if name is not None and name.lower() not in _LITERALS and (found := _known(name, columns)):
-            return Expression.of_column(found)
+        if name is not None and name.lower() not in _LITERALS and (known := _known(name, columns)):
+            return Expression.of_column(known)
         tokens, tree = _parsed(text)
         lambdas = {
             name.name.lower() for node in tree.find_all(exp.Lambda) for name in node.expressions
@@ -111,8 +111,8 @@ class Expression:
             if name is not None:
                 yield name, Expression.read(part, columns)
                 continue
-            found = _known(name_from(part) or "", columns)
-            expression = Expression.of_column(found) if found else Expression.read(part, columns)
+            column = _known(name_from(part) or "", columns)
+            expression = Expression.of_column(column) if column else Expression.read(part, columns)
             if expression.column is None:
                 raise DefinitionError(f"{part!r} has no name; write {part} AS name")
             yield expression.column, expression
@@ -169,8 +169,8 @@ def _parsed(text: str) -> tuple[list[tuple[str, int, str]], exp.Expr]:
     try:
         (tree,) = GrammarParser(dialect=spark_dialect()).parse(tokens, query)
     except (SqlglotError, ValueError) as error:
-        told = reason(error) if isinstance(error, SqlglotError) else "it is more than one"
-        raise DefinitionError(f"{shortened(text)!r} cannot be read: {told}") from None
+        message = reason(error) if isinstance(error, SqlglotError) else "it is more than one"
+        raise DefinitionError(f"{shortened(text)!r} cannot be read: {message}") from None
     others = (
         {name for name, value in tree.args.items() if value} - {"expressions"} if tree else {""}
     )

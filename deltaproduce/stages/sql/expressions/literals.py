@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from deltaproduce.shown.tasks import told
+from deltaproduce.shown.tasks import display_text
 from deltaproduce.stages.sql.expressions.coercion import MOST_DIGITS
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.types.data_types import (
@@ -74,11 +74,11 @@ def moment(text: str) -> int | None:
     if not match:
         return None
     try:
-        found = datetime.fromisoformat(f"{match[1]}T{match[2] or '00:00:00'}")
+        instant = datetime.fromisoformat(f"{match[1]}T{match[2] or '00:00:00'}")
     except ValueError:  # no such time
         return None
     micros = int((match[3] or "").ljust(6, "0"))
-    return (found - _EPOCH) // timedelta(seconds=1) * 1_000_000 + micros
+    return (instant - _EPOCH) // timedelta(seconds=1) * 1_000_000 + micros
 
 
 def named_constant(name: str, value: Constant) -> exp.Expr:
@@ -97,28 +97,28 @@ def written_constant(value: Constant) -> exp.Expr:
 
 def constant_of(node: exp.Expr) -> Constant | None:
     """Return the constant that a node names, or is; None if it is another expression."""
-    found: Constant | None = node.meta.get(_CONSTANT)
-    return found
+    constant: Constant | None = node.meta.get(_CONSTANT)
+    return constant
 
 
 def literal(value: Constant) -> str:
     """Return a value as a literal of its type in Spark's SQL."""
-    found, data_type = value.value, value.data_type
-    if found is None:
+    content, data_type = value.value, value.data_type
+    if content is None:
         return f"CAST(NULL AS {data_type.simpleString()})"
     match data_type:
         case ArrayType():
-            items = ", ".join(literal(Constant(data_type.elementType, item)) for item in found)
+            items = ", ".join(literal(Constant(data_type.elementType, item)) for item in content)
             return f"CAST(array({items}) AS {data_type.simpleString()})"
         case StringType():
-            return _quoted(found)
+            return _quoted(content)
         case BooleanType():
-            return "TRUE" if found else "FALSE"
+            return "TRUE" if content else "FALSE"
         case DateType():
-            return f"DATE {_quoted(told(found))}"
+            return f"DATE {_quoted(display_text(content))}"
         case TimestampType():
-            return f"TIMESTAMP {_quoted(told(found))}"
-    return f"CAST({_quoted(str(found))} AS {data_type.simpleString()})"
+            return f"TIMESTAMP {_quoted(display_text(content))}"
+    return f"CAST({_quoted(str(content))} AS {data_type.simpleString()})"
 
 
 def _quoted(text: str) -> str:

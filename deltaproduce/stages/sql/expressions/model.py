@@ -115,10 +115,10 @@ def _literal(node: exp.Expr, _: _Row) -> Any:  # noqa: ANN401 text or a number
 
 
 def _in(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 true, false or null
-    value, found = _value(node.this, row), False
+    value, result = _value(node.this, row), False
     for other in node.expressions:
-        found = _either(found, _equal(value, _value(other, row)))
-    return found
+        result = _either(result, _equal(value, _value(other, row)))
+    return result
 
 
 def _between(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 true, false or null
@@ -146,8 +146,8 @@ def _if(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 as it may be
 
 def _remainder(left: int, right: int) -> int:
     """Return the remainder with the sign of the dividend, as in Spark."""
-    found = abs(left) % abs(right)
-    return found if left >= 0 else -found
+    remainder = abs(left) % abs(right)
+    return remainder if left >= 0 else -remainder
 
 
 def _negative(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 a number

@@ -22,11 +22,11 @@ def pieces(pattern: str) -> tuple[str, ...] | None:
     Returns:
         None if only Spark knows a part of it.
     """
-    found = tuple(_told(pattern))
-    return None if "" in found or not found else found
+    parts = tuple(_pieces(pattern))
+    return None if "" in parts or not parts else parts
 
 
-def _told(pattern: str) -> Iterator[str]:
+def _pieces(pattern: str) -> Iterator[str]:
     place = 0
     while place < len(pattern):
         match = _PIECES.match(pattern, place)
@@ -47,13 +47,13 @@ def with_backslashes(pattern: str, escape: str) -> str | None:
     Returns:
         None if Spark refuses it: only ``%``, ``_`` and the character itself can be escaped.
     """
-    found, rest = list[str](), iter(pattern)
+    pieces, rest = list[str](), iter(pattern)
     for character in rest:
         if character != escape:
-            found.append(character)
+            pieces.append(character)
             continue
         escaped = next(rest, "")
         if escaped not in ("%", "_", escape):
             return None
-        found.append(f"\\{escaped}" if escaped in "%_" else escaped)
-    return "".join(found)
+        pieces.append(f"\\{escaped}" if escaped in "%_" else escaped)
+    return "".join(pieces)

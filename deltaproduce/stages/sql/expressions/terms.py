@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
+from typing_extensions import override
 
 from deltaproduce.types.data_types import DataType
 
@@ -77,13 +78,13 @@ class Call(Term):
     is_strict: bool = True
 
     @property
+    @override
     def parts(self) -> tuple[Term, ...]:
-        """See `Term.parts`."""
         return self.arguments
 
     @property
+    @override
     def may_fail(self) -> bool:
-        """See `Term.may_fail`."""
         return self.fails or any(part.may_fail for part in self.arguments)
 
 
@@ -100,8 +101,8 @@ class Junction(Term):
     right: Term
 
     @property
+    @override
     def parts(self) -> tuple[Term, ...]:
-        """See `Term.parts`."""
         return self.left, self.right
 
 
@@ -118,8 +119,8 @@ class Case(Term):
     otherwise: Term
 
     @property
+    @override
     def parts(self) -> tuple[Term, ...]:
-        """See `Term.parts`."""
         return (*(part for branch in self.branches for part in branch), self.otherwise)
 
 

@@ -63,8 +63,8 @@ class Computing:
 
     def holds(self, condition: Scalar, rows: pa.Table, fields: Sequence[Field]) -> Marks:
         """Return in which rows a condition is true; null is not true."""
-        found = pc.fill_null(self.value(condition, rows, fields), fill_value=False)
-        marks: Marks = in_numpy(found, bool)
+        is_true = pc.fill_null(self.value(condition, rows, fields), fill_value=False)
+        marks: Marks = in_numpy(is_true, bool)
         return marks
 
     def sides(

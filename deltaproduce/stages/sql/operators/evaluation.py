@@ -10,20 +10,20 @@ import pyarrow as pa
 
 from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
-    Aggregate,
+    AggregateRelation,
     Distinct,
     Filter,
     Join,
     Limit,
     Matched,
-    Project,
+    ProjectRelation,
     Relation,
     Scan,
     SetOperation,
     Single,
     Values,
 )
-from deltaproduce.stages.sql.algebra.windows import Window
+from deltaproduce.stages.sql.algebra.windows import WindowRelation
 from deltaproduce.stages.sql.operators import (
     distinct,
     expand,
@@ -47,25 +47,25 @@ def rows_of(relation: Relation, contents: Mapping[str, pa.Table], computing: Com
     Raises:
         QueryError: it fails for a row.
     """
-    found = dict[int, pa.Table]()
+    results = dict[int, pa.Table]()
     uses = dict[int, int]()
     for one in relation.walk():
         for given in one.inputs:
             uses[id(given)] = uses.get(id(given), 0) + 1
     for one in relation.walk():
         if isinstance(one, Scan):
-            found[id(one)] = plain.scanned(one, contents[one.feeder])
+            results[id(one)] = plain.scanned(one, contents[one.feeder])
         else:
-            inputs = [found[id(given)] for given in one.inputs]
-            found[id(one)] = _WHOLE[type(one)](one, *inputs, computing=computing)
+            inputs = [results[id(given)] for given in one.inputs]
+            results[id(one)] = _WHOLE[type(one)](one, *inputs, computing=computing)
         for given in one.inputs:
             uses[id(given)] -= 1
             if not uses[id(given)]:
-                del found[id(given)]
-    return found[id(relation)]
+                del results[id(given)]
+    return results[id(relation)]
 
 
-def made_of(
+def rows_of_operator(
     relation: Relation, rows: Callable[[Relation], pa.Table], computing: Computing
 ) -> pa.Table:
     """Return the rows of a relation that is no scan.
@@ -79,16 +79,16 @@ def made_of(
 _WHOLE: Final[Mapping[type[Relation], Callable[..., pa.Table]]] = MappingProxyType(
     {
         Values: plain.values,
-        Project: plain.projected,
+        ProjectRelation: plain.projected,
         Filter: plain.filtered,
         Join: join.whole,
         Matched: matched.whole,
         Single: single.whole,
-        Aggregate: by_rows.whole,
+        AggregateRelation: by_rows.whole,
         Distinct: distinct.whole,
         SetOperation: set_operation.whole,
         Limit: limit.whole,
-        Window: window.whole,
+        WindowRelation: window.whole,
         Expand: expand.whole,
         Generate: generate.whole,
     }

@@ -17,20 +17,20 @@ from deltaproduce.stages.sql.algebra.binding import names_constant
 from deltaproduce.stages.sql.algebra.emptiness import is_none
 from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
-    Aggregate,
+    AggregateRelation,
     Distinct,
     Filter,
     Join,
     Limit,
     Matched,
-    Project,
+    ProjectRelation,
     Relation,
     Scan,
     SetOperation,
     Single,
     Values,
 )
-from deltaproduce.stages.sql.algebra.windows import Window
+from deltaproduce.stages.sql.algebra.windows import WindowRelation
 from deltaproduce.stages.sql.operators import (
     distinct,
     expand,
@@ -39,11 +39,11 @@ from deltaproduce.stages.sql.operators import (
     plain,
     set_operation,
 )
-from deltaproduce.stages.sql.operators.changes.keys import Keys
+from deltaproduce.stages.sql.operators.changes.keys import LookupKeys
 from deltaproduce.stages.sql.operators.changes.rules import NO_KEYS
 from deltaproduce.stages.sql.operators.changes.signed import Signed, changed
 from deltaproduce.stages.sql.operators.computing import Computing
-from deltaproduce.stages.sql.operators.evaluation import made_of
+from deltaproduce.stages.sql.operators.evaluation import rows_of_operator
 from deltaproduce.stages.sql.operators.groups import by_rows
 from deltaproduce.stages.sql.operators.joins import join, matched, single
 from deltaproduce.stages.sql.operators.windows import window
@@ -99,9 +99,9 @@ class Following:
         """The computation of expressions with the values of constants after the change."""
         return self._after
 
-    def is_anew(self, *some: Relation) -> bool:
+    def is_anew(self, *relation: Relation) -> bool:
         """Return whether one of some operators names a constant whose value changes."""
-        return not self._is_same and any(names_constant(one.scalars) for one in some)
+        return not self._is_same and any(names_constant(one.scalars) for one in relation)
 
     def change(self, relation: Relation) -> Signed:
         """See `Changes.change`.
@@ -116,7 +116,7 @@ class Following:
             self._changes[id(relation)] = known
         return known[1]
 
-    def before(self, relation: Relation, keys: Keys | None = None) -> pa.Table:
+    def before(self, relation: Relation, keys: LookupKeys | None = None) -> pa.Table:
         """See `Changes.before`."""
         if is_none(relation) or keys is NO_KEYS or (keys is not None and not len(keys.rows)):
             return _empty(relation)
@@ -128,7 +128,7 @@ class Following:
             return limit.before(relation, self)
         known = self._wholes.get(id(relation))
         if known is None:
-            known = relation, made_of(relation, self.before, self.computing)
+            known = relation, rows_of_operator(relation, self.before, self.computing)
             self._wholes[id(relation)] = known
         return known[1]
 
@@ -145,26 +145,26 @@ class Following:
         if is_none(relation):
             return Signed.added(_empty(relation))
         if self.is_anew(relation):
-            return self._anew(relation)
+            return self._recomputed_now(relation)
         if not isinstance(relation, Scan):
             return RULES[type(relation)](relation, self)
         names = [field.id for field in relation.fields]
-        gone, come = self._feeders[relation.feeder].moved(relation.columns)
-        return Signed.between(gone.rename_columns(names), come.rename_columns(names))
+        gone, added = self._feeders[relation.feeder].moved(relation.columns)
+        return Signed.between(gone.rename_columns(names), added.rename_columns(names))
 
-    def _anew(self, relation: Relation) -> Signed:
+    def _recomputed_now(self, relation: Relation) -> Signed:
         """Return the change of an operator that names a constant whose value changes."""
         if isinstance(relation, Filter):
             before = self.before(relation.input)
             return plain.filtered_anew(relation, before, self.change(relation.input), self)
-        after = made_of(relation, self.rows_after, self.after)
+        after = rows_of_operator(relation, self.rows_after, self.after)
         return Signed.between(self.before(relation), after)
 
     def rows_after(self, relation: Relation) -> pa.Table:
         """Return all rows of a relation after the change."""
         return changed(self.before(relation), self.change(relation))
 
-    def _scanned(self, scan: Scan, keys: Keys | None) -> pa.Table:
+    def _scanned(self, scan: Scan, keys: LookupKeys | None) -> pa.Table:
         columns = dict(zip((field.id for field in scan.fields), scan.columns, strict=True))
         sought = None
         if keys is not None:
@@ -188,16 +188,16 @@ def _arrow(kind: DataType | None) -> pa.DataType:
 RULES: Final[Mapping[type[Relation], Callable[..., Signed]]] = MappingProxyType(
     {
         Values: plain.unchanged,
-        Project: plain.projected_change,
+        ProjectRelation: plain.projected_change,
         Filter: plain.filtered_change,
         Join: join.change,
         Matched: matched.change,
         Single: single.change,
-        Aggregate: by_rows.change,
+        AggregateRelation: by_rows.change,
         Distinct: distinct.change,
         SetOperation: set_operation.change,
         Limit: limit.change,
-        Window: window.change,
+        WindowRelation: window.change,
         Expand: expand.change,
         Generate: generate.change,
     }
@@ -207,16 +207,16 @@ RULES: Final[Mapping[type[Relation], Callable[..., Signed]]] = MappingProxyType(
 LOOKED_UP: Final[Mapping[type[Relation], Callable[..., pa.Table]]] = MappingProxyType(
     {
         Values: plain.looked_up_values,
-        Project: plain.looked_up_project,
+        ProjectRelation: plain.looked_up_project,
         Filter: plain.looked_up_filter,
         Join: join.looked_up,
         Matched: matched.looked_up,
         Single: single.looked_up,
-        Aggregate: by_rows.looked_up,
+        AggregateRelation: by_rows.looked_up,
         Distinct: distinct.looked_up,
         SetOperation: set_operation.looked_up,
         Limit: limit.looked_up,
-        Window: window.looked_up,
+        WindowRelation: window.looked_up,
         Expand: expand.looked_up,
         Generate: generate.looked_up,
     }

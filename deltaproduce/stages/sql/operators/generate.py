@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.stages.sql.algebra.expanding import TIMES, Generate
-from deltaproduce.stages.sql.operators.changes.keys import Keys
-from deltaproduce.stages.sql.operators.changes.rules import Changes
+from deltaproduce.stages.sql.operators.changes.keys import LookupKeys
+from deltaproduce.stages.sql.operators.changes.rules import RelationChanges
 from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing, in_type
 from deltaproduce.types.atoms import arrow_type
@@ -18,23 +18,25 @@ from deltaproduce.types.pandas_on_demand import in_numpy
 
 def whole(generate: Generate, rows: pa.Table, computing: Computing) -> pa.Table:
     """Return each row once for each row that the generator makes of it."""
-    return _made(generate, rows, computing)[0]
+    return _generated(generate, rows, computing)[0]
 
 
-def change(generate: Generate, changes: Changes) -> Signed:
+def change(generate: Generate, changes: RelationChanges) -> Signed:
     """Return what the generator makes of each row of the change."""
     touched = changes.change(generate.input)
-    rows, owners = _made(generate, touched.rows, changes.computing)
+    rows, owners = _generated(generate, touched.rows, changes.computing)
     return Signed(rows, touched.counts[owners]).net()
 
 
-def looked_up(generate: Generate, keys: Keys, changes: Changes) -> pa.Table:
+def looked_up(generate: Generate, keys: LookupKeys, changes: RelationChanges) -> pa.Table:
     """Return the rows before that have one of the keys."""
     rows = changes.before(generate.input, keys.within(generate.input.fields))
     return keys.of_rows(whole(generate, rows, changes.computing))
 
 
-def _made(generate: Generate, rows: pa.Table, computing: Computing) -> tuple[pa.Table, Numbers]:
+def _generated(
+    generate: Generate, rows: pa.Table, computing: Computing
+) -> tuple[pa.Table, Numbers]:
     """Return the generator's rows, and which row of the input each of them is made of."""
     (argument,) = generate.arguments
     lists = computing.value(argument, rows, generate.input.fields)
@@ -48,13 +50,13 @@ def _made(generate: Generate, rows: pa.Table, computing: Computing) -> tuple[pa.
     items = pc.list_flatten(_as_lists(lists))
     columns = _columns(generate, items, pa.array(places.astype(np.int32)))
     every = np.concatenate([owners, alone])
-    found = rows.combine_chunks().take(pa.array(every))
+    generated = rows.combine_chunks().take(pa.array(every))
     for field, values in zip(generate.own, columns, strict=True):
         assert field.data_type is not None
         wanted = arrow_type(field.data_type)
         padded = [in_type(values, wanted), pa.nulls(len(alone), wanted)]
-        found = found.append_column(field.id, pa.concat_arrays(padded))
-    return found, every
+        generated = generated.append_column(field.id, pa.concat_arrays(padded))
+    return generated, every
 
 
 def _as_lists(array: pa.Array) -> pa.Array:
@@ -70,7 +72,7 @@ def _columns(generate: Generate, items: pa.Array, places: pa.Array) -> list[pa.A
     kind = items.type
     is_entry = len(generate.own) > (2 if generate.function == "posexplode" else 1)
     if generate.function == "inline" or (pa.types.is_struct(kind) and is_entry):
-        found = items.flatten()
+        arrays = items.flatten()
     else:
-        found = [items]
-    return [places, *found] if generate.function == "posexplode" else found
+        arrays = [items]
+    return [places, *arrays] if generate.function == "posexplode" else arrays

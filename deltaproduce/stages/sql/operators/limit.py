@@ -10,9 +10,9 @@ import pyarrow as pa
 from deltaproduce.engines.local.arrays import Numbers, order_codes, sorting
 from deltaproduce.stages.sql.algebra.relations import Limit
 from deltaproduce.stages.sql.algebra.scalars import Field, SortKey
-from deltaproduce.stages.sql.operators.changes.keys import Keys
-from deltaproduce.stages.sql.operators.changes.rules import Changes, nothing
-from deltaproduce.stages.sql.operators.changes.signed import Signed, together, without
+from deltaproduce.stages.sql.operators.changes.keys import LookupKeys
+from deltaproduce.stages.sql.operators.changes.rules import RelationChanges, nothing
+from deltaproduce.stages.sql.operators.changes.signed import Signed, bag_difference, together
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.types.columns import Column
 from deltaproduce.types.pandas_on_demand import in_numpy
@@ -24,7 +24,7 @@ def whole(limit: Limit, rows: pa.Table, computing: Computing) -> pa.Table:
     return _sorted(limit, rows).slice(limit.offset, limit.count)
 
 
-def change(limit: Limit, changes: Changes) -> Signed:
+def change(limit: Limit, changes: RelationChanges) -> Signed:
     """Return the change: of the rows up to the end, and of those that are left out before them.
 
     As many rows are read as there are up to there, and as go.
@@ -35,31 +35,31 @@ def change(limit: Limit, changes: Changes) -> Signed:
     parts = [touched if limit.count is None else _of_first(limit, limit.end, touched, changes)]
     if limit.offset:
         parts.append(-_of_first(limit, limit.offset, touched, changes))
-    return Signed.united(parts).net()
+    return Signed.concat(parts).net()
 
 
-def looked_up(limit: Limit, keys: Keys, changes: Changes) -> pa.Table:
+def looked_up(limit: Limit, keys: LookupKeys, changes: RelationChanges) -> pa.Table:
     """Return the rows before that have one of the keys."""
     return keys.of_rows(before(limit, changes))
 
 
-def before(limit: Limit, changes: Changes) -> pa.Table:
+def before(limit: Limit, changes: RelationChanges) -> pa.Table:
     """Return the rows before."""
     is_all = limit.count is None
     rows = changes.before(limit.input) if is_all else changes.first(limit, limit.end)
     return whole(limit, rows, changes.computing)
 
 
-def _of_first(limit: Limit, count: int, touched: Signed, changes: Changes) -> Signed:
+def _of_first(limit: Limit, count: int, touched: Signed, changes: RelationChanges) -> Signed:
     """Return the change of the first rows.
 
     Args:
         touched: the change of all.
     """
-    gone = touched.gone
+    gone = touched.deleted
     least = count + int(gone.counts.sum())
     old = _sorted(limit, changes.first(limit, least)).slice(0, least)
-    new = [without(old, gone, may_lack=True), touched.come.repeated]
+    new = [bag_difference(old, gone, may_lack=True), touched.inserted.repeated]
     return Signed.between(old.slice(0, count), _sorted(limit, together(new)).slice(0, count))
 
 

@@ -43,15 +43,15 @@ def numbered(
     }
     if any(column.name == _HIDDEN for column in pair):
         own[_HIDDEN] = pa.repeat(pa.scalar(True, pa.bool_()), len(rows))
-    found = pa.table(own)
-    groups = factorize(found.column(column.name) for column in pair)
+    table = pa.table(own)
+    groups = factorize(table.column(column.name) for column in pair)
     sorted_rows = np.zeros(0, np.int64)
-    if len(found):
-        ranks = [groups, *order_numbers(rows, order), *_numbers_of(found, values)]
+    if len(table):
+        ranks = [groups, *order_numbers(rows, order), *_numbers_of(table, values)]
         sorted_rows = sorting(ranks)
-    numbers = places([groups[sorted_rows]]) if len(found) else sorted_rows
-    found = found.combine_chunks().take(pa.array(sorted_rows))
-    return found.append_column(ORDINAL, pa.array(numbers.astype(np.int64)))
+    numbers = places([groups[sorted_rows]]) if len(table) else sorted_rows
+    table = table.combine_chunks().take(pa.array(sorted_rows))
+    return table.append_column(ORDINAL, pa.array(numbers.astype(np.int64)))
 
 
 def _numbers_of(rows: pa.Table, values: Sequence[Column]) -> list[Numbers]:
@@ -61,7 +61,7 @@ def _numbers_of(rows: pa.Table, values: Sequence[Column]) -> list[Numbers]:
     """
     plain = [column for column in values if not isinstance(column.data_type, NESTED)]
     nested = [column.name for column in values if isinstance(column.data_type, NESTED)]
-    found = order_codes(rows, plain)
+    codes = order_codes(rows, plain)
     if nested:
-        found.append(row_hashes(rows.select(nested)).view(np.int64))
-    return found
+        codes.append(row_hashes(rows.select(nested)).view(np.int64))
+    return codes

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import factorize
 from deltaproduce.stages.sql.algebra.relations import Relation, SetOperation
-from deltaproduce.stages.sql.operators.changes.keys import Keys
-from deltaproduce.stages.sql.operators.changes.rules import Changes, both, nothing
+from deltaproduce.stages.sql.operators.changes.keys import LookupKeys
+from deltaproduce.stages.sql.operators.changes.rules import RelationChanges, both, nothing
 from deltaproduce.stages.sql.operators.changes.signed import (
     Signed,
     number_among_equals,
@@ -40,28 +40,29 @@ def whole(
     return together.slice(0, len(left)).filter(pa.array(kept))
 
 
-def change(operation: SetOperation, changes: Changes) -> Signed:
+def change(operation: SetOperation, changes: RelationChanges) -> Signed:
     """Return the change: of the rows that either side changes, the counts before and after."""
     sides = [changes.change(one) for one in operation.inputs]
     names = [field.id for field in operation.fields]
     touched = [side.named(names) for side in sides]
     if operation.kind == "union" and operation.is_all:
-        return Signed.united(touched).net()
+        return Signed.concat(touched).net()
     if not any(map(len, sides)):
         return nothing(operation, changes)
-    keys = Keys.of(together([side.rows for side in touched]), names)
+    keys = LookupKeys.of(together([side.rows for side in touched]), names)
     assert keys is not None
-    found = [
+    signed = [
         both(one, keys.named(renamed(operation, one)), side, changes)
         for one, side in zip(operation.inputs, sides, strict=True)
     ]
     before, after = (
-        whole(operation, left, right, changes.computing) for left, right in zip(*found, strict=True)
+        whole(operation, left, right, changes.computing)
+        for left, right in zip(*signed, strict=True)
     )
     return Signed.between(before, after)
 
 
-def looked_up(operation: SetOperation, keys: Keys, changes: Changes) -> pa.Table:
+def looked_up(operation: SetOperation, keys: LookupKeys, changes: RelationChanges) -> pa.Table:
     """Return the rows before that have one of the keys."""
     left, right = (
         changes.before(one, keys.named(renamed(operation, one))) for one in operation.inputs

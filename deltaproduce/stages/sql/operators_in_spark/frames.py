@@ -16,13 +16,13 @@ from deltaproduce.engines.spark.columns import col
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.stages.sql.algebra.expanding import TIMES, Expand, Generate
 from deltaproduce.stages.sql.algebra.relations import (
-    Aggregate,
+    AggregateRelation,
     Distinct,
     Filter,
     Join,
     Limit,
     Matched,
-    Project,
+    ProjectRelation,
     Relation,
     Scan,
     SetOperation,
@@ -30,7 +30,7 @@ from deltaproduce.stages.sql.algebra.relations import (
     Values,
 )
 from deltaproduce.stages.sql.algebra.scalars import Equality, Field, Scalar, SortKey
-from deltaproduce.stages.sql.algebra.windows import Window
+from deltaproduce.stages.sql.algebra.windows import WindowRelation
 from deltaproduce.stages.sql.operators_in_spark.texts import called, has_text, is_called, windowed
 
 if TYPE_CHECKING:
@@ -47,18 +47,18 @@ def frame_of(relation: Relation, rows: Mapping[str, DataFrame], spark: SparkSess
     Args:
         rows: the rows of the stages that it scans, by name.
     """
-    found: dict[int, DataFrame] = {}
+    frames: dict[int, DataFrame] = {}
     for one in relation.walk():
         if isinstance(one, Scan):
             pairs = zip(one.columns, one.fields, strict=True)
             columns = [col(column).alias(field.id) for column, field in pairs]
-            found[id(one)] = rows[one.feeder].select(*columns)
+            frames[id(one)] = rows[one.feeder].select(*columns)
         elif isinstance(one, Values):
-            found[id(one)] = _values(one, spark)
+            frames[id(one)] = _values(one, spark)
         else:
-            inputs = [found[id(given)] for given in one.inputs]
-            found[id(one)] = _FRAMES[type(one)](one, *inputs)
-    return found[id(relation)]
+            inputs = [frames[id(given)] for given in one.inputs]
+            frames[id(one)] = _FRAMES[type(one)](one, *inputs)
+    return frames[id(relation)]
 
 
 def has_frame(relation: Relation) -> bool:
@@ -70,9 +70,9 @@ def _has_frame(one: Relation) -> bool:
     match one:
         case Scan() | Values():
             return True
-        case Aggregate():
+        case AggregateRelation():
             return all(is_called(call) for _, call in one.calls)
-        case Window():
+        case WindowRelation():
             return all(has_text(call) for _, call in one.calls)
     return type(one) in _FRAMES
 
@@ -91,7 +91,7 @@ def _values(constants: Values, spark: SparkSession) -> DataFrame:
     return reduce(lambda one, other: one.unionAll(other), rows)
 
 
-def _project(project: Project, rows: DataFrame) -> DataFrame:
+def _project(project: ProjectRelation, rows: DataFrame) -> DataFrame:
     return rows.select(*(_computed(one.scalar).alias(one.field.id) for one in project.outputs))
 
 
@@ -106,10 +106,10 @@ def _join(join: Join, left: DataFrame, right: DataFrame) -> DataFrame:
 
 def _matched(matched: Matched, rows: DataFrame, subquery: DataFrame) -> DataFrame:
     """Return the rows that have one, those for which a null is compared, and the others."""
-    name = matched.found.id
-    found = _all((*matched.equal, *matched.among), matched.rest)
-    parts = [rows.join(subquery, found, "left_semi").withColumn(name, f.lit(True))]
-    others = rows.join(subquery, found, "left_anti")
+    name = matched.flag.id
+    condition = _all((*matched.equal, *matched.among), matched.rest)
+    parts = [rows.join(subquery, condition, "left_semi").withColumn(name, f.lit(True))]
+    others = rows.join(subquery, condition, "left_anti")
     for among in matched.among:
         null = reduce(or_, (side.isNull() for side in _sides(among)))
         unknown = _all(matched.equal, matched.rest) & null
@@ -124,17 +124,17 @@ def _single(
     single: Single, rows: DataFrame, subquery: DataFrame, otherwise: DataFrame | None = None
 ) -> DataFrame:
     marked = subquery.withColumn(_MARK, f.lit(True))
-    found = rows.join(marked, _all(single.equal, ()), "left")
+    joined = rows.join(marked, _all(single.equal, ()), "left")
     taken = col(single.taken.id)
     if otherwise is not None:
         other = f"{_MARK}_other"
-        found = found.join(otherwise.toDF(other), f.lit(True), "left")
+        joined = joined.join(otherwise.toDF(other), f.lit(True), "left")
         taken = f.when(col(_MARK), taken).otherwise(col(other))
     own = [col(field.id) for field in single.input.fields]
-    return found.select(*own, taken.alias(single.taken.id))
+    return joined.select(*own, taken.alias(single.taken.id))
 
 
-def _aggregate(aggregate: Aggregate, rows: DataFrame) -> DataFrame:
+def _aggregate(aggregate: AggregateRelation, rows: DataFrame) -> DataFrame:
     keys = [_computed(key.scalar).alias(key.field.id) for key in aggregate.keys]
     if not aggregate.calls:
         return rows.select(*keys).distinct()
@@ -161,11 +161,11 @@ def _set_operation(operation: SetOperation, left: DataFrame, right: DataFrame) -
 
 def _limit(limit: Limit, rows: DataFrame) -> DataFrame:
     ties = (SortKey(field, descending=False, nulls_first=True) for field in limit.fields)
-    found = rows.orderBy(*map(_sorted_by, (*limit.order, *ties))).offset(limit.offset)
-    return found if limit.count is None else found.limit(limit.count)
+    limited = rows.orderBy(*map(_sorted_by, (*limit.order, *ties))).offset(limit.offset)
+    return limited if limit.count is None else limited.limit(limit.count)
 
 
-def _window(window: Window, rows: DataFrame) -> DataFrame:
+def _window(window: WindowRelation, rows: DataFrame) -> DataFrame:
     calls = (f.expr(windowed(window, call)).alias(field.id) for field, call in window.calls)
     return rows.select(*_own(window.input), *calls)
 
@@ -222,16 +222,16 @@ def _known(field: Field) -> str:
 
 _FRAMES: Final[Mapping[type[Relation], Callable[..., DataFrame]]] = MappingProxyType(
     {
-        Project: _project,
+        ProjectRelation: _project,
         Filter: _filter,
         Join: _join,
         Matched: _matched,
         Single: _single,
-        Aggregate: _aggregate,
+        AggregateRelation: _aggregate,
         Distinct: _distinct,
         SetOperation: _set_operation,
         Limit: _limit,
-        Window: _window,
+        WindowRelation: _window,
         Expand: _expand,
         Generate: _generate,
     }

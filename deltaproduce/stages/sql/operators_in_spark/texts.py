@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deltaproduce.stages.sql.algebra.calls import Call
+from deltaproduce.stages.sql.algebra.calls import AggregateExpression
 from deltaproduce.stages.sql.algebra.scalars import Field, Scalar
 from deltaproduce.stages.sql.algebra.windows import (
     ENDS,
     OFFSETS,
-    Bound,
+    FrameBound,
     OrderKey,
-    Window,
     WindowCall,
+    WindowRelation,
 )
 from deltaproduce.stages.sql.expressions.ties import decided
 from deltaproduce.types.data_types import DoubleType, FloatType
 from deltaproduce.types.ddl import identifier
 
 
-def called(call: Call) -> str:
+def called(call: AggregateExpression) -> str:
     """Return a call of an aggregate function."""
     arguments = [one.expression.text for one in call.arguments]
     name, around = call.function, "{}"
@@ -40,7 +40,7 @@ def called(call: Call) -> str:
     return around.format(f"{text}{where}")
 
 
-def is_called(call: Call) -> bool:
+def is_called(call: AggregateExpression) -> bool:
     """Return whether `called` writes a call that returns in Spark what it does on the driver."""
     if not call.is_ordered:
         return True
@@ -50,12 +50,12 @@ def is_called(call: Call) -> bool:
     return not call.is_distinct and not floats
 
 
-def _decided(call: Call) -> str | None:
+def _decided(call: AggregateExpression) -> str | None:
     value, by = (one.expression.text for one in call.arguments)
     return decided(call.function, value, by, call.arguments[0].data_type)
 
 
-def windowed(window: Window, call: WindowCall) -> str:
+def windowed(window: WindowRelation, call: WindowCall) -> str:
     """Return a call of a window function; `has_text` says whether there is one."""
     parts = [_listed("PARTITION BY", (_text(one) for one in window.partition))]
     parts.append(_listed("ORDER BY", _order(window)))
@@ -86,7 +86,7 @@ def _function(call: WindowCall) -> str:
     return f"{call.function}({', '.join(arguments)}){ignoring}"
 
 
-def _order(window: Window) -> Iterator[str]:
+def _order(window: WindowRelation) -> Iterator[str]:
     """Yield what rows of a partition are sorted by."""
     yield from map(_key, window.order)
     if window.ties:
@@ -99,7 +99,7 @@ def _key(key: OrderKey) -> str:
     return f"{_text(key.scalar)} {direction} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
 
 
-def _bound(bound: Bound, unbounded: str) -> str:
+def _bound(bound: FrameBound, unbounded: str) -> str:
     match bound.kind:
         case "unbounded":
             return unbounded
@@ -109,8 +109,8 @@ def _bound(bound: Bound, unbounded: str) -> str:
 
 
 def _listed(words: str, items: Iterator[str]) -> str:
-    found = ", ".join(items)
-    return f"{words} {found}" if found else ""
+    text = ", ".join(items)
+    return f"{words} {text}" if text else ""
 
 
 def _text(scalar: Scalar) -> str:

@@ -13,11 +13,11 @@ from deltaproduce.stages.sql.resolve.query import (
     in_tasks,
     resolved,
 )
-from deltaproduce.stages.sql.resolve.reading import Reading
+from deltaproduce.stages.sql.resolve.reading import QueryContext
 
 __all__ = [
     "Named",
-    "Reading",
+    "QueryContext",
     "Resolved",
     "Scope",
     "as_written",

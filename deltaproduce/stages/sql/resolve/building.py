@@ -22,14 +22,14 @@ from deltaproduce.stages.sql.resolve import subqueries
 from deltaproduce.stages.sql.resolve.generators import alike, columns_of, lists_in
 from deltaproduce.stages.sql.resolve.names import Named, Scope, unknown
 from deltaproduce.stages.sql.resolve.reading import (
+    CorrelatedPredicate,
     Ctes,
-    Link,
-    Origin,
-    Reading,
+    QueryContext,
     Selected,
+    TextOrigin,
     rebuilt,
 )
-from deltaproduce.stages.sql.resolve.windows import Asked, Tie, tie, windowed
+from deltaproduce.stages.sql.resolve.windows import Tie, WindowExpression, tie, windowed
 from deltaproduce.stages.sql.syntax import function_name, spelled, struct_parts
 from deltaproduce.types.data_types import BooleanType, DataType
 from deltaproduce.types.ddl import identifier
@@ -51,13 +51,13 @@ class Building:
         windows: the definitions of its WINDOW clause, by lower-case name.
     """
 
-    reading: Reading
+    reading: QueryContext
     relation: Relation
     scope: Scope
     ctes: Ctes
     aliases: Mapping[str, exp.Expr] = field(default_factory=dict)
     prefers_aliases: bool = False
-    links: list[Link] = field(default_factory=list)
+    links: list[CorrelatedPredicate] = field(default_factory=list)
     is_condition: bool = False
     windows: Mapping[str, exp.Window] = field(default_factory=dict)
 
@@ -72,8 +72,8 @@ class Building:
         alias = self.aliases.get(node.name.lower()) if len(node.parts) == 1 else None
         if alias is not None and self.prefers_aliases:
             return alias.copy()
-        found = self.scope.find(node)
-        if found is None:
+        columns = self.scope.find(node)
+        if columns is None:
             if alias is not None:
                 return alias.copy()
             constant = self.reading.constant(node)
@@ -84,7 +84,7 @@ class Building:
                 return node.copy()
             constants = (name for name, _ in self.reading.constants.values())
             raise unknown(node, [*self.scope.known, *self.aliases, *constants])
-        known, used = found
+        known, used = columns
         tree = known.tree
         for part in node.parts[used:]:
             tree = exp.Dot(this=tree, expression=part.copy())
@@ -100,16 +100,16 @@ class Building:
         self, node: exp.Expr, data_type: DataType | None = None, query: Selected | None = None
     ) -> Field:
         """Add a field that only Spark computes, perhaps from a subquery."""
-        found = self.reading.field("in_spark", data_type)
+        field = self.reading.field("in_spark", data_type)
         links = None
         if query is not None:
             links = subqueries.links_of(query, self.relation, self.reading)
         subquery = None if query is None else query.relation
         text, named = spelled(node), self.named_in(node)
-        made = ValueInSpark(self.relation, (found,), text, node, subquery, links, named)
-        self.relation = made
-        self.reading.origins[made] = Origin(node)
-        return found
+        relation = ValueInSpark(self.relation, (field,), text, node, subquery, links, named)
+        self.relation = relation
+        self.reading.origins[relation] = TextOrigin(node)
+        return field
 
     def named_in(self, node: exp.Expr) -> tuple[Scalar, ...]:
         """Return the columns that a part names which only Spark computes, outside of queries.
@@ -117,13 +117,13 @@ class Building:
         Raises:
             DefinitionError: a name means nothing.
         """
-        found, fields = list[Scalar](), self.relation.fields
+        scalars, fields = list[Scalar](), self.relation.fields
         for one in node.walk(prune=lambda part: isinstance(part, exp.Query) or self.is_call(part)):
             if not isinstance(one, exp.Column) or isinstance(one.this, exp.Star):
                 continue
             if one.parts[0].name.lower() not in _parameters(one):
-                found.append(self.reading.typed(self.column(one), fields, one))
-        return tuple(found)
+                scalars.append(self.reading.typed(self.column(one), fields, one))
+        return tuple(scalars)
 
     def is_call(self, node: exp.Expr) -> bool:
         """Return whether a part is computed from other rows than those of the relation."""
@@ -168,10 +168,10 @@ class Building:
         self, lists: list[list[exp.Expr]], names: Sequence[str], node: exp.Expr
     ) -> list[Field]:
         """Add fields with the values of lists of expressions, one row per list."""
-        trees = [[self.expression(one) for one in some] for some in lists]
+        trees = [[self.expression(one) for one in items] for items in lists]
         own, scalars = alike(trees, lists, names, self.relation.fields, self.reading)
         self.relation = Expand(self.relation, own, scalars)
-        self.reading.origins[self.relation] = Origin(node)
+        self.reading.origins[self.relation] = TextOrigin(node)
         return list(own)
 
     def expression(self, node: exp.Expr) -> exp.Expr:
@@ -199,13 +199,13 @@ class Building:
                 return self._window(node).tree
             case exp.Lambda() | exp.Any() | exp.All():
                 query = node.find(exp.Query)
-                found = None if query is None else self._query(query)
-                return self.only_in_spark(node, None, found).tree
+                rows = None if query is None else self._query(query)
+                return self.only_in_spark(node, None, rows).tree
         if function_name(node) in GENERATORS:
             return self.generated(node)[0].tree
         if function_name(node) == "struct":
             return self._struct(node)
-        return self._asked(node)
+        return self._subquery(node)
 
     def _struct(self, node: exp.Expr) -> exp.Expr | None:
         """Return a struct with the names of its fields, which are told by the columns' names."""
@@ -215,13 +215,13 @@ class Building:
         named = [(exp.Literal.string(name), self.expression(part)) for name, part in parts]
         return exp.Anonymous(this="named_struct", expressions=[*chain.from_iterable(named)])
 
-    def _asked(self, node: exp.Expr) -> exp.Expr | None:
+    def _subquery(self, node: exp.Expr) -> exp.Expr | None:
         """Return what a subquery becomes; None if a node is none."""
         match node:
             case exp.Exists():
-                found = self._query(node.this)
-                added = subqueries.exists(found, self.relation, self.reading)
-                return self._with(added, node, BooleanType(), found)
+                subquery = self._query(node.this)
+                added = subqueries.exists(subquery, self.relation, self.reading)
+                return self._with(added, node, BooleanType(), subquery)
             case exp.Not() if not self.is_condition and _asks(node.this.unnest()):
                 tree = self._among(node.this.unnest())
                 return exp.Not(this=_or_else(tree, exp.true()))
@@ -229,20 +229,20 @@ class Building:
                 if self.is_condition:
                     return self._among(node)
                 if isinstance(node.find_ancestor(exp.Not, exp.Query), exp.Not):
-                    found = self._query(node.args["query"])
-                    return self.only_in_spark(node, BooleanType(), found).tree
+                    subquery = self._query(node.args["query"])
+                    return self.only_in_spark(node, BooleanType(), subquery).tree
                 return _or_else(self._among(node), exp.false())
             case exp.Subquery() | exp.Select() | exp.SetOperation():
-                found = self._query(node)
-                added = subqueries.single(node, found, self.relation, self.reading)
-                return self._with(added, node, found.columns[0].field.data_type, found)
+                subquery = self._query(node)
+                added = subqueries.single(node, subquery, self.relation, self.reading)
+                return self._with(added, node, subquery.columns[0].field.data_type, subquery)
         return None
 
     def _window(self, node: exp.Window) -> Field:
         """Add the field of a window function."""
-        asked = Asked.read(node, self.windows)
+        function = WindowExpression.read(node, self.windows)
         self.relation, own = windowed(
-            asked, self.expression, lambda: self.relation, self.ties(), self.reading
+            function, self.expression, lambda: self.relation, self.ties(), self.reading
         )
         return own
 
@@ -255,16 +255,16 @@ class Building:
 
     def _text_of(self, one: Named) -> str | None:
         """Return the name of a column in the text; None if it has none of its own."""
-        if one.name is None or not self.scope.means(one):
+        if one.name is None or not self.scope.resolves_to(one):
             return None
         return ".".join(identifier(part) for part in (one.table, one.name) if part is not None)
 
     def _among(self, node: exp.Expr) -> exp.Expr:
         """Return the field of IN with a subquery."""
         value = self.expression(node.this)
-        found = self._query(node.args["query"])
-        added = subqueries.among(node, value, found, self.relation, self.reading)
-        return self._with(added, node, BooleanType(), found)
+        subquery = self._query(node.args["query"])
+        added = subqueries.among(node, value, subquery, self.relation, self.reading)
+        return self._with(added, node, BooleanType(), subquery)
 
     def _query(self, node: exp.Expr) -> Selected:
         return self.reading.query(node, self.ctes, self.scope)
@@ -280,18 +280,18 @@ class Building:
         if added is None:
             return self.only_in_spark(node, data_type, query).tree
         self.relation = added.relation
-        self.reading.origins[added.relation] = Origin(node)
+        self.reading.origins[added.relation] = TextOrigin(node)
         return added.tree
 
 
 def _parameters(node: exp.Expr) -> set[str]:
     """Return the parameters of the lambda functions around a node, in lower case."""
-    found, parent = set[str](), node.parent
+    names, parent = set[str](), node.parent
     while parent is not None and not isinstance(parent, exp.Query):
         if isinstance(parent, exp.Lambda):
-            found |= {one.name.lower() for one in parent.expressions}
+            names |= {one.name.lower() for one in parent.expressions}
         parent = parent.parent
-    return found
+    return names
 
 
 def _asks(node: exp.Expr) -> bool:

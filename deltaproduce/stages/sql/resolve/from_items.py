@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
+from typing_extensions import override
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.algebra.relations import (
     Join,
     JoinKind,
-    Project,
+    ProjectRelation,
     Relation,
     Scan,
     Values,
@@ -31,15 +32,15 @@ from deltaproduce.stages.sql.resolve.laterals import beside_rows
 from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.resolve.reading import (
     Ctes,
-    Origin,
-    Reading,
+    QueryContext,
     Selected,
+    TextOrigin,
     conjuncts,
     own,
     rebuilt,
 )
 from deltaproduce.stages.sql.syntax import function_name, spelled
-from deltaproduce.stages.sql.text import Edit, end_of, line_at, refused, start_of
+from deltaproduce.stages.sql.text import TextEdit, end_of, line_at, refused, start_of
 from deltaproduce.types.excerpts import meant
 
 _MAY_READ: Final = "may read tables, whose changes would go unnoticed; use VALUES"
@@ -64,7 +65,7 @@ _PIVOTED: Final = (
 
 
 def from_(
-    node: exp.Expr, reading: Reading, ctes: Ctes, outer: Scope | None
+    node: exp.Expr, reading: QueryContext, ctes: Ctes, outer: Scope | None
 ) -> tuple[Relation, Scope]:
     """Return the relation of an item of FROM with its joins, and what can be named of it.
 
@@ -73,16 +74,16 @@ def from_(
     """
     match node:
         case exp.Subquery(this=exp.Table() | exp.Subquery() as inner) if not node.alias:
-            found = from_(inner, reading, ctes, outer)
+            relation = from_(inner, reading, ctes, outer)
         case _:
-            found = _item(node, reading, ctes, outer)
-    return joined(found, node.args.get("joins") or (), reading, ctes, outer)
+            relation = _item(node, reading, ctes, outer)
+    return joined(relation, node.args.get("joins") or (), reading, ctes, outer)
 
 
 def joined(
     left: tuple[Relation, Scope],
     joins: Sequence[exp.Expr],
-    reading: Reading,
+    reading: QueryContext,
     ctes: Ctes,
     outer: Scope | None,
 ) -> tuple[Relation, Scope]:
@@ -108,22 +109,22 @@ def joined(
 
 
 def with_laterals(
-    found: tuple[Relation, Scope], laterals: Sequence[exp.Expr], reading: Reading, ctes: Ctes
+    scoped: tuple[Relation, Scope], laterals: Sequence[exp.Expr], reading: QueryContext, ctes: Ctes
 ) -> tuple[Relation, Scope]:
     """Return a relation with LATERAL VIEWs."""
     for lateral in laterals:
-        relation, scope = found
+        relation, scope = scoped
         names = _names_of(lateral, reading)
         rows = Building(reading, relation, scope, ctes)
         outer = bool(lateral.args.get("outer"))
         fields = rows.generated(lateral.this, names, lateral, is_outer=outer)
         pairs = zip(names, fields, strict=False)  # without names only Spark knows them
         own = reading.named(Named(lateral.alias or None, name, field) for name, field in pairs)
-        found = rows.relation, _wider(scope, own, is_open=not names)
-    return found
+        scoped = rows.relation, _wider(scope, own, is_open=not names)
+    return scoped
 
 
-def _names_of(lateral: exp.Expr, reading: Reading) -> list[str]:
+def _names_of(lateral: exp.Expr, reading: QueryContext) -> list[str]:
     """Return the names of a generator's columns; none if only Spark knows them."""
     alias = lateral.args.get("alias")
     if not isinstance(alias, exp.TableAlias) or not alias.columns:
@@ -138,26 +139,28 @@ def _wider(scope: Scope, own: Sequence[Named], *, is_open: bool) -> Scope:
 
 def _lateral(
     node: exp.Expr,
-    found: tuple[Relation, Scope],
-    reading: Reading,
+    rows: tuple[Relation, Scope],
+    reading: QueryContext,
     ctes: Ctes,
     join: exp.Join | None = None,
 ) -> tuple[Relation, Scope]:
-    relation, scope = found
+    relation, scope = rows
     given, named, fields = [relation], tuple[Scalar, ...](), list[Field]()
     kind = "full" if join is None else _kind(join)
     on = None if join is None else join.args.get("on")
     is_free = not reading.is_lenient and (on is None or on == exp.true())
     if is_free and not isinstance(node.this, exp.Query) and kind in {"inner", "left"}:
-        return _generated(node, found, reading, ctes, is_outer=kind == "left")
+        return _generated(node, rows, reading, ctes, is_outer=kind == "left")
     if isinstance(node.this, exp.Query):
         inner = reading.query(node.this, ctes, scope)
-        made = beside_rows(inner, relation, kind, reading) if is_free else None
-        if made is not None and join is not None:
-            reading.origins[made[0]] = Origin(join)
-            pairs = zip(inner.columns, made[1], strict=True)
+        joined = beside_rows(inner, relation, kind, reading) if is_free else None
+        if joined is not None and join is not None:
+            reading.origins[joined[0]] = TextOrigin(join)
+            pairs = zip(inner.columns, joined[1], strict=True)
             columns = tuple(Named(node.alias or None, one.name, field) for one, field in pairs)
-            return made[0], _wider(scope, reading.named(_with_names(node, columns)), is_open=False)
+            return joined[0], _wider(
+                scope, reading.named(_with_names(node, columns)), is_open=False
+            )
         given.append(inner.relation)
         names = [one.name or "" for one in inner.columns]
         if node.args.get("alias") and node.args["alias"].columns:
@@ -165,7 +168,7 @@ def _lateral(
         is_open, every = inner.is_open, (*relation.fields, *inner.relation.fields)
         named = tuple(reading.typed(link.tree, every, link.node) for link in inner.links)
     else:
-        names, named = _names_of(node, reading), Building(reading, *found, ctes).named_in(node.this)
+        names, named = _names_of(node, reading), Building(reading, *rows, ctes).named_in(node.this)
         is_open = not names
     fields = [reading.field(name, None) for name in names]
     own = reading.named(Named(node.alias or None, *one) for one in zip(names, fields, strict=True))
@@ -175,24 +178,24 @@ def _lateral(
 
 def _generated(
     node: exp.Expr,
-    found: tuple[Relation, Scope],
-    reading: Reading,
+    scoped: tuple[Relation, Scope],
+    reading: QueryContext,
     ctes: Ctes,
     *,
     is_outer: bool,
 ) -> tuple[Relation, Scope]:
     """Return rows with the columns of a generator in LATERAL."""
     names = _names_of(node, reading)
-    rows = Building(reading, *found, ctes)
+    rows = Building(reading, *scoped, ctes)
     fields = rows.generated(node.this, names, node, is_outer=is_outer)
-    reading.origins[rows.relation] = Origin(node)
+    reading.origins[rows.relation] = TextOrigin(node)
     pairs = zip(names, fields, strict=True)
     own = reading.named(Named(node.alias or None, name, field) for name, field in pairs)
-    return rows.relation, _wider(found[1], own, is_open=False)
+    return rows.relation, _wider(scoped[1], own, is_open=False)
 
 
 def _item(
-    node: exp.Expr, reading: Reading, ctes: Ctes, outer: Scope | None
+    node: exp.Expr, reading: QueryContext, ctes: Ctes, outer: Scope | None
 ) -> tuple[Relation, Scope]:
     _check_item(node, reading)
     if node.args.get("pivots"):
@@ -200,8 +203,8 @@ def _item(
         plain.set("pivots", None)
         rows = _item(plain, reading, ctes, outer)
         (pivot,) = node.args["pivots"]
-        made = unpivoted if pivot.args.get("unpivot") else pivoted
-        result = None if reading.is_lenient else made(pivot, Building(reading, *rows, ctes))
+        turned = unpivoted if pivot.args.get("unpivot") else pivoted
+        result = None if reading.is_lenient else turned(pivot, Building(reading, *rows, ctes))
         if result is not None:
             return _renamed(result, pivot, pivot.alias or None, reading)
         reading.leave_to_spark(node, _PIVOTED)
@@ -217,28 +220,28 @@ def _item(
         case exp.Values():
             return _renamed(values(node, reading), node, node.alias or None, reading)
         case exp.Subquery():
-            found = reading.query(node, ctes, outer)
-            if found.links:
+            subquery = reading.query(node, ctes, outer)
+            if subquery.links:
                 raise refused(node, "names columns of the query around it, which needs LATERAL")
-            return _renamed(found, node, node.alias or None, reading)
+            return _renamed(subquery, node, node.alias or None, reading)
     raise refused(node, "is not supported in FROM; write a join")
 
 
-def _pivoted(node: exp.Expr, relation: Relation, reading: Reading) -> tuple[Relation, Scope]:
+def _pivoted(node: exp.Expr, relation: Relation, reading: QueryContext) -> tuple[Relation, Scope]:
     """Return what PIVOT makes of all columns of a relation, in columns that only Spark knows."""
     named = [Scalar.of(one.tree, [one]) for one in relation.fields]
     own = reading.field("in_spark", None)
     return reading.in_spark(node, [relation], [own], named), Scope(is_open=True)
 
 
-def _check_item(node: exp.Expr, reading: Reading) -> None:
+def _check_item(node: exp.Expr, reading: QueryContext) -> None:
     if node.args.get("sample") is not None:
         raise refused(node, "takes rows at random; filter by a column")
     if node.args.get("version") is not None or node.args.get("when") is not None:
         raise refused(node, "reads another version than the stage's; drop it")
 
 
-def _table(node: exp.Table, reading: Reading, ctes: Ctes) -> tuple[Relation, Scope]:
+def _table(node: exp.Table, reading: QueryContext, ctes: Ctes) -> tuple[Relation, Scope]:
     name = node.name.lower()
     alias = node.alias or node.name
     if not node.db and name in ctes:
@@ -253,7 +256,7 @@ def _table(node: exp.Table, reading: Reading, ctes: Ctes) -> tuple[Relation, Sco
     stage, schema = reading.stages[name]
     start, end = start_of(node.this), end_of(node.this)
     written = "" if node.alias else f" AS {reading.text.text[start:end]}"
-    reading.edits.append(Edit(start, end, written, stage))
+    reading.edits.append(TextEdit(start, end, written, stage))
     seen = [c for c in (*schema.key, *schema.value) if not c.is_hidden]
     fields = tuple(reading.field(c.name, c.data_type if c.is_known else None) for c in seen)
     scan = Scan(stage, tuple(c.name for c in seen), fields)
@@ -263,33 +266,33 @@ def _table(node: exp.Table, reading: Reading, ctes: Ctes) -> tuple[Relation, Sco
 
 
 def _renamed(
-    found: Selected, node: exp.Expr, alias: str | None, reading: Reading
+    selected: Selected, node: exp.Expr, alias: str | None, reading: QueryContext
 ) -> tuple[Relation, Scope]:
     """Return a query's columns as fields of their own, under the names of an alias."""
     outputs, named = list[Output](), list[Named]()
-    if found.is_open:
-        return _renamed_open(found, node, alias, reading)
-    for one in found.columns:
+    if selected.is_open:
+        return _renamed_open(selected, node, alias, reading)
+    for one in selected.columns:
         field = reading.field(one.name, one.field.data_type)
         outputs.append(Output(field, Scalar.of(one.field.tree, [one.field])))
         named.append(Named(alias, one.name, field))
-    relation = Project(found.relation, tuple(outputs))
-    reading.origins[relation] = Origin(node)
+    relation = ProjectRelation(selected.relation, tuple(outputs))
+    reading.origins[relation] = TextOrigin(node)
     return relation, Scope(reading.named(_with_names(node, tuple(named))))
 
 
 def _renamed_open(
-    found: Selected, node: exp.Expr, alias: str | None, reading: Reading
+    selected: Selected, node: exp.Expr, alias: str | None, reading: QueryContext
 ) -> tuple[Relation, Scope]:
     """Return the columns that an alias names; else those that are known, and others."""
     listed = node.args.get("alias")
     names = [one.name for one in listed.columns] if listed is not None else []
-    known = names or [one.name for one in found.columns]
+    known = names or [one.name for one in selected.columns]
     own = [Named(alias, name, reading.field(name, None)) for name in known]
     beside = reading.field("in_spark", None)
     fields = [*(one.field for one in own), beside]
     scope = Scope(reading.named(own), is_open=not names)
-    return reading.in_spark(node, [found.relation], fields), scope
+    return reading.in_spark(node, [selected.relation], fields), scope
 
 
 def _with_names(node: exp.Expr, named: tuple[Named, ...]) -> tuple[Named, ...]:
@@ -302,7 +305,7 @@ def _with_names(node: exp.Expr, named: tuple[Named, ...]) -> tuple[Named, ...]:
     return tuple(replace(one, name=name) for one, name in zip(named, names, strict=True))
 
 
-def _table_function(node: exp.Table, reading: Reading, ctes: Ctes) -> Selected:
+def _table_function(node: exp.Table, reading: QueryContext, ctes: Ctes) -> Selected:
     """Return the rows of a table function of constants, which only Spark computes."""
     name, given = function_name(node.this), list[Relation]()
     if name not in TABLE_FUNCTIONS:
@@ -323,7 +326,7 @@ def _table_function(node: exp.Table, reading: Reading, ctes: Ctes) -> Selected:
     return Selected(reading.in_spark(node, given, fields), columns, is_open=is_open)
 
 
-def values(node: exp.Expr, reading: Reading) -> Selected:
+def values(node: exp.Expr, reading: QueryContext) -> Selected:
     """Return the rows of VALUES."""
     rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
     if len({len(row) for row in rows}) != 1:
@@ -343,7 +346,7 @@ def values(node: exp.Expr, reading: Reading) -> Selected:
     return Selected(relation, columns)
 
 
-def _constant(node: exp.Expr, reading: Reading) -> Scalar:
+def _constant(node: exp.Expr, reading: QueryContext) -> Scalar:
     """Return a value of VALUES."""
     return reading.typed(rebuilt(node, reading.constant), (), node)
 
@@ -361,7 +364,7 @@ def _join(
     kind: JoinKind,
     left: tuple[Relation, Scope],
     right: tuple[Relation, Scope],
-    reading: Reading,
+    reading: QueryContext,
     ctes: Ctes,
 ) -> tuple[Relation, Scope]:
     names = _common_names(join, left[1], right[1])
@@ -378,16 +381,16 @@ def _join(
             equal.append(reading.equality(*sided, (one, other), node))
         else:
             rest.append(reading.condition(tree, (*one.fields, *other.fields), node))
-    found = Join(holder.relation, right[0], kind, tuple(equal), tuple(rest))
-    reading.origins[found] = Origin(join)
-    return found, left[1] if kind in {"semi", "anti"} else both
+    joined = Join(holder.relation, right[0], kind, tuple(equal), tuple(rest))
+    reading.origins[joined] = TextOrigin(join)
+    return joined, left[1] if kind in {"semi", "anti"} else both
 
 
 class _On(Building):
     """What the conditions of a join are over; their subqueries are left to Spark."""
 
+    @override
     def replaced(self, node: exp.Expr) -> exp.Expr | None:
-        """See `Building.replaced`."""
         if isinstance(node, exp.Query):
             query = self.reading.query(node, self.ctes, self.scope)
             return self.only_in_spark(node, None, replace(query, rows=None)).tree
@@ -429,7 +432,7 @@ def _by_names(
     names: Sequence[str],
     left: tuple[Relation, Scope],
     right: tuple[Relation, Scope],
-    reading: Reading,
+    reading: QueryContext,
 ) -> tuple[Relation, Scope]:
     """Return a join by USING or NATURAL: the columns that it equates come first, and once."""
     equal, pairs = list[Equality](), list[tuple[Named, Named]]()
@@ -438,7 +441,7 @@ def _by_names(
             [one for one in scope.columns if (one.name or "").lower() == name.lower()]
             for scope in (left[1], right[1])
         ]
-        if [len(found) for found in pair] != [1, 1]:
+        if [len(output) for output in pair] != [1, 1]:
             raise refused(
                 join,
                 f"needs the column {name!r} once on each side, but finds it {len(pair[0])} and "
@@ -450,7 +453,7 @@ def _by_names(
         same = exp.EQ(this=mine.field.tree, expression=other.field.tree)
         equal.append(reading.equality(mine.field.tree, other.field.tree, sides, same))
     relation: Relation = Join(left[0], right[0], kind, tuple(equal))
-    reading.origins[relation] = Origin(join)
+    reading.origins[relation] = TextOrigin(join)
     gone = [other for _, other in pairs]
     kept = [mine for mine, _ in pairs]
     if kind in {"semi", "anti"}:
@@ -468,7 +471,7 @@ def _by_names(
 
 
 def _coalesced(
-    relation: Relation, pairs: Sequence[tuple[Named, Named]], reading: Reading
+    relation: Relation, pairs: Sequence[tuple[Named, Named]], reading: QueryContext
 ) -> tuple[Relation, list[Named]]:
     """Add columns that have the value of either side."""
     outputs = [Output.copy(field) for field in relation.fields]
@@ -479,4 +482,4 @@ def _coalesced(
         field = reading.field(mine.name, scalar.data_type)
         outputs.append(Output(field, scalar))
         kept += reading.named([Named(None, mine.name, field)])
-    return Project(relation, tuple(outputs)), kept
+    return ProjectRelation(relation, tuple(outputs)), kept

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.scalars import Field, Scalar, cast_to
 from deltaproduce.stages.sql.expressions.coercion import common
-from deltaproduce.stages.sql.resolve.reading import Reading
+from deltaproduce.stages.sql.resolve.reading import QueryContext
 from deltaproduce.stages.sql.syntax import function_name
 from deltaproduce.types.data_types import DataType, NullType
 
@@ -31,10 +31,10 @@ def lists_in(node: exp.Expr, names: Sequence[str] = ()) -> list[list[exp.Expr]] 
     if function in _COLUMNS and len(given) == 1 and function_name(given[0]) == "array":
         items = given[0].expressions
         if function == "explode":
-            found = [[one] for one in items]
+            lists = [[one] for one in items]
         else:
-            found = [[exp.Literal.number(n), one] for n, one in enumerate(items)]
-        return found if not names or len(names) == len(_COLUMNS[function]) else None
+            lists = [[exp.Literal.number(n), one] for n, one in enumerate(items)]
+        return lists if not names or len(names) == len(_COLUMNS[function]) else None
     if function == "stack" and isinstance(given[0], exp.Literal) and given[0].is_int and names:
         rows, values = int(given[0].name), given[1:]
         if rows > 0 and len(values) == rows * len(names):
@@ -48,7 +48,7 @@ def alike(
     nodes: Sequence[Sequence[exp.Expr]],
     names: Sequence[str],
     fields: Sequence[Field],
-    reading: Reading,
+    reading: QueryContext,
 ) -> tuple[tuple[Field, ...], tuple[tuple[Scalar, ...], ...]]:
     """Return fields for the columns of rows, and the rows in the types of these.
 
@@ -78,7 +78,7 @@ def _in_type(
     kind: DataType | None,
     fields: Sequence[Field],
     node: exp.Expr,
-    reading: Reading,
+    reading: QueryContext,
 ) -> Scalar:
     if kind is None or scalar.data_type == kind or isinstance(scalar.data_type, NullType):
         return scalar

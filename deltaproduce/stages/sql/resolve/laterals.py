@@ -15,21 +15,26 @@ from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.calls import COUNTS
 from deltaproduce.stages.sql.algebra.relations import (
-    Aggregate,
+    AggregateRelation,
     Distinct,
     Join,
     JoinKind,
-    Project,
+    ProjectRelation,
     Relation,
 )
 from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar, columns_in
 from deltaproduce.stages.sql.resolve.ordering import first_of_each
-from deltaproduce.stages.sql.resolve.reading import First, Link, Reading, Selected
+from deltaproduce.stages.sql.resolve.reading import (
+    CorrelatedPredicate,
+    First,
+    QueryContext,
+    Selected,
+)
 from deltaproduce.stages.sql.resolve.subqueries import linked
 
 
 def beside_rows(
-    found: Selected, left: Relation, kind: JoinKind, reading: Reading
+    subquery: Selected, left: Relation, kind: JoinKind, reading: QueryContext
 ) -> tuple[Relation, list[Field]] | None:
     """Return rows with those of a subquery that depends on them, and the fields of its columns.
 
@@ -39,42 +44,44 @@ def beside_rows(
     Returns:
         None if only Spark computes it.
     """
-    if kind not in {"inner", "left"} or found.is_open:
+    if kind not in {"inner", "left"} or subquery.is_open:
         return None
-    if found.first is not None:
-        return _of_first_rows(found.first, left, kind, reading)
-    if found.by_links is None:
-        conditions = linked(found, left, reading)
+    if subquery.first is not None:
+        return _of_first_rows(subquery.first, left, kind, reading)
+    if subquery.by_links is None:
+        conditions = linked(subquery, left, reading)
         if conditions is None:
             return None
-        made = Join(left, found.relation, kind, conditions.equal, conditions.rest)
-        return made, [one.field for one in found.columns]
-    return _of_one_row(found, left, reading)
+        join = Join(left, subquery.relation, kind, conditions.equal, conditions.rest)
+        return join, [one.field for one in subquery.columns]
+    return _of_one_row(subquery, left, reading)
 
 
 def _of_first_rows(
-    first: First, left: Relation, kind: JoinKind, reading: Reading
+    first: First, left: Relation, kind: JoinKind, reading: QueryContext
 ) -> tuple[Relation, list[Field]] | None:
     """Return rows with the first ones of a subquery for each, whatever links them.
 
     The distinct values that the subquery depends on are joined with all its rows, and then with
     the rows that have them.
     """
-    found = first.found
-    conditions = None if found.by_links is not None else linked(found, left, reading)
+    selected = first.selected
+    conditions = None if selected.by_links is not None else linked(selected, left, reading)
     if conditions is None:
         return None
-    named = {c.name for link in found.links for c in columns_in(link.tree)}
+    named = {c.name for link in selected.links for c in columns_in(link.tree)}
     given = [field for field in left.fields if field.id in named]
     if not given:
         return None
     copies = {one.id: reading.field(one.name, one.data_type) for one in given}
     outputs = tuple(Output(copies[one.id], Scalar.of(one.tree, [one])) for one in given)
-    distinct = Distinct(Project(left, outputs))
-    links = tuple(Link(_renamed(link.tree, copies), link.node) for link in found.links)
-    of_each = linked(replace(found, links=links), distinct, reading)
+    distinct = Distinct(ProjectRelation(left, outputs))
+    links = tuple(
+        CorrelatedPredicate(_renamed(link.tree, copies), link.node) for link in selected.links
+    )
+    of_each = linked(replace(selected, links=links), distinct, reading)
     assert of_each is not None  # the fields have other names only
-    joined = Join(distinct, found.relation, "inner", of_each.equal, of_each.rest)
+    joined = Join(distinct, selected.relation, "inner", of_each.equal, of_each.rest)
     by = [Scalar.of(one.tree, [one]) for one in copies.values()]
     rows = first_of_each(first, joined, by, reading)
     equal = []
@@ -82,7 +89,7 @@ def _of_first_rows(
         name, copied = exp.column(one.name), copies[one.id].tree
         node = exp.NullSafeEQ(this=name, expression=name.copy())
         equal.append(reading.equality(one.tree, copied, (left, rows), node))
-    return Join(left, rows, kind, tuple(equal)), [one.field for one in found.columns]
+    return Join(left, rows, kind, tuple(equal)), [one.field for one in selected.columns]
 
 
 def _renamed(tree: exp.Expr, names: Mapping[str, Field]) -> exp.Expr:
@@ -96,18 +103,18 @@ def _renamed(tree: exp.Expr, names: Mapping[str, Field]) -> exp.Expr:
 
 
 def _of_one_row(
-    found: Selected, left: Relation, reading: Reading
+    subquery: Selected, left: Relation, reading: QueryContext
 ) -> tuple[Relation, list[Field]] | None:
-    project = found.by_links
-    if not isinstance(project, Project) or not isinstance(project.input, Aggregate):
+    project = subquery.by_links
+    if not isinstance(project, ProjectRelation) or not isinstance(project.input, AggregateRelation):
         return None
     groups = project.input
-    conditions = linked(replace(found, relation=groups), left, reading)
+    conditions = linked(replace(subquery, relation=groups), left, reading)
     if conditions is None or conditions.rest:
         return None
     joined = Join(left, groups, "left", conditions.equal)
     counts = {field.id for field, call in groups.calls if call.function in COUNTS}
-    fields = [one.field for one in found.columns]
+    fields = [one.field for one in subquery.columns]
     own = {field.id for field in fields}
     outputs = [
         Output(out.field, _with_zeros(out.scalar, counts, joined.fields))
@@ -115,7 +122,7 @@ def _of_one_row(
         if out.field.id in own
     ]
     kept = [Output.copy(field) for field in left.fields]
-    return Project(joined, (*kept, *outputs)), fields
+    return ProjectRelation(joined, (*kept, *outputs)), fields
 
 
 def _with_zeros(scalar: Scalar, counts: set[str], fields: Sequence[Field]) -> Scalar:

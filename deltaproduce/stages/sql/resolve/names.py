@@ -79,26 +79,26 @@ class Scope:
             DefinitionError: it may mean several.
         """
         names = [part.name for part in node.parts] if isinstance(node, exp.Column) else [node.name]
-        found: list[Named] = []
+        columns: list[Named] = []
         used = 1
         if len(names) > 1:
-            found = [one for one in self.of_table(names[0]) if _same(one.name, names[1])]
+            columns = [one for one in self.of_table(names[0]) if _same(one.name, names[1])]
             used = 2
-        if not found:
-            found, used = [one for one in self.columns if _same(one.name, names[0])], 1
-        if len({one.field.id for one in found}) > 1:
+        if not columns:
+            columns, used = [one for one in self.columns if _same(one.name, names[0])], 1
+        if len({one.field.id for one in columns}) > 1:
             raise refused(node, "may mean several columns; put the table's name before it")
-        if found:
-            return found[0].field, used
+        if columns:
+            return columns[0].field, used
         return None if self.outer is None else self.outer.find(node)
 
-    def means(self, one: Named) -> bool:
+    def resolves_to(self, one: Named) -> bool:
         """Return whether its table and name mean a column, and nothing else."""
-        found = [] if one.table is None else self.of_table(one.table)
-        found = [other for other in found if _same(other.name, one.name or "")]
+        columns = [] if one.table is None else self.of_table(one.table)
+        columns = [other for other in columns if _same(other.name, one.name or "")]
         first = one.name if one.table is None else one.table
-        found = found or [other for other in self.columns if _same(other.name, first or "")]
-        return [other.field for other in found] == [one.field]
+        columns = columns or [other for other in self.columns if _same(other.name, first or "")]
+        return [other.field for other in columns] == [one.field]
 
     @property
     def may_have_more(self) -> bool:

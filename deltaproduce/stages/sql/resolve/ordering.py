@@ -2,7 +2,7 @@
 
 Rows that are equal in the order are ordered by all columns, from left to right, nulls first: then
 the first rows are the same whoever computes them. For Spark, the text gets these columns by their
-numbers (`Edit`).
+numbers (`TextEdit`).
 
 The LIMIT of a subquery that depends on the row around it leaves the first rows for each such row.
 They are numbered among those that are equal in what links them (`first_of_each`).
@@ -15,12 +15,24 @@ from dataclasses import replace
 
 from sqlglot import TokenType, exp
 
-from deltaproduce.stages.sql.algebra.relations import Filter, Limit, Project, Relation
+from deltaproduce.stages.sql.algebra.relations import Filter, Limit, ProjectRelation, Relation
 from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar, SortKey, columns_in
-from deltaproduce.stages.sql.algebra.windows import Bound, Frame, OrderKey, Window, WindowCall
-from deltaproduce.stages.sql.resolve.reading import First, Origin, Reading, Selected, rebuilt
+from deltaproduce.stages.sql.algebra.windows import (
+    Frame,
+    FrameBound,
+    OrderKey,
+    WindowCall,
+    WindowRelation,
+)
+from deltaproduce.stages.sql.resolve.reading import (
+    First,
+    QueryContext,
+    Selected,
+    TextOrigin,
+    rebuilt,
+)
 from deltaproduce.stages.sql.syntax import spelled
-from deltaproduce.stages.sql.text import Edit, refused, start_of
+from deltaproduce.stages.sql.text import TextEdit, refused, start_of
 from deltaproduce.types.data_types import IntegerType, MapType
 
 
@@ -41,7 +53,7 @@ def ordinal(node: exp.Expr, columns: int) -> int | None:
 
 def with_sorted(relation: Relation, added: Sequence[Output]) -> Relation:
     """Return rows with what an order needs beside their fields."""
-    return Project(relation, (*map(Output.copy, relation.fields), *added))
+    return ProjectRelation(relation, (*map(Output.copy, relation.fields), *added))
 
 
 def directions(node: exp.Expr, field: Field) -> SortKey:
@@ -49,7 +61,7 @@ def directions(node: exp.Expr, field: Field) -> SortKey:
     return SortKey(field, bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
 
 
-def limited(node: exp.Expr, found: Selected, reading: Reading) -> Selected:
+def limited(node: exp.Expr, selected: Selected, reading: QueryContext) -> Selected:
     """Return the rows that LIMIT and OFFSET of a query leave.
 
     Raises:
@@ -57,66 +69,70 @@ def limited(node: exp.Expr, found: Selected, reading: Reading) -> Selected:
     """
     limit, offset = node.args.get("limit"), node.args.get("offset")
     if limit is None and offset is None:
-        return found
+        return selected
     clauses = [one for one in (limit, offset) if one is not None]
-    if not found.order:
+    if not selected.order:
         advice = "without ORDER BY takes rows at random; write ORDER BY … before it"
         reading.leave_to_spark(clauses[0], advice)
     if any(_number(one) is None for one in clauses):
         reading.leave_to_spark(clauses[0], "needs a whole number")
         for one in clauses:
             rebuilt(one.expression, reading.constant)
-    elif found.order:
-        return _first(node, found, _number(limit), _number(offset) or 0, reading)
-    return replace(found, relation=reading.in_spark(node, [found.relation], found.relation.fields))
+    elif selected.order:
+        return _first(node, selected, _number(limit), _number(offset) or 0, reading)
+    return replace(
+        selected, relation=reading.in_spark(node, [selected.relation], selected.relation.fields)
+    )
 
 
 def _first(
-    node: exp.Expr, found: Selected, count: int | None, skipped: int, reading: Reading
+    node: exp.Expr, selected: Selected, count: int | None, skipped: int, reading: QueryContext
 ) -> Selected:
     """Return the first rows in an order that is broken nowhere."""
-    _break_ties(node, found, reading)
-    if not found.links:
-        return replace(found, relation=Limit(found.relation, found.order, count, skipped))
-    first = First(found, count, skipped, node.args.get("limit") or node.args["offset"])
-    by = linked_by(found)
-    if by is None or found.by_links is not None or reading.is_lenient:
-        relation = reading.in_spark(node, [found.relation], found.relation.fields)
-        return replace(found, relation=relation, first=first)
-    return replace(found, relation=first_of_each(first, found.relation, by, reading))
+    _break_ties(node, selected, reading)
+    if not selected.links:
+        return replace(selected, relation=Limit(selected.relation, selected.order, count, skipped))
+    first = First(selected, count, skipped, node.args.get("limit") or node.args["offset"])
+    by = linked_by(selected)
+    if by is None or selected.by_links is not None or reading.is_lenient:
+        relation = reading.in_spark(node, [selected.relation], selected.relation.fields)
+        return replace(selected, relation=relation, first=first)
+    return replace(selected, relation=first_of_each(first, selected.relation, by, reading))
 
 
-def linked_by(found: Selected) -> list[Scalar] | None:
+def linked_by(selected: Selected) -> list[Scalar] | None:
     """Return what the links of a query ask to be equal, over its rows; None if it is more."""
-    own, by = {field.id for field in found.relation.fields}, list[Scalar]()
-    for link in found.links:
+    own, by = {field.id for field in selected.relation.fields}, list[Scalar]()
+    for link in selected.links:
         sides = (link.tree.this, link.tree.expression)
         is_equality = isinstance(link.tree, exp.EQ | exp.NullSafeEQ)
         mine = [one for one in sides if is_equality and own >= {c.name for c in columns_in(one)}]
         if len(mine) != 1:
             return None
-        by.append(Scalar.of(mine[0], found.relation.fields))
+        by.append(Scalar.of(mine[0], selected.relation.fields))
     return by
 
 
-def first_of_each(first: First, rows: Relation, by: Sequence[Scalar], reading: Reading) -> Relation:
+def first_of_each(
+    first: First, rows: Relation, by: Sequence[Scalar], reading: QueryContext
+) -> Relation:
     """Return those rows of a query that are among the first ones with equal values.
 
     Args:
         rows: the query's rows, perhaps with other fields.
         by: the values.
     """
-    found, text = first.found, spelled(first.node)
+    selected, text = first.selected, spelled(first.node)
     number = reading.field("place", IntegerType())
-    frame = Frame(by_rows=False, start=Bound("unbounded"), end=Bound("current"))
+    frame = Frame(by_rows=False, start=FrameBound("unbounded"), end=FrameBound("current"))
     call = WindowCall("row_number", (), frame, 0, False, None, text, IntegerType(), True)
     order = tuple(
         OrderKey(Scalar.of(key.field.tree, [key.field]), key.descending, key.nulls_first)
-        for key in found.order
+        for key in selected.order
     )
-    ties = tuple(dict.fromkeys(one.field for one in found.columns))
-    window = Window(rows, ((number, call),), tuple(by), order, ties)
-    reading.origins[window] = Origin(first.node)
+    ties = tuple(dict.fromkeys(one.field for one in selected.columns))
+    window = WindowRelation(rows, ((number, call),), tuple(by), order, ties)
+    reading.origins[window] = TextOrigin(first.node)
     relation: Relation = window
     if first.skipped:
         low = exp.GT(this=number.tree, expression=exp.Literal.number(first.skipped))
@@ -128,15 +144,15 @@ def first_of_each(first: First, rows: Relation, by: Sequence[Scalar], reading: R
     return relation
 
 
-def break_last_ties(node: exp.Expr, found: Selected, reading: Reading) -> None:
+def break_last_ties(node: exp.Expr, selected: Selected, reading: QueryContext) -> None:
     """Order the rows that a final ORDER BY leaves equal, for Spark."""
-    if found.order and node.args.get("limit") is None and node.args.get("offset") is None:
+    if selected.order and node.args.get("limit") is None and node.args.get("offset") is None:
         reading.edits.append(
-            Edit(reading.text.end, reading.text.end, _ties(found, is_lenient=False))
+            TextEdit(reading.text.end, reading.text.end, _ties(selected, is_lenient=False))
         )
 
 
-def _break_ties(node: exp.Expr, found: Selected, reading: Reading) -> None:
+def _break_ties(node: exp.Expr, selected: Selected, reading: QueryContext) -> None:
     """Add the columns to ORDER BY, in front of LIMIT and OFFSET."""
     numbers = [
         start_of(clause.expression)
@@ -150,14 +166,14 @@ def _break_ties(node: exp.Expr, found: Selected, reading: Reading) -> None:
         if token.token_type in {TokenType.LIMIT, TokenType.OFFSET} and token.start < first
     ]
     reading.edits.append(
-        Edit(words[-1], words[-1], f"{_ties(found, is_lenient=reading.is_lenient)} ")
+        TextEdit(words[-1], words[-1], f"{_ties(selected, is_lenient=reading.is_lenient)} ")
     )
 
 
-def _ties(found: Selected, *, is_lenient: bool) -> str:
+def _ties(selected: Selected, *, is_lenient: bool) -> str:
     places = (
         place
-        for place, column in enumerate(found.columns, start=1)
+        for place, column in enumerate(selected.columns, start=1)
         if not isinstance(column.field.data_type, MapType)
         and not (is_lenient and column.field.data_type is None)
     )

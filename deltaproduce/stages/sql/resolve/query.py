@@ -20,10 +20,10 @@ from deltaproduce.stages.sql.resolve.building import Building
 from deltaproduce.stages.sql.resolve.from_items import values
 from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.resolve.ordering import break_last_ties
-from deltaproduce.stages.sql.resolve.reading import Ctes, Reading, Selected
+from deltaproduce.stages.sql.resolve.reading import Ctes, QueryContext, Selected
 from deltaproduce.stages.sql.resolve.selects import check_columns, select
 from deltaproduce.stages.sql.resolve.set_operations import set_operation
-from deltaproduce.stages.sql.text import Edit, QueryText, edited, refused
+from deltaproduce.stages.sql.text import QueryText, TextEdit, edited, refused
 from deltaproduce.types.columns import RowSchema
 from deltaproduce.types.data_types import DataType
 from deltaproduce.types.ddl import identifier
@@ -51,8 +51,8 @@ class Resolved:
     columns: tuple[Named, ...]
     order: tuple[SortKey, ...]
     grouped: tuple[str, ...] | None
-    edits: tuple[Edit, ...]
-    reading: Reading
+    edits: tuple[TextEdit, ...]
+    reading: QueryContext
     is_open: bool = False
 
     @property
@@ -141,10 +141,10 @@ def resolved(
     Raises:
         DefinitionError: it cannot be parsed, its result is not defined, or as for `as_written`.
     """
-    found = as_written(QueryText.read(text), stages, constants)
-    check_determined(found.relation)
-    wanted = (*found.fields.values(), *(key.field.id for key in found.order))
-    return replace(found, relation=pruned(with_ordered_joins(found.relation), wanted))
+    result = as_written(QueryText.read(text), stages, constants)
+    check_determined(result.relation)
+    wanted = (*result.fields.values(), *(key.field.id for key in result.order))
+    return replace(result, relation=pruned(with_ordered_joins(result.relation), wanted))
 
 
 def as_written(
@@ -159,9 +159,9 @@ def as_written(
             is known.
     """
     reading = _reading(parsed, stages, constants)
-    found = reading.query(parsed.tree, {}, None)
-    break_last_ties(parsed.tree, found, reading)
-    return _checked(_resolved(found, reading))
+    selected = reading.query(parsed.tree, {}, None)
+    break_last_ties(parsed.tree, selected, reading)
+    return _checked(_resolved(selected, reading))
 
 
 def for_spark(
@@ -175,10 +175,10 @@ def for_spark(
     """
     reading = _reading(QueryText.read(text), stages, constants)
     reading.is_lenient = True
-    found = _resolved(reading.query(reading.text.tree, {}, None), reading)
-    for relation in found.relations:
+    result = _resolved(reading.query(reading.text.tree, {}, None), reading)
+    for relation in result.relations:
         check_fit(relation)
-    return found
+    return result
 
 
 def in_tasks(
@@ -190,70 +190,70 @@ def in_tasks(
         DefinitionError: as for `for_spark`, its result differs from run to run, it reads no stage,
             or its columns have no names.
     """
-    found = for_spark(text, stages, constants)
-    for relation in found.relations:
+    result = for_spark(text, stages, constants)
+    for relation in result.relations:
         check_determined(relation, advice="differs from run to run; use a name of the scope")
-    for column in found.names:
+    for column in result.names:
         if column.startswith("_"):
             message = f"column {column!r}: names that begin with '_' are reserved; rename it"
             raise DefinitionError(message, column=column)
-    return _checked(found)
+    return _checked(result)
 
 
-def _checked(found: Resolved) -> Resolved:
+def _checked(result: Resolved) -> Resolved:
     """Return a query that reads stages, in columns that all have names."""
-    tree = found.reading.text.tree
-    check_columns(found.columns, tree)
-    if found.is_open:
+    tree = result.reading.text.tree
+    check_columns(result.columns, tree)
+    if result.is_open:
         raise refused(tree, "has columns that only Spark knows; name them")
-    if not found.feeders:
+    if not result.feeders:
         raise refused(tree, "reads no stage; name one in its FROM")
-    check_no_intervals(found.relation, tuple(found.fields.items()))
-    return found
+    check_no_intervals(result.relation, tuple(result.fields.items()))
+    return result
 
 
 def _reading(
     parsed: QueryText, stages: Mapping[str, RowSchema], constants: Constants = NO_CONSTANTS
-) -> Reading:
+) -> QueryContext:
     by_name = {name.lower(): (name, schema) for name, schema in stages.items()}
     named = {name.lower(): (name, value) for name, value in constants.items()}
-    reading = Reading(parsed, by_name, lambda *_: _unready(), constants=named)
+    reading = QueryContext(parsed, by_name, lambda *_: _unready(), constants=named)
     reading.query = lambda node, ctes, outer: _query(node, ctes, outer, reading)
     return reading
 
 
-def _resolved(found: Selected, reading: Reading) -> Resolved:
+def _resolved(selected: Selected, reading: QueryContext) -> Resolved:
     parsed = reading.text
     reads = sorted((e for e in reading.edits if e.feeder is not None), key=lambda e: e.start)
     feeders = tuple(dict.fromkeys(edit.feeder for edit in reads if edit.feeder is not None))
-    at_end = Edit(parsed.end, len(parsed.text), "")
+    at_end = TextEdit(parsed.end, len(parsed.text), "")
     return Resolved(
         parsed.text,
         feeders,
-        found.relation,
-        found.columns,
-        found.order,
-        found.grouped,
+        selected.relation,
+        selected.columns,
+        selected.order,
+        selected.grouped,
         (*reading.edits, at_end),
         reading,
-        found.is_open,
+        selected.is_open,
     )
 
 
-def _literals(reading: Reading, constants: Constants) -> Iterator[Edit]:
+def _literals(reading: QueryContext, constants: Constants) -> Iterator[TextEdit]:
     """Yield the edits that replace the names of constants by literals."""
     for slot in reading.slots.values():
         if slot.name in constants:
             text = literal(constants[slot.name])
             named = f"{text} AS {identifier(slot.name)}" if slot.aliased else text
-            yield Edit(slot.start, slot.end, named)
+            yield TextEdit(slot.start, slot.end, named)
 
 
 def _unready() -> Selected:
     raise AssertionError
 
 
-def _query(node: exp.Expr, ctes: Ctes, outer: Scope | None, reading: Reading) -> Selected:
+def _query(node: exp.Expr, ctes: Ctes, outer: Scope | None, reading: QueryContext) -> Selected:
     """Resolve a query, also one inside of another."""
     ctes = _with(node, ctes, reading)
     match node:
@@ -277,7 +277,7 @@ def _query(node: exp.Expr, ctes: Ctes, outer: Scope | None, reading: Reading) ->
     raise refused(node, "is not supported; write SELECT")
 
 
-def _sorted_outside(node: exp.Expr, inner: Selected, reading: Reading) -> Selected:
+def _sorted_outside(node: exp.Expr, inner: Selected, reading: QueryContext) -> Selected:
     """Return what Spark takes of a query in parentheses with an ORDER BY or LIMIT after them."""
     rows = Building(reading, inner.relation, Scope(inner.columns, is_open=inner.is_open), {})
     parts = (node.args.get(name) for name in ("order", "limit", "offset"))
@@ -286,15 +286,15 @@ def _sorted_outside(node: exp.Expr, inner: Selected, reading: Reading) -> Select
     return Selected(relation, inner.columns, is_open=inner.is_open)
 
 
-def _with(node: exp.Expr, ctes: Ctes, reading: Reading) -> Ctes:
+def _with(node: exp.Expr, ctes: Ctes, reading: QueryContext) -> Ctes:
     with_ = node.args.get("with_")
     if with_ is None:
         return ctes
     if with_.args.get("recursive"):
         raise refused(with_, "is recursive, which is not supported; make a stage of a function")
-    found = dict(ctes)
+    known = dict(ctes)
     for cte in with_.expressions:
-        inner = _query(cte.this, found, None, reading)
+        inner = _query(cte.this, known, None, reading)
         names = cte.args["alias"].columns
         if names:
             if len(names) != len(inner.columns):
@@ -303,5 +303,5 @@ def _with(node: exp.Expr, ctes: Ctes, reading: Reading) -> Ctes:
             columns = tuple(replace(one, name=name.name) for one, name in pairs)
             inner = replace(inner, columns=columns)
         reading.with_.append((cte, inner))
-        found[cte.alias.lower()] = inner
-    return found
+        known[cte.alias.lower()] = inner
+    return known

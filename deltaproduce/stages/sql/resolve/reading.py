@@ -24,7 +24,7 @@ from deltaproduce.stages.sql.expressions.literals import named_constant
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.syntax import spelled
-from deltaproduce.stages.sql.text import Edit, QueryText, end_of, line_at, refused, start_of
+from deltaproduce.stages.sql.text import QueryText, TextEdit, end_of, line_at, refused, start_of
 from deltaproduce.types.columns import RowSchema
 from deltaproduce.types.data_types import DataType
 
@@ -51,12 +51,12 @@ class Selected:
 
     relation: Relation
     columns: tuple[Named, ...]
-    links: tuple[Link, ...] = ()
+    links: tuple[CorrelatedPredicate, ...] = ()
     grouped: tuple[str, ...] | None = None
     otherwise: Relation | None = None
     order: tuple[SortKey, ...] = ()
     rows: Relation | None = None
-    row_links: tuple[Link, ...] = ()
+    row_links: tuple[CorrelatedPredicate, ...] = ()
     is_open: bool = False
     by_links: Relation | None = None
     first: First | None = None
@@ -67,20 +67,20 @@ class First:
     """The first rows of a query that depends on the row around it, for each such row.
 
     Attributes:
-        found: the query without its LIMIT and OFFSET; it has an order.
+        selected: the query without its LIMIT and OFFSET; it has an order.
         count: how many rows it has; None for all.
         skipped: how many rows come before them.
         node: the clause.
     """
 
-    found: Selected
+    selected: Selected
     count: int | None
     skipped: int
     node: exp.Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class CorrelatedPredicate:
     """A condition of a subquery that names fields of the query around it.
 
     Attributes:
@@ -93,7 +93,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class TextOrigin:
     """The part of the text that an operator is made of.
 
     Attributes:
@@ -123,7 +123,7 @@ Query: TypeAlias = Callable[[exp.Expr, Ctes, Scope | None], Selected]
 
 
 @dataclass
-class Reading:
+class QueryContext:
     """A query while it is resolved.
 
     Attributes:
@@ -142,8 +142,8 @@ class Reading:
     text: QueryText
     stages: Mapping[str, tuple[str, RowSchema]]
     query: Query
-    edits: list[Edit] = field(default_factory=list)
-    origins: dict[Relation, Origin] = field(default_factory=dict)
+    edits: list[TextEdit] = field(default_factory=list)
+    origins: dict[Relation, TextOrigin] = field(default_factory=dict)
     names: dict[str, Named] = field(default_factory=dict)
     with_: list[tuple[exp.Expr, Selected]] = field(default_factory=list)
     constants: Mapping[str, tuple[str, Constant]] = field(default_factory=dict)
@@ -180,13 +180,13 @@ class Reading:
         Raises:
             DefinitionError: its type is not boolean, or types do not fit together; with `line`.
         """
-        found = self.typed(tree, fields, node)
-        if not found.may_be_condition:
-            assert found.data_type is not None
+        scalar = self.typed(tree, fields, node)
+        if not scalar.may_be_condition:
+            assert scalar.data_type is not None
             raise refused(
-                node, f"is of type {found.data_type.simpleString()}; a condition is boolean"
+                node, f"is of type {scalar.data_type.simpleString()}; a condition is boolean"
             )
-        return found
+        return scalar
 
     def equality(
         self, left: exp.Expr, right: exp.Expr, sides: tuple[Relation, Relation], node: exp.Expr
@@ -225,24 +225,24 @@ class Reading:
         """Return the constant that a name without a table means; None if it means none."""
         if not isinstance(node, exp.Column) or len(node.parts) > 1:
             return None
-        found = self.constants.get(node.name.lower())
-        if found is None:
+        constant = self.constants.get(node.name.lower())
+        if constant is None:
             return None
         start, end = start_of(node.this), end_of(node.this)
-        self.slots[start] = Slot(start, end, found[0], isinstance(node.parent, exp.Select))
-        return named_constant(*found)
+        self.slots[start] = Slot(start, end, constant[0], isinstance(node.parent, exp.Select))
+        return named_constant(*constant)
 
     def named(self, columns: Iterable[Named]) -> tuple[Named, ...]:
         """Return columns of a FROM, whose names are kept."""
-        found = tuple(columns)
-        self.names.update((one.field.id, one) for one in found)
-        return found
+        wanted = tuple(columns)
+        self.names.update((one.field.id, one) for one in wanted)
+        return wanted
 
 
 def rebuilt(node: exp.Expr, replaced: Callable[[exp.Expr], exp.Expr | None]) -> exp.Expr:
     """Return an expression with some parts replaced, the outermost ones first."""
-    found = replaced(node)
-    return with_parts(node, replaced) if found is None else found
+    new = replaced(node)
+    return with_parts(node, replaced) if new is None else new
 
 
 def with_parts(node: exp.Expr, replaced: Callable[[exp.Expr], exp.Expr | None]) -> exp.Expr:
@@ -257,9 +257,9 @@ def with_parts(node: exp.Expr, replaced: Callable[[exp.Expr], exp.Expr | None]) 
             ]
         else:
             arguments[name] = value
-    made = type(node)(**arguments)
-    made.meta.update(node.meta)
-    return made
+    tree = type(node)(**arguments)
+    tree.meta.update(node.meta)
+    return tree
 
 
 def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:

@@ -7,24 +7,25 @@ from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
+from typing_extensions import override
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.algebra.provenance import bare
 from deltaproduce.stages.sql.algebra.relations import (
-    Aggregate,
+    AggregateRelation,
     Distinct,
     Filter,
-    Project,
+    ProjectRelation,
     Relation,
     one_row,
 )
 from deltaproduce.stages.sql.algebra.scalars import Output, Scalar, SortKey, columns_in
-from deltaproduce.stages.sql.algebra.windows import Window
+from deltaproduce.stages.sql.algebra.windows import WindowRelation
 from deltaproduce.stages.sql.expressions.literals import constant_of
 from deltaproduce.stages.sql.resolve.building import Building
 from deltaproduce.stages.sql.resolve.from_items import from_, joined, with_laterals
 from deltaproduce.stages.sql.resolve.groups.grouping import (
-    Grouped,
+    GroupedSelect,
     aggregates,
     grouped,
     is_aggregate,
@@ -38,11 +39,11 @@ from deltaproduce.stages.sql.resolve.ordering import (
     with_sorted,
 )
 from deltaproduce.stages.sql.resolve.reading import (
+    CorrelatedPredicate,
     Ctes,
-    Link,
-    Origin,
-    Reading,
+    QueryContext,
     Selected,
+    TextOrigin,
     conjuncts,
     own,
 )
@@ -59,7 +60,7 @@ _KNOWN: Final = frozenset(
 _SORTS: Final = frozenset({"sort", "cluster", "distribute"})
 
 
-def select(node: exp.Select, reading: Reading, ctes: Ctes, outer: Scope | None) -> Selected:
+def select(node: exp.Select, reading: QueryContext, ctes: Ctes, outer: Scope | None) -> Selected:
     """Resolve a SELECT without its WITH.
 
     Raises:
@@ -73,17 +74,17 @@ def select(node: exp.Select, reading: Reading, ctes: Ctes, outer: Scope | None) 
     outputs = _outputs(node, building)
     _choose(node, building, outputs)
     keys = _sort_keys(node, building, outputs)
-    found = _selected(node, building, outputs, keys)
-    if isinstance(building, Grouped):
-        found = _with_groups(node, found, building, outputs)
+    selected = _selected(node, building, outputs, keys)
+    if isinstance(building, GroupedSelect):
+        selected = _with_groups(node, selected, building, outputs)
     if of_groups is not None:
-        found = replace(found, grouped=_with_keys(of_groups, outputs))
+        selected = replace(selected, grouped=_with_keys(of_groups, outputs))
     is_open = building.scope.is_open and any(_star(one) is not None for one in node.expressions)
-    found = replace(found, rows=base[0], row_links=base[1], is_open=is_open)
-    return limited(node, found, reading)
+    selected = replace(selected, rows=base[0], row_links=base[1], is_open=is_open)
+    return limited(node, selected, reading)
 
 
-def _check_clauses(node: exp.Select, reading: Reading) -> None:
+def _check_clauses(node: exp.Select, reading: QueryContext) -> None:
     for name, value in node.args.items():
         if not value or name in _KNOWN:
             continue
@@ -99,22 +100,22 @@ def _check_clauses(node: exp.Select, reading: Reading) -> None:
         raise refused(node, "is not a SELECT of Spark")
 
 
-def _from(node: exp.Select, reading: Reading, ctes: Ctes, outer: Scope | None) -> Building:
+def _from(node: exp.Select, reading: QueryContext, ctes: Ctes, outer: Scope | None) -> Building:
     source = node.args.get("from_")
-    found: tuple[Relation, Scope] = (one_row(), Scope())
+    rows: tuple[Relation, Scope] = (one_row(), Scope())
     if source is not None:
-        found = from_(source.this, reading, ctes, outer)
-        found = joined(found, node.args.get("joins") or (), reading, ctes, outer)
-        found = with_laterals(found, node.args.get("laterals") or (), reading, ctes)
-    return Building(reading, found[0], found[1].within(outer), ctes, windows=_windows(node))
+        rows = from_(source.this, reading, ctes, outer)
+        rows = joined(rows, node.args.get("joins") or (), reading, ctes, outer)
+        rows = with_laterals(rows, node.args.get("laterals") or (), reading, ctes)
+    return Building(reading, rows[0], rows[1].within(outer), ctes, windows=_windows(node))
 
 
 def _windows(select: exp.Select) -> dict[str, exp.Window]:
     """Return the definitions in a SELECT's WINDOW clause, by lower-case name."""
-    found = dict[str, exp.Window]()
+    windows = dict[str, exp.Window]()
     for one in select.args.get("windows") or ():
-        found[one.name.lower()] = found.get(one.alias.lower(), one)
-    return found
+        windows[one.name.lower()] = windows.get(one.alias.lower(), one)
+    return windows
 
 
 def _filter(rows: Building, where: exp.Expr | None) -> None:
@@ -124,7 +125,7 @@ def _filter(rows: Building, where: exp.Expr | None) -> None:
             raise refused(node, "has an aggregate, which WHERE cannot have; use HAVING")
         tree = rows.condition(node)
         if not rows.is_own(tree):
-            rows.links.append(Link(tree, node))
+            rows.links.append(CorrelatedPredicate(tree, node))
             continue
         condition = rows.reading.condition(tree, rows.relation.fields, node)
         rows.relation = Filter(rows.relation, condition)
@@ -138,8 +139,8 @@ def _groups(node: exp.Select, rows: Building) -> tuple[Building, tuple[str, ...]
     over += _sorted_by(node.args.get("order"))
     if node.args.get("group") is None and having is None and not any(map(aggregates, over)):
         return rows, None
-    found = grouped(node, rows, over)
-    if found is None:
+    groups = grouped(node, rows, over)
+    if groups is None:
         fields = rows.relation.fields
         clause = node.args.get("group") or node
         named = _named_in_group(node, rows)
@@ -153,26 +154,26 @@ def _groups(node: exp.Select, rows: Building) -> tuple[Building, tuple[str, ...]
             windows=rows.windows,
         )
         return in_spark, None
-    own_keys = tuple(found.keys.values())[: len(found.by)]
-    return found, tuple(key.field.id for key in own_keys)
+    own_keys = tuple(groups.keys.values())[: len(groups.by)]
+    return groups, tuple(key.field.id for key in own_keys)
 
 
 def _named_in_group(node: exp.Select, rows: Building) -> tuple[Scalar, ...]:
     """Return the columns that a GROUP BY names which only Spark computes."""
     group, aliases = node.args.get("group"), {one.alias.lower() for one in node.expressions}
-    found = list[Scalar]()
+    scalars = list[Scalar]()
     for part in () if group is None else own(group):
         is_alias = part.name.lower() in aliases and rows.scope.find(part) is None
         if isinstance(part, exp.Column) and not is_alias:
-            found += rows.named_in(part)
-    return tuple(found)
+            scalars += rows.named_in(part)
+    return tuple(scalars)
 
 
 class _InSpark(Building):
     """The rows of groups that only Spark computes."""
 
+    @override
     def replaced(self, node: exp.Expr) -> exp.Expr | None:
-        """See `Building.replaced`."""
         if is_aggregate(node):
             for part in own(node):
                 if isinstance(part, exp.Query):
@@ -180,30 +181,31 @@ class _InSpark(Building):
             return self.only_in_spark(node, read_call(node, self).data_type).tree
         return super().replaced(node)
 
+    @override
     def ties(self) -> list[Tie]:
-        """See `Building.ties`: none are known."""
+        """None are known."""
         return []
 
 
 def _outputs(node: exp.Select, building: Building) -> list[tuple[Named, Output]]:
     """Return the columns of a SELECT; one may name those before it."""
-    found = list[tuple[Named, Output]]()
+    outputs = list[tuple[Named, Output]]()
     for item in node.expressions:
         star = _star(item)
         if star is not None:
-            found += _starred(item, star, building)
+            outputs += _starred(item, star, building)
             continue
         if isinstance(item, exp.Aliases):
-            found += _generated(item, building)
+            outputs += _generated(item, building)
             continue
         bare = item.unalias()
         tree = building.expression(bare)
         name = None if _is_constant_in_parentheses(bare, tree) else _name(item)
         output = _output(tree, bare, name, building)
-        found.append((Named(None, name, output.field), output))
+        outputs.append((Named(None, name, output.field), output))
         if isinstance(item, exp.Alias):
             building.aliases = {**building.aliases, item.alias.lower(): exp.Paren(this=tree)}
-    return found
+    return outputs
 
 
 def _is_constant_in_parentheses(node: exp.Expr, tree: exp.Expr) -> bool:
@@ -261,7 +263,7 @@ def _starred(item: exp.Expr, star: exp.Expr, building: Building) -> Iterator[tup
         if any(_is_meant(part, one) for part in left_out):
             continue
         tree = one.field.tree
-        if isinstance(building, Grouped):
+        if isinstance(building, GroupedSelect):
             tree = building.column(_named(one))
         output = _output(tree, tree, one.name, building)
         yield Named(None, one.name, output.field), output
@@ -295,7 +297,7 @@ def _choose(node: exp.Select, building: Building, outputs: Sequence[tuple[Named,
 
 
 def _filtered(relation: Relation, condition: Scalar, *, before_windows: bool) -> Relation:
-    if before_windows and isinstance(relation, Window):
+    if before_windows and isinstance(relation, WindowRelation):
         own = {field.id for field in relation.input.fields}
         if own >= {*condition.fields}:
             inner = _filtered(relation.input, condition, before_windows=True)
@@ -323,7 +325,7 @@ def _sort_keys(
     Raises:
         DefinitionError: DISTINCT lacks it.
     """
-    found = list[tuple[SortKey, Output | None]]()
+    sort_keys = list[tuple[SortKey, Output | None]]()
     over = replace(building, aliases=_as_aliases(outputs), prefers_aliases=True)
     order, is_distinct = node.args.get("order"), bool(node.args.get("distinct"))
     for name in _SORTS:
@@ -332,22 +334,22 @@ def _sort_keys(
     for one in () if order is None else order.expressions:
         place = ordinal(one.this, len(outputs))
         if place is not None:
-            found.append((directions(one, outputs[place][1].field), None))
+            sort_keys.append((directions(one, outputs[place][1].field), None))
             continue
         tree = over.expression(one.this)
         text = tree.unnest().sql("spark")
         same = [o for _, o in outputs if o.scalar.expression.tree.unnest().sql("spark") == text]
         if same:
-            found.append((directions(one, same[0].field), None))
+            sort_keys.append((directions(one, same[0].field), None))
             continue
         if is_distinct:
             output = _over_columns(one, outputs, building)
-            found.append((directions(one, output.field), output))
+            sort_keys.append((directions(one, output.field), output))
             continue
         building.relation = over.relation
         output = _output(tree, one.this, "order", building)
-        found.append((directions(one, output.field), output))
-    return found
+        sort_keys.append((directions(one, output.field), output))
+    return sort_keys
 
 
 def _over_columns(
@@ -380,16 +382,16 @@ def _selected(
     last = added if node.args.get("distinct") else []
     now = [one for one in added if one not in last]
     if outputs:
-        relation = Project(relation, (*(o for _, o in outputs), *now, *beside))
+        relation = ProjectRelation(relation, (*(o for _, o in outputs), *now, *beside))
     else:  # of ``*`` over columns that only Spark knows
         relation = reading.in_spark(node, [relation], relation.fields)
-    reading.origins[relation] = Origin(node, building.scope)
+    reading.origins[relation] = TextOrigin(node, building.scope)
     if node.args.get("distinct"):
         if beside:
             relation = reading.in_spark(node, [relation], relation.fields)
         else:
             relation = Distinct(relation)
-            reading.origins[relation] = Origin(node)
+            reading.origins[relation] = TextOrigin(node)
     if last:
         relation = with_sorted(relation, last)
     columns = tuple(named for named, _ in outputs)
@@ -403,26 +405,29 @@ def _with_keys(
 ) -> tuple[str, ...] | None:
     """Return the columns that have the keys of groups; None if a key has no column."""
     names = {bare(output): named.name for named, output in reversed(outputs)}
-    found = [names.get(key) for key in keys]
-    return None if None in found else tuple(name for name in found if name is not None)
+    of_keys = [names.get(key) for key in keys]
+    return None if None in of_keys else tuple(name for name in of_keys if name is not None)
 
 
 def _with_groups(
-    node: exp.Select, found: Selected, building: Grouped, outputs: Sequence[tuple[Named, Output]]
+    node: exp.Select,
+    selected: Selected,
+    building: GroupedSelect,
+    outputs: Sequence[tuple[Named, Output]],
 ) -> Selected:
     """Add the row that a linked aggregate without GROUP BY has where no row fulfils its links."""
     if not building.links or building.by:
-        return found
-    found = replace(found, by_links=found.relation)
+        return selected
+    selected = replace(selected, by_links=selected.relation)
     aggregate = building.relation
     (_, output), *others = outputs
-    if isinstance(aggregate, Aggregate) and not others:
+    if isinstance(aggregate, AggregateRelation) and not others:
         nothing = Filter(aggregate.input, Scalar.of(exp.false(), ()))
-        row = Aggregate(nothing, (), aggregate.calls)
+        row = AggregateRelation(nothing, (), aggregate.calls)
         if {*output.scalar.fields} <= {field.id for field in row.fields}:
-            return replace(found, otherwise=Project(row, (output,)))
-    relation = building.reading.in_spark(node, [found.relation], found.relation.fields)
-    return replace(found, relation=relation)
+            return replace(selected, otherwise=ProjectRelation(row, (output,)))
+    relation = building.reading.in_spark(node, [selected.relation], selected.relation.fields)
+    return replace(selected, relation=relation)
 
 
 def check_columns(columns: Sequence[Named], node: exp.Expr) -> None:

@@ -8,13 +8,18 @@ from typing import Final
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.sql.algebra.relations import Project, Relation, SetKind, SetOperation
+from deltaproduce.stages.sql.algebra.relations import (
+    ProjectRelation,
+    Relation,
+    SetKind,
+    SetOperation,
+)
 from deltaproduce.stages.sql.algebra.scalars import Output, Scalar, SortKey, cast_to
 from deltaproduce.stages.sql.expressions.coercion import common
 from deltaproduce.stages.sql.resolve.building import Building
 from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.resolve.ordering import directions, limited, ordinal, with_sorted
-from deltaproduce.stages.sql.resolve.reading import Origin, Reading, Selected
+from deltaproduce.stages.sql.resolve.reading import QueryContext, Selected, TextOrigin
 from deltaproduce.stages.sql.text import refused
 from deltaproduce.types.data_types import DataType, NullType
 
@@ -26,7 +31,7 @@ _KINDS: Final[dict[type[exp.Expr], SetKind]] = {
 
 
 def set_operation(
-    node: exp.SetOperation, left: Selected, right: Selected, reading: Reading
+    node: exp.SetOperation, left: Selected, right: Selected, reading: QueryContext
 ) -> Selected:
     """Return the columns and rows of a set operation, without its WITH.
 
@@ -60,7 +65,7 @@ def set_operation(
         relation = reading.in_spark(node, sides, own)
     else:
         relation = SetOperation(sides[0], sides[1], kind, is_all, own)
-    reading.origins[relation] = Origin(node)
+    reading.origins[relation] = TextOrigin(node)
     order, added = list[SortKey](), list[Output]()
     rows = Building(reading, relation, Scope(columns), {})
     for one in node.args["order"].expressions if node.args.get("order") else ():
@@ -82,13 +87,13 @@ def set_operation(
     return limited(node, Selected(relation, columns, order=tuple(order)), reading)
 
 
-def _side(found: Selected, types: Sequence[DataType | None], reading: Reading) -> Relation:
+def _side(selected: Selected, types: Sequence[DataType | None], reading: QueryContext) -> Relation:
     """Return the columns of one side in the types of both."""
     outputs = []
-    for one, wanted in zip(found.columns, types, strict=True):
+    for one, wanted in zip(selected.columns, types, strict=True):
         tree, kind = one.field.tree, one.field.data_type
         if wanted is not None and kind != wanted and not isinstance(wanted, NullType):
             tree = cast_to(exp.Null() if isinstance(kind, NullType) else tree, wanted)
         scalar = Scalar.of(tree, [one.field])
         outputs.append(Output(reading.field(one.name, scalar.data_type), scalar))
-    return Project(found.relation, tuple(outputs))
+    return ProjectRelation(selected.relation, tuple(outputs))

@@ -1,8 +1,8 @@
 """Subqueries in expressions: EXISTS, IN and scalar ones, which become fields of the relation.
 
-A subquery that depends on the row around it does so by conditions in its WHERE (`Link`), which
-become the conditions under which its rows belong to that row. What depends on it in another way is
-left to Spark.
+A subquery that depends on the row around it does so by conditions in its WHERE
+(`CorrelatedPredicate`), which become the conditions under which its rows belong to that row. What
+depends on it in another way is left to Spark.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.relations import Linked, Matched, Relation, Single
 from deltaproduce.stages.sql.algebra.scalars import Equality, Scalar, columns_in
-from deltaproduce.stages.sql.resolve.reading import Link, Reading, Selected
+from deltaproduce.stages.sql.resolve.reading import CorrelatedPredicate, QueryContext, Selected
 from deltaproduce.stages.sql.text import refused
 from deltaproduce.types.data_types import BooleanType
 
@@ -35,19 +35,21 @@ class Conditions:
     rest: tuple[Scalar, ...]
 
 
-def exists(found: Selected, relation: Relation, reading: Reading) -> Added | None:
+def exists(subquery: Selected, relation: Relation, reading: QueryContext) -> Added | None:
     """Return what EXISTS becomes; None if only Spark computes it."""
-    conditions = linked(found, relation, reading)
-    if conditions is None or found.otherwise is not None:  # that row would exist, too
+    conditions = linked(subquery, relation, reading)
+    if conditions is None or subquery.otherwise is not None:  # that row would exist, too
         return None
     field = reading.field("exists", BooleanType())
-    links = links_of(found, relation, reading)
-    made = Matched(relation, found.relation, field, conditions.equal, conditions.rest, linked=links)
-    return Added(made, field.tree)
+    links = links_of(subquery, relation, reading)
+    matched = Matched(
+        relation, subquery.relation, field, conditions.equal, conditions.rest, linked=links
+    )
+    return Added(matched, field.tree)
 
 
 def among(
-    node: exp.Expr, value: exp.Expr, found: Selected, relation: Relation, reading: Reading
+    node: exp.Expr, value: exp.Expr, subquery: Selected, relation: Relation, reading: QueryContext
 ) -> Added | None:
     """Return what IN with a subquery becomes; None if only Spark computes it.
 
@@ -58,67 +60,71 @@ def among(
         DefinitionError: the subquery has another number of columns.
     """
     width = len(value.expressions) if isinstance(value, exp.Tuple) else 1
-    if len(found.columns) != width:
-        raise refused(node, f"compares {width} columns with {len(found.columns)}")
-    conditions = linked(found, relation, reading)
+    if len(subquery.columns) != width:
+        raise refused(node, f"compares {width} columns with {len(subquery.columns)}")
+    conditions = linked(subquery, relation, reading)
     if (
         conditions is None
-        or found.otherwise is not None
+        or subquery.otherwise is not None
         or width > 1
         or not _names(value) <= _ids(relation)
     ):
         return None
-    sides = relation, found.relation
-    equal = reading.equality(value, found.columns[0].field.tree, sides, node)
+    sides = relation, subquery.relation
+    equal = reading.equality(value, subquery.columns[0].field.tree, sides, node)
     field = reading.field("in", BooleanType())
-    links = links_of(found, relation, reading)
-    made = Matched(*sides, field, conditions.equal, conditions.rest, (equal,), links)
-    return Added(made, field.tree)
+    links = links_of(subquery, relation, reading)
+    matched = Matched(*sides, field, conditions.equal, conditions.rest, (equal,), links)
+    return Added(matched, field.tree)
 
 
-def single(node: exp.Expr, found: Selected, relation: Relation, reading: Reading) -> Added | None:
+def single(
+    node: exp.Expr, subquery: Selected, relation: Relation, reading: QueryContext
+) -> Added | None:
     """Return what a scalar subquery becomes; None if only Spark computes it.
 
     Raises:
         DefinitionError: it has several columns.
     """
-    if len(found.columns) != 1:
-        raise refused(node, f"has {len(found.columns)} columns; a value has one")
-    conditions = linked(found, relation, reading)
+    if len(subquery.columns) != 1:
+        raise refused(node, f"has {len(subquery.columns)} columns; a value has one")
+    conditions = linked(subquery, relation, reading)
     if conditions is None or conditions.rest:
         return None
-    field = found.columns[0].field
-    links = links_of(found, relation, reading)
-    made = Single(relation, found.relation, field, conditions.equal, found.otherwise, links)
-    return Added(made, field.tree)
+    field = subquery.columns[0].field
+    links = links_of(subquery, relation, reading)
+    joined = Single(relation, subquery.relation, field, conditions.equal, subquery.otherwise, links)
+    return Added(joined, field.tree)
 
 
-def links_of(found: Selected, relation: Relation, reading: Reading) -> Linked | None:
+def links_of(subquery: Selected, relation: Relation, reading: QueryContext) -> Linked | None:
     """Return how a subquery depends on the row around it; None if it is no plain SELECT."""
-    if found.rows is None:
+    if subquery.rows is None:
         return None
-    fields = (*relation.fields, *found.rows.fields)
-    links = (reading.typed(link.tree, fields, link.node) for link in found.row_links)
-    return Linked(found.rows, tuple(links))
+    fields = (*relation.fields, *subquery.rows.fields)
+    links = (reading.typed(link.tree, fields, link.node) for link in subquery.row_links)
+    return Linked(subquery.rows, tuple(links))
 
 
-def linked(found: Selected, relation: Relation, reading: Reading) -> Conditions | None:
+def linked(subquery: Selected, relation: Relation, reading: QueryContext) -> Conditions | None:
     """Return the conditions of a subquery; None if only Spark knows what it depends on."""
     equal, rest = list[Equality](), list[Scalar]()
-    sides = relation, found.relation
-    for link in found.links:
+    sides = relation, subquery.relation
+    for link in subquery.links:
         sided = _sided(link, sides)
         if sided is not None:
             equal.append(reading.equality(*sided, sides, link.node))
-        elif _names(link.tree) <= _ids(relation) | _ids(found.relation):
-            fields = (*relation.fields, *found.relation.fields)
+        elif _names(link.tree) <= _ids(relation) | _ids(subquery.relation):
+            fields = (*relation.fields, *subquery.relation.fields)
             rest.append(reading.condition(link.tree, fields, link.node))
         else:
             return None
     return Conditions(tuple(equal), tuple(rest)) if _are_apart(sides) else None
 
 
-def _sided(link: Link, sides: Sequence[Relation]) -> tuple[exp.Expr, exp.Expr] | None:
+def _sided(
+    link: CorrelatedPredicate, sides: Sequence[Relation]
+) -> tuple[exp.Expr, exp.Expr] | None:
     """Return the two sides of an equality, the one over the relation first; None if it is none."""
     if not isinstance(link.tree, exp.EQ | exp.NullSafeEQ):
         return None

@@ -10,7 +10,7 @@ from itertools import pairwise
 from sqlglot import TokenType, exp
 
 from deltaproduce.stages.sql.expressions.ties import decided
-from deltaproduce.stages.sql.text import Edit, QueryText, beside, closing_of, start_of, token_at
+from deltaproduce.stages.sql.text import QueryText, TextEdit, beside, closing_of, start_of, token_at
 from deltaproduce.types.data_types import DataType
 
 _Span = tuple[int, int]
@@ -19,7 +19,7 @@ _Span = tuple[int, int]
 
 def least_of_ties(
     node: exp.Expr, function: str, kind: DataType | None, text: QueryText
-) -> Edit | None:
+) -> TextEdit | None:
     """Return the edit after which a call returns the least of the values that it may return.
 
     Args:
@@ -35,12 +35,12 @@ def least_of_ties(
     spans = _arguments(node, text)
     if function == "mode":
         (_, end) = spans[-1]
-        return Edit(end, end, ", true") if len(spans) == 1 else None
+        return TextEdit(end, end, ", true") if len(spans) == 1 else None
     if len(spans) != 2:
         return None
     value, by = (text.text[start:end] for start, end in spans)
     decider = decided(function, value, by, kind)
-    return None if decider is None else Edit(*spans[1], f" {decider}")
+    return None if decider is None else TextEdit(*spans[1], f" {decider}")
 
 
 def _arguments(node: exp.Expr, text: QueryText) -> list[_Span]:

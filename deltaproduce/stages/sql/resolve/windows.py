@@ -2,7 +2,7 @@
 
 A function that takes one row before another needs an order in which no two rows are equal. So the
 ORDER BY of its window goes on with all columns of the FROM, or with the keys of the GROUP BY, from
-left to right, nulls first. The text for Spark gets them, too (`Edit`).
+left to right, nulls first. The text for Spark gets them, too (`TextEdit`).
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import Final
 
 from sqlglot import Token, TokenType, exp
 
-from deltaproduce.stages.sql.algebra.calls import Call
+from deltaproduce.stages.sql.algebra.calls import AggregateExpression
 from deltaproduce.stages.sql.algebra.relations import Relation
 from deltaproduce.stages.sql.algebra.scalars import Field, Scalar, cast_to
 from deltaproduce.stages.sql.algebra.windows import (
     ENDS,
     OFFSETS,
     RANKS,
-    Bound,
     Frame,
+    FrameBound,
     OrderKey,
-    Window,
     WindowCall,
+    WindowRelation,
     is_ordered,
 )
 from deltaproduce.stages.sql.functions import AGGREGATES, BY_PLACE
-from deltaproduce.stages.sql.resolve.reading import Origin, Reading
+from deltaproduce.stages.sql.resolve.reading import QueryContext, TextOrigin
 from deltaproduce.stages.sql.syntax import function_name, spelled
-from deltaproduce.stages.sql.text import Edit, beside, closing_of, refused, start_of, token_at
+from deltaproduce.stages.sql.text import TextEdit, beside, closing_of, refused, start_of, token_at
 from deltaproduce.types.data_types import (
     DataType,
     DateType,
@@ -47,8 +47,8 @@ _NUMBERED: Final = frozenset({"row_number", "ntile"})
 _ORDERED: Final = RANKS | _NUMBERED | OFFSETS
 """Functions that need an ORDER BY, and have no frame."""
 _RANGES: Final = NumericType | DateType | TimestampType | TimestampNTZType
-_WHOLE: Final = Frame(False, Bound("unbounded"), Bound("unbounded"))
-_UP_TO_NOW: Final = Frame(False, Bound("unbounded"), Bound("current"))
+_WHOLE: Final = Frame(False, FrameBound("unbounded"), FrameBound("unbounded"))
+_UP_TO_NOW: Final = Frame(False, FrameBound("unbounded"), FrameBound("current"))
 
 Resolve = Callable[[exp.Expr], exp.Expr]
 
@@ -66,7 +66,7 @@ class Tie:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WindowExpression:
     """A window function as it is written.
 
     Attributes:
@@ -88,7 +88,7 @@ class Asked:
     is_usual: bool
 
     @staticmethod
-    def read(node: exp.Window, windows: Mapping[str, exp.Window]) -> Asked:
+    def read(node: exp.Window, windows: Mapping[str, exp.Window]) -> WindowExpression:
         """Return what a node asks for.
 
         Args:
@@ -117,7 +117,7 @@ class Asked:
         ]
         bare = len(given) == 1 and isinstance(given[0], exp.Star)
         name = function_name(call)
-        return Asked(
+        return WindowExpression(
             node,
             call,
             _NAMES.get(name or "", name),
@@ -131,23 +131,23 @@ class Asked:
     @property
     def order(self) -> list[exp.Expr]:
         """The expressions of ORDER BY."""
-        found = self.spec.args.get("order")
-        return [] if found is None else list(found.expressions)
+        order = self.spec.args.get("order")
+        return [] if order is None else list(order.expressions)
 
     @property
     def frame(self) -> exp.Expr | None:
         """The frame, if it is written."""
-        found: exp.Expr | None = self.spec.args.get("spec")
-        return found
+        spec: exp.Expr | None = self.spec.args.get("spec")
+        return spec
 
 
 def windowed(
-    asked: Asked,
+    function: WindowExpression,
     resolve: Resolve,
     relation: Callable[[], Relation],
     ties: Sequence[Tie],
-    reading: Reading,
-) -> tuple[Window, Field]:
+    reading: QueryContext,
+) -> tuple[WindowRelation, Field]:
     """Return a relation with the field of a window function, and this field.
 
     Args:
@@ -157,104 +157,108 @@ def windowed(
     Raises:
         DefinitionError: the window is refused; with `line`.
     """
-    arguments = [resolve(one) for one in asked.arguments]
-    where = None if asked.where is None else resolve(asked.where)
-    partition = [(resolve(one), one) for one in asked.spec.args.get("partition_by") or ()]
-    order = [(resolve(one.this), one) for one in asked.order]
+    arguments = [resolve(one) for one in function.arguments]
+    where = None if function.where is None else resolve(function.where)
+    partition = [(resolve(one), one) for one in function.spec.args.get("partition_by") or ()]
+    order = [(resolve(one.this), one) for one in function.order]
     below = relation()
     fields = below.fields
     keys = tuple(_order_key(tree, one, fields, reading) for tree, one in order)
-    frame = _frame(asked, keys, resolve, fields, reading)
-    is_total = asked.name in BY_PLACE or (frame.by_rows and not frame.is_whole)
-    _check(asked, frame, reading, is_total=is_total)
-    scalars = tuple(map(lambda t, n: reading.typed(t, fields, n), arguments, asked.arguments))
+    frame = _frame(function, keys, resolve, fields, reading)
+    is_total = function.name in BY_PLACE or (frame.by_rows and not frame.is_whole)
+    _check(function, frame, reading, is_total=is_total)
+    scalars = tuple(map(lambda t, n: reading.typed(t, fields, n), arguments, function.arguments))
     condition = None
-    if where is not None and asked.where is not None:
-        condition = reading.condition(where, fields, asked.where)
-    call = _call(asked, scalars, condition, frame, fields, reading)
-    own = reading.field(asked.name, call.data_type)
-    made = Window(
+    if where is not None and function.where is not None:
+        condition = reading.condition(where, fields, function.where)
+    call = _call(function, scalars, condition, frame, fields, reading)
+    own = reading.field(function.name, call.data_type)
+    window = WindowRelation(
         below,
         ((own, call),),
         tuple(reading.typed(tree, fields, one) for tree, one in partition),
         keys,
         tuple(dict.fromkeys(tie.field for tie in ties)) if is_total else (),
     )
-    if is_total and asked.order:
-        _add_ties(asked, ties, reading)
-    if isinstance(below, Window):
-        both = replace(made, input=below)
+    if is_total and function.order:
+        _add_ties(function, ties, reading)
+    if isinstance(below, WindowRelation):
+        both = replace(window, input=below)
         if below.takes(both):
-            made = replace(below, calls=(*below.calls, (own, call)))
-    reading.origins[made] = Origin(asked.node)
-    return made, own
+            window = replace(below, calls=(*below.calls, (own, call)))
+    reading.origins[window] = TextOrigin(function.node)
+    return window, own
 
 
-def _check(asked: Asked, frame: Frame, reading: Reading, *, is_total: bool) -> None:
-    if not asked.order and (is_total or asked.name in _ORDERED):
+def _check(
+    function: WindowExpression, frame: Frame, reading: QueryContext, *, is_total: bool
+) -> None:
+    if not function.order and (is_total or function.name in _ORDERED):
         advice = "depends on the order of rows, and its window has none; write ORDER BY"
-        reading.leave_to_spark(asked.node, advice)
-    if asked.where is not None and asked.name not in AGGREGATES | {"first_value"}:
-        raise refused(asked.node, "has a FILTER, which only aggregates have")
+        reading.leave_to_spark(function.node, advice)
+    if function.where is not None and function.name not in AGGREGATES | {"first_value"}:
+        raise refused(function.node, "has a FILTER, which only aggregates have")
     is_usual = frame.by_rows and (frame.start.kind, frame.end.kind) == ("unbounded", "current")
-    if asked.name in _ORDERED and asked.frame is not None and not is_usual:
-        raise refused(asked.node, "has a frame, which its function does not take; drop it")
+    if function.name in _ORDERED and function.frame is not None and not is_usual:
+        raise refused(function.node, "has a frame, which its function does not take; drop it")
     if is_total and "value" in {frame.start.kind, frame.end.kind}:
         advice = (
             "depends on the order of rows that are equal in a RANGE; write ROWS, or min_by, max_by"
         )
-        raise refused(asked.node, advice)
+        raise refused(function.node, advice)
 
 
 def _order_key(
-    tree: exp.Expr, node: exp.Expr, fields: Sequence[Field], reading: Reading
+    tree: exp.Expr, node: exp.Expr, fields: Sequence[Field], reading: QueryContext
 ) -> OrderKey:
     scalar = reading.typed(tree, fields, node.this)
     return OrderKey(scalar, bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
 
 
 def _frame(
-    asked: Asked,
+    function: WindowExpression,
     keys: Sequence[OrderKey],
     resolve: Resolve,
     fields: Sequence[Field],
-    reading: Reading,
+    reading: QueryContext,
 ) -> Frame:
-    spec = asked.frame
+    spec = function.frame
     if spec is None:
-        return _UP_TO_NOW if asked.order else _WHOLE
+        return _UP_TO_NOW if function.order else _WHOLE
     by_rows = spec.args.get("kind") == "ROWS"
     if spec.args.get("kind") not in {"ROWS", "RANGE"} or spec.args.get("exclude"):
-        raise refused(asked.node, "has a frame that Spark does not have; write ROWS or RANGE")
+        raise refused(function.node, "has a frame that Spark does not have; write ROWS or RANGE")
 
-    def bound(name: str, unbounded: str) -> Bound:
+    def bound(name: str, unbounded: str) -> FrameBound:
         given, side = spec.args.get(name), spec.args.get(f"{name}_side")
         if given == "UNBOUNDED" and side == unbounded:
-            return Bound("unbounded")
+            return FrameBound("unbounded")
         if given is None or given == "CURRENT ROW":
-            return Bound("current")
+            return FrameBound("current")
         if given == "UNBOUNDED":
-            raise refused(asked.node, "has a frame that ends before it begins")
+            raise refused(function.node, "has a frame that ends before it begins")
         if by_rows:
-            return _rows_away(given, side == "FOLLOWING", asked)
+            return _rows_away(given, side == "FOLLOWING", function)
         if len(keys) != 1:
-            raise refused(asked.node, "has a RANGE by a value, which needs one column in ORDER BY")
+            raise refused(
+                function.node, "has a RANGE by a value, which needs one column in ORDER BY"
+            )
         is_less = (side == "PRECEDING") != keys[0].descending
-        return Bound(
+        return FrameBound(
             "value", value=_moved(keys[0], resolve(given), given, is_less, fields, reading)
         )
 
     start, end = bound("start", "PRECEDING"), bound("end", "FOLLOWING")
     is_open = "unbounded" in {start.kind, end.kind}
     if by_rows and not is_open and start.rows > end.rows:
-        raise refused(asked.node, "has a frame that ends before it begins")
+        raise refused(function.node, "has a frame that ends before it begins")
     return Frame(by_rows, start, end)
 
 
-def _rows_away(given: exp.Expr, is_after: bool, asked: Asked) -> Bound:
+def _rows_away(given: exp.Expr, is_after: bool, function: WindowExpression) -> FrameBound:
     if not isinstance(given, exp.Literal) or not given.is_int:
-        raise refused(asked.node, "needs a whole number of ROWS")
-    return Bound("rows", int(given.name) if is_after else -int(given.name))
+        raise refused(function.node, "needs a whole number of ROWS")
+    return FrameBound("rows", int(given.name) if is_after else -int(given.name))
 
 
 def _moved(
@@ -263,58 +267,58 @@ def _moved(
     node: exp.Expr,
     is_less: bool,
     fields: Sequence[Field],
-    reading: Reading,
+    reading: QueryContext,
 ) -> Scalar:
     """Return the value of the order at some distance, in the type of the order as in Spark."""
     tree, kind = exp.Paren(this=key.scalar.expression.tree.copy()), key.scalar.data_type
-    found = reading.typed(distance, fields, node)
-    made: exp.Expr
-    if isinstance(kind, DateType) and isinstance(found.data_type, IntegerType):
+    typed_distance = reading.typed(distance, fields, node)
+    moved: exp.Expr
+    if isinstance(kind, DateType) and isinstance(typed_distance.data_type, IntegerType):
         name = "date_sub" if is_less else "date_add"
-        made = exp.Anonymous(this=name, expressions=[tree, distance])
+        moved = exp.Anonymous(this=name, expressions=[tree, distance])
     else:
-        if isinstance(kind, NumericType) and found.data_type != kind:
+        if isinstance(kind, NumericType) and typed_distance.data_type != kind:
             distance = cast_to(distance, kind)
-        made = (exp.Sub if is_less else exp.Add)(this=tree, expression=exp.Paren(this=distance))
-    scalar = reading.typed(made, fields, node)
+        moved = (exp.Sub if is_less else exp.Add)(this=tree, expression=exp.Paren(this=distance))
+    scalar = reading.typed(moved, fields, node)
     return scalar if isinstance(kind, _RANGES) else replace(scalar, is_plain=False)
 
 
 def _call(
-    asked: Asked,
+    function: WindowExpression,
     arguments: tuple[Scalar, ...],
     where: Scalar | None,
     frame: Frame,
     fields: Sequence[Field],
-    reading: Reading,
+    reading: QueryContext,
 ) -> WindowCall:
-    text, name = spelled(asked.node), asked.name or ""
-    ignores = asked.ignores_nulls or _flagged(asked)
+    text, name = spelled(function.node), function.name or ""
+    ignores = function.ignores_nulls or _flagged(function)
     if name in AGGREGATES - ENDS:
-        call = Call.of(name, arguments, is_distinct=False, where=where, text=text)
-        known = call.is_plain and not call.is_ordered and asked.is_usual and not ignores
+        call = AggregateExpression.of(name, arguments, is_distinct=False, where=where, text=text)
+        known = call.is_plain and not call.is_ordered and function.is_usual and not ignores
         kind = call.data_type if known else None
         return WindowCall(name, arguments, frame, 0, False, call, text, kind, known)
-    number = _number(asked, name)
-    read = _with_default(arguments, asked, fields, reading) if name in OFFSETS else arguments[:1]
+    number = _number(function, name)
+    read = _with_default(arguments, function, fields, reading) if name in OFFSETS else arguments[:1]
     kind = _type_of(name, read)
     known = number is not None and kind is not None and not isinstance(kind, NullType)
-    known = known and asked.is_usual and where is None
+    known = known and function.is_usual and where is None
     known = known and not (name in OFFSETS and ignores and not number)
     if not known:
         read = arguments if where is None else (*arguments, where)
     return WindowCall(name, read, frame, number or 0, ignores, None, text, kind, known)
 
 
-def _flagged(asked: Asked) -> bool:
+def _flagged(function: WindowExpression) -> bool:
     """Return whether a second argument says that nulls do not count."""
-    flag = asked.arguments[1] if len(asked.arguments) == 2 and asked.name in ENDS else None
+    flag = function.arguments[1] if len(function.arguments) == 2 and function.name in ENDS else None
     return isinstance(flag, exp.Boolean) and bool(flag.this)
 
 
-def _number(asked: Asked, name: str) -> int | None:
+def _number(function: WindowExpression, name: str) -> int | None:
     """Return the number that a function takes beside its value; None if only Spark knows it."""
-    given = asked.arguments
+    given = function.arguments
     if name in RANKS or name == "row_number":
         return 0 if not given else None
     if name == "ntile":
@@ -341,7 +345,10 @@ def _type_of(name: str, arguments: Sequence[Scalar]) -> DataType | None:
 
 
 def _with_default(
-    arguments: tuple[Scalar, ...], asked: Asked, fields: Sequence[Field], reading: Reading
+    arguments: tuple[Scalar, ...],
+    function: WindowExpression,
+    fields: Sequence[Field],
+    reading: QueryContext,
 ) -> tuple[Scalar, ...]:
     """Return the value and the default of LAG or LEAD, in one type."""
     if len(arguments) < 3 or isinstance(arguments[2].data_type, NullType):
@@ -349,15 +356,15 @@ def _with_default(
     value, _, default, *_ = arguments
     if value.data_type is not None and default.data_type != value.data_type:
         tree = cast_to(default.expression.tree.copy(), value.data_type)
-        default = reading.typed(tree, fields, asked.arguments[2])
+        default = reading.typed(tree, fields, function.arguments[2])
     return value, default
 
 
 def _whole(node: exp.Expr) -> int | None:
     """Return a whole number that is written; None if it is none."""
     if isinstance(node, exp.Neg):
-        found = _whole(node.this)
-        return None if found is None else -found
+        number = _whole(node.this)
+        return None if number is None else -number
     return int(node.name) if isinstance(node, exp.Literal) and node.is_int else None
 
 
@@ -367,27 +374,27 @@ def tie(field: Field, text: str | None) -> Tie:
     return Tie(field, text if text is None or is_known else f"to_json(struct({text}))")
 
 
-def _add_ties(asked: Asked, ties: Sequence[Tie], reading: Reading) -> None:
+def _add_ties(function: WindowExpression, ties: Sequence[Tie], reading: QueryContext) -> None:
     """Add the columns to the ORDER BY of a window in the text for Spark."""
     texts = [f"{one.text} ASC NULLS FIRST" for one in ties if one.text is not None]
     if not texts:
         return
     more = f", {', '.join(texts)}"
     tokens, text = reading.text.tokens, reading.text.text
-    first = token_at(tokens, start_of(asked.call))
+    first = token_at(tokens, start_of(function.call))
     over = next(n for n in beside(tokens, first) if tokens[n].token_type is TokenType.OVER)
-    if asked.spec is asked.node:
-        at = _end_of_order(tokens, over + 1, asked.frame)
-        reading.edits.append(Edit(at, at, more))
+    if function.spec is function.node:
+        at = _end_of_order(tokens, over + 1, function.frame)
+        reading.edits.append(TextEdit(at, at, more))
         return
     names = [one for one in tokens[over + 1 : over + 3] if one.token_type is not TokenType.L_PAREN]
-    named = token_at(tokens, start_of(asked.spec.this))
-    at, begin = _end_of_order(tokens, named + 2, asked.frame), tokens[named + 2].start
+    named = token_at(tokens, start_of(function.spec.this))
+    at, begin = _end_of_order(tokens, named + 2, function.frame), tokens[named + 2].start
     end = tokens[closing_of(tokens, named + 2)].start
     whole = f"{text[begin + 1 : at]}{more} {text[at:end]}"
     in_parentheses = tokens[over + 1].token_type is TokenType.L_PAREN
-    made = whole.strip() if in_parentheses else f"({whole.strip()})"
-    reading.edits.append(Edit(names[0].start, names[0].end + 1, made))
+    clause_text = whole.strip() if in_parentheses else f"({whole.strip()})"
+    reading.edits.append(TextEdit(names[0].start, names[0].end + 1, clause_text))
 
 
 def _end_of_order(tokens: Sequence[Token], opening: int, frame: exp.Expr | None) -> int:

@@ -183,9 +183,9 @@ def _clause(tokens: Sequence[Token], text: str, known: Sequence[str]) -> ScopeCl
     """Return one clause, whose expression may use the names before it."""
     words = [token.text.upper() for token in tokens[:3]]
     if len(tokens) < 4 or (words[0], words[2]) not in {("FOR", "IN"), ("LET", "=")}:
-        told = shortened(text[tokens[0].start : tokens[-1].end + 1])
+        clause_text = shortened(text[tokens[0].start : tokens[-1].end + 1])
         raise DefinitionError(
-            f"{told!r} is not a clause of scopes; write FOR x IN list or LET x = value"
+            f"{clause_text!r} is not a clause of scopes; write FOR x IN list or LET x = value"
         )
     name = tokens[1].text
     if not name.isidentifier() or name.startswith("_"):
@@ -207,53 +207,53 @@ def _expanded(
         types: the names' types; None to find them: then one scope results, as if no list were
             empty.
     """
-    found = Scoped({}, 1, name_of(moment))
+    scopes = Scoped({}, 1, name_of(moment))
     for clause in clauses:
-        found = _extended(found, clause, moment, typing=types is None)
-        if not found.size:
+        scopes = _extended(scopes, clause, moment, typing=types is None)
+        if not scopes.size:
             nothing = np.zeros(0, np.int64)
             names = {
                 name: Coded(kind, pa.array([], arrow_type(kind)), nothing)
                 for name, kind in (types or {}).items()
             }
-            return Scoped(names, 0, found.zone)
-    return found
+            return Scoped(names, 0, scopes.zone)
+    return scopes
 
 
-def _extended(found: Scoped, clause: ScopeClause, moment: datetime, *, typing: bool) -> Scoped:
+def _extended(scopes: Scoped, clause: ScopeClause, moment: datetime, *, typing: bool) -> Scoped:
     """Extend scopes by one more name."""
     expression = clause.expression
-    used = [name for name in expression.columns if name in found.names]
-    numbers, columns = combined([found.names[name] for name in used], found.size)
+    used = [name for name in expression.columns if name in scopes.names]
+    numbers, columns = combined([scopes.names[name] for name in used], scopes.size)
     each = (
         [
             {name: column.constant(row) for name, column in zip(used, columns, strict=True)}
             for row in range(int(numbers.max()) + 1)
         ]
-        if clause.repeats or _is_list(expression, found, moment)
+        if clause.repeats or _is_list(expression, scopes, moment)
         else []
     )
     if not each:
-        column = computed(expression, found.names, found.size, found.zone)
-        return replace(found, names={**found.names, clause.name: column})
+        column = computed(expression, scopes.names, scopes.size, scopes.zone)
+        return replace(scopes, names={**scopes.names, clause.name: column})
     if clause.repeats:
         lists = [listed(expression, scope, moment).constants(typing=typing) for scope in each]
-        return _repeated(found, clause.name, lists, numbers)
+        return _repeated(scopes, clause.name, lists, numbers)
     whole = [listed(expression, scope, moment).whole() for scope in each]
     values = pa.array([one.value for one in whole], arrow_type(whole[0].data_type))
     column = Coded(whole[0].data_type, values, numbers)
-    return replace(found, names={**found.names, clause.name: column})
+    return replace(scopes, names={**scopes.names, clause.name: column})
 
 
-def _is_list(expression: Expression, found: Scoped, moment: datetime) -> bool:
+def _is_list(expression: Expression, scopes: Scoped, moment: datetime) -> bool:
     """Return whether an expression is a list in these scopes, all of which have the same types."""
-    used = [name for name in expression.columns if name in found.names]
-    sample = {name: found.names[name].constant(0) for name in used}
+    used = [name for name in expression.columns if name in scopes.names]
+    sample = {name: scopes.names[name].constant(0) for name in used}
     return as_list(expression, sample, moment) is not None
 
 
 def _repeated(
-    found: Scoped, name: str, lists: Sequence[Sequence[Constant]], numbers: Numbers
+    scopes: Scoped, name: str, lists: Sequence[Sequence[Constant]], numbers: Numbers
 ) -> Scoped:
     """Repeat each scope for each item of a list.
 
@@ -263,12 +263,12 @@ def _repeated(
     items = [item for one in lists for item in one]
     sizes = np.array([len(one) for one in lists], np.int64)
     if not items:
-        return Scoped({}, 0, found.zone)
+        return Scoped({}, 0, scopes.zone)
     repeats = sizes[numbers]
-    rows = np.repeat(np.arange(found.size), repeats)
+    rows = np.repeat(np.arange(scopes.size), repeats)
     within = np.arange(len(rows)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     codes = (np.cumsum(sizes) - sizes)[numbers[rows]] + within
     kind = items[0].data_type
     values = pa.array([item.value for item in items], arrow_type(kind))
-    names = {**found.taken(rows).names, name: Coded(kind, values, codes)}
-    return Scoped(names, len(rows), found.zone)
+    names = {**scopes.taken(rows).names, name: Coded(kind, values, codes)}
+    return Scoped(names, len(rows), scopes.zone)

@@ -46,8 +46,8 @@ class Coded:
     @staticmethod
     def of(column: pa.ChunkedArray, data_type: DataType) -> Coded:
         """Encode a column of Arrow."""
-        found = column.combine_chunks().dictionary_encode(null_encoding="encode")
-        return Coded(data_type, found.dictionary, in_numpy(found.indices, np.int64))
+        dictionary = column.combine_chunks().dictionary_encode(null_encoding="encode")
+        return Coded(data_type, dictionary.dictionary, in_numpy(dictionary.indices, np.int64))
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -59,13 +59,13 @@ class Coded:
     def constant(self, row: int) -> Constant:
         """Return the value of a row."""
         try:
-            found = self.values[int(self.codes[row])].as_py()
+            value = self.values[int(self.codes[row])].as_py()
         except OverflowError:
             message = f"a scope is of {python_value(self.values[int(self.codes[row])])}: "
             raise DefinitionError(f"{message}use the years 1 to 9999") from None
-        if isinstance(found, datetime):
-            found = found.astimezone(UTC)
-        return Constant(self.data_type, _frozen(found))
+        if isinstance(value, datetime):
+            value = value.astimezone(UTC)
+        return Constant(self.data_type, _frozen(value))
 
     def constants(self) -> dict[int, Constant]:
         """Return the values that occur, by code."""
@@ -135,11 +135,11 @@ def computed(expression: Expression, named: Mapping[str, Coded], size: int, zone
     if term is not None:
         rows = {name: column.array for name, column in zip(used, columns, strict=True)}
         try:
-            found = evaluated(term, pa.table({"_": pa.nulls(count), **rows}))
+            result = evaluated(term, pa.table({"_": pa.nulls(count), **rows}))
         except EvaluationError as error:
             message = f"{expression.text!r} cannot be computed: {error}"
             raise DefinitionError(message) from None
-        return Coded(term.data_type, found, numbers)
+        return Coded(term.data_type, result, numbers)
     each = [
         scalar(expression, {n: c.constant(row) for n, c in zip(used, columns, strict=True)}, zone)
         for row in range(count)

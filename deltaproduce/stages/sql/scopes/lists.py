@@ -84,13 +84,13 @@ def listed(expression: Expression, scope: Mapping[str, Constant], moment: dateti
     Raises:
         DefinitionError: it is not a list, or the types of its items do not fit together.
     """
-    found = as_list(expression, scope, moment)
-    if found is None:
+    result = as_list(expression, scope, moment)
+    if result is None:
         raise DefinitionError(
             f"{expression.text!r} is not a list; write an array: array(a, …), split(a, ','), "
             "sequence(first, last), timeseries('1 day', 2), or a CASE of these"
         )
-    return found
+    return result
 
 
 def as_list(
@@ -140,28 +140,28 @@ class _Lists:
     def array(self, nodes: Sequence[exp.Expr]) -> Listed:
         """Return ``array(a, …)``, whose items may be lists themselves."""
         lists = [self.of(node) for node in nodes]
-        if any(found is not None for found in lists):
+        if any(listed is not None for listed in lists):
             inner = self._alike(
-                [found or self._null(node) for found, node in zip(lists, nodes, strict=True)]
+                [listed or self._null(node) for listed, node in zip(lists, nodes, strict=True)]
             )
             kind = ArrayType(_known(inner[0].item))
-            return Listed(kind, lambda: tuple(found.compute() for found in inner))
+            return Listed(kind, lambda: tuple(listed.compute() for listed in inner))
         terms = [analysed(self._part(node), {}, self._zone, self._scope) for node in nodes]
         known = [term for term in terms if term is not None]
-        found = alike(known, self._zone) if len(known) == len(terms) else None
-        if nodes and found is None:
+        listed = alike(known, self._zone) if len(known) == len(terms) else None
+        if nodes and listed is None:
             raise self._unlike()
-        if not found:
+        if not listed:
             return Listed(NullType(), tuple)
-        return Listed(found[0].data_type, lambda: self._values(found))
+        return Listed(listed[0].data_type, lambda: self._values(listed))
 
     def timeseries(self, nodes: Sequence[exp.Expr]) -> Listed:
         """Return ``timeseries('1 day', 2)``."""
         step, steps = self._scalars(nodes, 2)
 
         def compute() -> Items:
-            found = timeseries(step().value, count_of(steps()), self._moment)
-            return tuple(time.value for time in found)
+            dates = timeseries(step().value, count_of(steps()), self._moment)
+            return tuple(time.value for time in dates)
 
         return Listed(TimestampType(), compute)
 
@@ -181,7 +181,7 @@ class _Lists:
         """Return ``coalesce(a, b, …)``."""
 
         def first(*lists: Callable[[], Items]) -> Items:
-            return next((found for each in lists if (found := each()) is not None), None)
+            return next((value for each in lists if (value := each()) is not None), None)
 
         return self._combined(nodes, first)
 
@@ -191,9 +191,9 @@ class _Lists:
 
     def distinct(self, nodes: Sequence[exp.Expr]) -> Listed | None:
         """Return ``array_distinct(a)``: each item once."""
-        return self.united(nodes, lists=1)
+        return self.union(nodes, lists=1)
 
-    def united(self, nodes: Sequence[exp.Expr], lists: int = 2) -> Listed | None:
+    def union(self, nodes: Sequence[exp.Expr], lists: int = 2) -> Listed | None:
         """Return ``array_union(a, b)``: each item once."""
         self._check_count(nodes, lists)
 
@@ -221,24 +221,24 @@ class _Lists:
         self._check_count(nodes, 1)
 
         def turned(*lists: Callable[[], Items]) -> Items:
-            found = _joined(*lists)
-            return None if found is None else found[::-1]
+            inner = _joined(*lists)
+            return None if inner is None else inner[::-1]
 
         return self._combined(nodes, turned)
 
     def flattened(self, nodes: Sequence[exp.Expr]) -> Listed | None:
         """Return ``flatten(a)``."""
         self._check_count(nodes, 1)
-        found = self.of(nodes[0])
-        if found is None or not isinstance(found.item, ArrayType):
+        nested = self.of(nodes[0])
+        if nested is None or not isinstance(nested.item, ArrayType):
             return None
-        outer = found.compute
+        outer = nested.compute
 
         def flat() -> Items:
             lists = outer()
             return None if lists is None else _joined(*(partial(tuple, one) for one in lists))
 
-        return Listed(found.item.elementType, flat)
+        return Listed(nested.item.elementType, flat)
 
     def _condition(self, value: exp.Expr | None, test: exp.Expr) -> exp.Expr:
         """Return the condition of a branch, of a CASE with or without a compared value."""
@@ -252,10 +252,10 @@ class _Lists:
     ) -> Listed | None:
         """Return the list of the first condition that is true, or the last one."""
         lists = [None if node is None else self.of(node) for node in nodes]
-        if all(found is None for found in lists):
+        if all(item is None for item in lists):
             return None
         each = self._alike(
-            [found or self._null(node) for found, node in zip(lists, nodes, strict=True)]
+            [item or self._null(node) for item, node in zip(lists, nodes, strict=True)]
         )
         tests = [self._part(condition) for condition in conditions]
 
@@ -272,21 +272,21 @@ class _Lists:
     def _combined(self, nodes: Sequence[exp.Expr], combine: Callable[..., Items]) -> Listed | None:
         """Return what is made of lists; None if no node is one."""
         lists = [self.of(node) for node in nodes]
-        if all(found is None for found in lists):
+        if all(item is None for item in lists):
             return None
         each = self._alike(
-            [found or self._null(node) for found, node in zip(lists, nodes, strict=True)]
+            [item or self._null(node) for item, node in zip(lists, nodes, strict=True)]
         )
-        return Listed(each[0].item, lambda: combine(*(found.compute for found in each)))
+        return Listed(each[0].item, lambda: combine(*(item.compute for item in each)))
 
     def _alike(self, lists: Sequence[Listed]) -> list[Listed]:
         """Return lists with items of their common type."""
-        wanted = _common([found.item for found in lists])
+        wanted = _common([listed.item for listed in lists])
         if wanted is None:
             raise self._unlike()
         return [
-            found if found.item == wanted else Listed(wanted, partial(_cast_of, found, wanted))
-            for found in lists
+            listed if listed.item == wanted else Listed(wanted, partial(_cast_of, listed, wanted))
+            for listed in lists
         ]
 
     def _null(self, node: exp.Expr | None) -> Listed:
@@ -341,10 +341,10 @@ class _Lists:
 
 
 def _joined(*lists: Callable[[], Items]) -> Items:
-    found = [each() for each in lists]
-    if any(one is None for one in found):
+    each_list = [each() for each in lists]
+    if any(one is None for one in each_list):
         return None
-    together = tuple(item for one in found if one is not None for item in one)
+    together = tuple(item for one in each_list if one is not None for item in one)
     if len(together) > _MOST:
         raise DefinitionError(f"a list has {len(together):,} items; the most are {_MOST:,}")
     return together
@@ -364,12 +364,12 @@ def _common(items: Sequence[DataType]) -> DataType | None:
     inner = [item.elementType for item in items if isinstance(item, ArrayType)]
     if any(not isinstance(item, ArrayType | NullType) for item in items):
         return None
-    found = _common(inner)
-    return None if found is None else ArrayType(found)
+    data_type = _common(inner)
+    return None if data_type is None else ArrayType(data_type)
 
 
-def _cast_of(found: Listed, wanted: DataType) -> Items:
-    return _cast(found.compute(), found.item, wanted)
+def _cast_of(listed: Listed, wanted: DataType) -> Items:
+    return _cast(listed.compute(), listed.item, wanted)
 
 
 def _cast(values: Items, item: DataType, wanted: DataType) -> Items:
@@ -391,7 +391,7 @@ _RULES: Final[Mapping[str, _Rule]] = MappingProxyType(
         **dict.fromkeys(("coalesce", "nvl", "ifnull"), _Lists.first_known),
         "concat": _Lists.joined,
         "array_distinct": _Lists.distinct,
-        "array_union": _Lists.united,
+        "array_union": _Lists.union,
         "array_except": _Lists.excepted,
         "reverse": _Lists.reversed,
         "flatten": _Lists.flattened,

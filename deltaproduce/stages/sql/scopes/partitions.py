@@ -25,7 +25,7 @@ from deltaproduce.types.columns import check_column_name
 from deltaproduce.types.data_types import DataType
 from deltaproduce.types.ddl import name_from, quoted
 
-_SOME_DATES: Final = (
+_SAMPLE_DATES: Final = (
     datetime(2001, 1, 1, tzinfo=UTC),
     datetime(2013, 7, 17, 13, 30, tzinfo=UTC),
     datetime(2024, 2, 29, 23, 59, 59, tzinfo=UTC),
@@ -34,7 +34,7 @@ _SOME_DATES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Partitions:
+class ExpectedPartitions:
     """The expected partitions of a stage.
 
     Attributes:
@@ -48,7 +48,7 @@ class Partitions:
     scopes: Scopes
 
     @staticmethod
-    def read(text: str, scopes: Scopes) -> Partitions:
+    def read(text: str, scopes: Scopes) -> ExpectedPartitions:
         """Read the partition columns that a text defines: ``"day = partition_day, store"``.
 
         Raises:
@@ -72,12 +72,12 @@ class Partitions:
         types = tuple(
             (name, scalar(value, scopes.sample, OF_UTC).data_type) for name, value in columns
         )
-        found = Partitions(" ".join(text.split()), tuple(columns), types, scopes)
+        partitions = ExpectedPartitions(" ".join(text.split()), tuple(columns), types, scopes)
         if scopes.timeless is not None:
-            found._planned(scopes.timeless)
+            partitions._planned(scopes.timeless)
         else:
-            found._check_dates()
-        return found
+            partitions._check_dates()
+        return partitions
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -97,13 +97,13 @@ class Partitions:
 
     def _check_dates(self) -> None:
         """Check that there is a date without two scopes of one partition."""
-        for moment in _SOME_DATES[1:]:
+        for moment in _SAMPLE_DATES[1:]:
             try:
                 self._planned(self.scopes.of(moment))
             except DefinitionError:
                 continue
             return
-        self._planned(self.scopes.of(_SOME_DATES[0]))
+        self._planned(self.scopes.of(_SAMPLE_DATES[0]))
 
     def _planned(self, scopes: Scoped) -> PlannedPartitions:
         """Return the partitions of scopes."""
@@ -113,17 +113,19 @@ class Partitions:
             name: computed(value, scopes.names, scopes.size, scopes.zone).array
             for name, value in self.columns
         }
-        found = PlannedPartitions(pa.table({"_": pa.nulls(scopes.size), **columns}), scopes)
-        numbers = numbered([np.zeros(scopes.size, np.int64), *map(codes, found.partitions.columns)])
+        planned = PlannedPartitions(pa.table({"_": pa.nulls(scopes.size), **columns}), scopes)
+        numbers = numbered(
+            [np.zeros(scopes.size, np.int64), *map(codes, planned.partitions.columns)]
+        )
         twice = np.flatnonzero(np.bincount(numbers)[numbers] > 1)
         if len(twice):
-            values = found.values(int(twice[0]))
+            values = planned.values(int(twice[0]))
             named = Partition("", tuple(zip(self.names, values, strict=True)))
             raise DefinitionError(
                 f"two of its scopes make partition {str(named).lstrip('/')}; let its partition "
                 "columns tell them apart"
             )
-        return found
+        return planned
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,10 +46,10 @@ def value_of(term: Term, text: str) -> Constant:
     if isinstance(term, Constant):
         return term
     try:
-        found = evaluated(term, _ONE_ROW)[0].as_py()
+        value = evaluated(term, _ONE_ROW)[0].as_py()
     except (EvaluationError, OverflowError) as error:  # a date outside of the years 1 to 9999
         raise DefinitionError(f"{text!r} cannot be computed: {error}") from None
-    return Constant(term.data_type, found)
+    return Constant(term.data_type, value)
 
 
 def type_name(data_type: DataType) -> str:

@@ -105,6 +105,6 @@ def sequence(bounds: Sequence[Constant], text: str) -> list[Any]:
     step = int(values[2]) if steps else direction
     if step * direction < 0 or abs(numbers[1] - numbers[0]) // abs(step) >= _MOST:
         raise DefinitionError(f"{text!r} does not end, or has over {_MOST:,} items")
-    found = range(numbers[0], numbers[1] + direction, step)
+    ordinals = range(numbers[0], numbers[1] + direction, step)
     is_days = isinstance(first.data_type, DateType)
-    return [date.fromordinal(number) if is_days else number for number in found]
+    return [date.fromordinal(number) if is_days else number for number in ordinals]

@@ -26,9 +26,9 @@ def table_of(values: Iterable[Values], columns: Sequence[tuple[str, DataType]]) 
 
 def values_at(partitions: pa.Table, rows: Sequence[int] | Numbers) -> list[Values]:
     """Return the values of partitions, by position."""
-    some = partitions.take(pa.array(rows, pa.int64()))
-    found = [tuple(map(_plain, row)) for row in python_tuples(some)]
-    return found if some.num_columns else [()] * len(rows)
+    chosen = partitions.take(pa.array(rows, pa.int64()))
+    values = [tuple(map(_plain, row)) for row in python_tuples(chosen)]
+    return values if chosen.num_columns else [()] * len(rows)
 
 
 def _plain(value: object) -> object:

@@ -52,7 +52,7 @@ class AggregateCall:
         return not self.function.startswith(_APPROXIMATE) if own is None else own.subtracts
 
     @property
-    def made_by(self) -> object:
+    def definition(self) -> object:
         """What makes its values: its text, and of a user's own aggregate the code."""
         own = OwnAggregate.among(self.parameters)
         return self.sql if own is None else (self.sql, own.text)
@@ -302,11 +302,11 @@ _MOST: Final = 2**31 - 1
 
 def _shares(function: str, p: object) -> float | tuple[float, ...]:
     """Return a share, or several, as a parameter."""
-    some = tuple(p) if isinstance(p, Sequence) and not isinstance(p, str) else (p,)
-    shares = tuple(float(one) for one in some if _is_share(one))
-    if not shares or len(shares) < len(some):
+    given = tuple(p) if isinstance(p, Sequence) and not isinstance(p, str) else (p,)
+    shares = tuple(float(one) for one in given if _is_share(one))
+    if not shares or len(shares) < len(given):
         raise DefinitionError(f"agg.{function} is given p {p!r}; give numbers from 0 to 1")
-    return shares if some != (p,) else shares[0]
+    return shares if given != (p,) else shares[0]
 
 
 def _is_share(one: object) -> bool:

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.engines.spark.data_types import in_spark
@@ -133,28 +134,28 @@ class Count(Measure):
     """The number of rows or values of a sort."""
 
     @property
+    @override
     def data_type(self) -> DataType:
-        """See `Measure.data_type`."""
         return LongType()
 
     @abstractmethod
     def counted(self, values: pa.Array) -> pa.Array:
         """Return which values count."""
 
+    @override
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
-        """See `Measure.here`."""
         if values is not None:
             counted = in_numpy(self.counted(values))
             if not counted.all():
                 signs, groups = signs[counted], groups[counted]
         return pa.array(_sums(signs, groups, size))
 
+    @override
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
-        """See `Measure.added`."""
         return pa.array(_sums(in_numpy(states), groups, size))
 
+    @override
     def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
-        """See `Measure.turned`."""
         numbers = in_numpy(states)
         return pa.array(np.where(turned, -numbers, numbers))
 
@@ -167,13 +168,13 @@ class _SparkCount(Count):
     def counted_in_spark(self, value: Expression) -> Expression:
         """Return which values count."""
 
+    @override
     def in_spark(self, value: Expression | None, sign: Expression) -> Expression:
-        """See `Measure.in_spark`."""
         counted = sign if value is None else f.when(self.counted_in_spark(value), sign)
         return f.coalesce(f.sum(counted), f.lit(0)).cast("bigint")
 
+    @override
     def added_in_spark(self, state: Expression, sign: Expression) -> Expression:
-        """See `Measure.added_in_spark`."""
         return f.sum(state * sign).cast("bigint")
 
 
@@ -183,26 +184,28 @@ class Rows(_SparkCount):
 
     argument: None = None
 
+    @override
     def counted(self, values: pa.Array) -> pa.Array:
-        """See `Count.counted`: all of them."""
+        """All of them."""
         return pa.repeat(pa.scalar(True, pa.bool_()), len(values))
 
+    @override
     def counted_in_spark(self, value: Expression) -> Expression:
-        """See `_SparkCount.counted_in_spark`: all of them."""
+        """All of them."""
         del value
         return f.lit(True)
 
 
 @dataclass(frozen=True, slots=True)
-class Values(_SparkCount):
+class ValueCount(_SparkCount):
     """The number of values that are not null."""
 
+    @override
     def counted(self, values: pa.Array) -> pa.Array:
-        """See `Count.counted`."""
         return pc.is_valid(values)
 
+    @override
     def counted_in_spark(self, value: Expression) -> Expression:
-        """See `_SparkCount.counted_in_spark`."""
         return value.isNotNull()
 
 
@@ -210,12 +213,12 @@ class Values(_SparkCount):
 class Trues(_SparkCount):
     """The number of values that are true."""
 
+    @override
     def counted(self, values: pa.Array) -> pa.Array:
-        """See `Count.counted`."""
         return pc.fill_null(values, fill_value=False)
 
+    @override
     def counted_in_spark(self, value: Expression) -> Expression:
-        """See `_SparkCount.counted_in_spark`."""
         return value
 
 
@@ -229,8 +232,8 @@ class Beyond(Count):
 
     which: str
 
+    @override
     def counted(self, values: pa.Array) -> pa.Array:
-        """See `Count.counted`."""
         number = float(self.which)
         same = (
             pc.is_nan(values)
@@ -253,8 +256,8 @@ class Total(Measure):
     power: int = 1
 
     @property
+    @override
     def data_type(self) -> DataType:
-        """See `Measure.data_type`."""
         return DecimalType(_DIGITS, self.power * self.scale)
 
     @property
@@ -262,8 +265,8 @@ class Total(Measure):
         """The type that holds all values, in which they are multiplied without loss."""
         return DecimalType(TOTAL_DIGITS // self.power, self.scale)
 
+    @override
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
-        """See `Measure.here`."""
         assert values is not None
         wide, numbers = arrow_type(self.data_type), whole_numbers(values)
         if self.power == SQUARED and numbers is not None:
@@ -277,8 +280,8 @@ class Total(Measure):
         terms = pc.fill_null(terms.cast(wide), pa.scalar(Decimal(0), wide))
         return self.added(self.turned(terms, signs < 0), groups, size)
 
+    @override
     def in_spark(self, value: Expression | None, sign: Expression) -> Expression:
-        """See `Measure.in_spark`."""
         assert value is not None
         term = value.cast(in_spark(self._of_values))
         if self.power == SQUARED:
@@ -288,20 +291,20 @@ class Total(Measure):
         nothing = f.lit(0).cast(in_spark(self.data_type))
         return f.coalesce(f.sum(signed), nothing).cast(in_spark(self.data_type))
 
+    @override
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
-        """See `Measure.added`."""
         numbers = whole_numbers(states)
         sums = None if numbers is None else summed(numbers, groups, size)
         if sums is not None:
             return as_decimals(sums, arrow_type(self.data_type))
         together = pa.table({"group": groups, "state": states})
-        found = together.group_by("group", use_threads=False).aggregate([("state", "sum")])
+        summed_groups = together.group_by("group", use_threads=False).aggregate([("state", "sum")])
         places = np.empty(size, np.int64)
-        places[in_numpy(found.column("group"))] = np.arange(size)
-        return found.column("state_sum").combine_chunks().take(pa.array(places))
+        places[in_numpy(summed_groups.column("group"))] = np.arange(size)
+        return summed_groups.column("state_sum").combine_chunks().take(pa.array(places))
 
+    @override
     def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
-        """See `Measure.turned`."""
         return pc.if_else(pa.array(turned), pc.negate(states), states)
 
     def added_in_spark(self, state: Expression, sign: Expression) -> None:
@@ -325,12 +328,13 @@ class ExactTotal(Measure):
     scale: int = 0
 
     @property
+    @override
     def data_type(self) -> DataType:
-        """See `Measure.data_type`."""
         return BinaryType()
 
+    @override
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
-        """See `Measure.here`: in parts, since a value is many times as large there as a double."""
+        """In parts, since a value is many times as large there as a double."""
         assert values is not None
         if pa.types.is_floating(values.type) and self.power != SQUARED:
             dense = doubles_summed(_finite(values), signs, groups, size)
@@ -342,22 +346,22 @@ class ExactTotal(Measure):
             numbers = exact_values(values.slice(begin, _PART_ROWS))
             if self.power == SQUARED:
                 numbers = numbers.times(numbers)
-            found, places = np.unique(groups[part], return_inverse=True)
-            parts.append(numbers.turned(signs[part] < 0).summed(places, len(found)))
-            their_groups.append(found)
+            of_part, places = np.unique(groups[part], return_inverse=True)
+            parts.append(numbers.turned(signs[part] < 0).summed(places, len(of_part)))
+            their_groups.append(of_part)
         return to_binary(concatenated(parts).summed(np.concatenate(their_groups), size))
 
+    @override
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
-        """See `Measure.added`."""
         return to_binary(from_binary(states).summed(groups, size))
 
+    @override
     def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
-        """See `Measure.turned`."""
         return to_binary(from_binary(states).turned(turned))
 
 
 @dataclass(frozen=True, slots=True)
-class Merged(Measure):
+class MergedMeasure(Measure):
     """A measure of the rows in groups of a feeder, merged from the states that the feeder keeps.
 
     Attributes:
@@ -368,48 +372,50 @@ class Merged(Measure):
     measure: Measure
 
     @staticmethod
-    def of(measure: Measure, argument: int) -> Merged:
+    def of(measure: Measure, argument: int) -> MergedMeasure:
         """Return the measure that merges the states that a feeder keeps by a measure."""
-        return Merged(argument, measure.measure if isinstance(measure, Merged) else measure.of_none)
+        return MergedMeasure(
+            argument, measure.measure if isinstance(measure, MergedMeasure) else measure.of_none
+        )
 
     @property
+    @override
     def data_type(self) -> DataType:
-        """See `Measure.data_type`."""
         return self.measure.data_type
 
     @property
+    @override
     def subtracts(self) -> bool:
-        """See `Measure.subtracts`."""
         return self.measure.subtracts
 
+    @override
     def on_clock(self, zone: tzinfo) -> Measure:
-        """See `Measure.on_clock`."""
         return replace(self, measure=self.measure.on_clock(zone))
 
+    @override
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
-        """See `Measure.here`."""
         assert values is not None
         return self.added(self.turned(values, signs < 0), groups, size)
 
+    @override
     def in_spark(self, value: Expression | None, sign: Expression) -> Expression | None:
-        """See `Measure.in_spark`."""
         assert value is not None
         return self.added_in_spark(value, sign)
 
+    @override
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
-        """See `Measure.added`."""
         return self.measure.added(states, groups, size)
 
+    @override
     def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
-        """See `Measure.turned`."""
         return self.measure.turned(states, turned)
 
+    @override
     def settled(self, states: pa.Array) -> pa.Array:
-        """See `Measure.settled`."""
         return self.measure.settled(states)
 
+    @override
     def added_in_spark(self, state: Expression, sign: Expression) -> Expression | None:
-        """See `Measure.added_in_spark`."""
         return self.measure.added_in_spark(state, sign)
 
 
@@ -429,6 +435,6 @@ def _finite(values: pa.Array) -> NDArray[np.float64]:
 
 
 def _sums(numbers: Numbers, groups: Numbers, size: int) -> Numbers:
-    found = np.zeros(size, np.int64)
-    np.add.at(found, groups, numbers)
-    return found
+    sums = np.zeros(size, np.int64)
+    np.add.at(sums, groups, numbers)
+    return sums

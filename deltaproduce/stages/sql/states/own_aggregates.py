@@ -54,10 +54,10 @@ class OwnAggregate:
         inputs = _inputs(aggregate, name)
         needed, optional = _BY_VALUE if inputs is None else _OVER_ARROW
         for method in (*needed, *optional):
-            found = getattr(aggregate, method, None)
-            if not callable(found) and (found is not None or method in needed):
+            given = getattr(aggregate, method, None)
+            if not callable(given) and (given is not None or method in needed):
                 raise DefinitionError(
-                    f"agg.own is given {name}, whose {method} is {found!r}; it needs the methods "
+                    f"agg.own is given {name}, whose {method} is {given!r}; it needs the methods "
                     f"{', '.join(needed)}, and may have {' and '.join(optional)}"
                 )
         state, value = (
@@ -104,8 +104,8 @@ def _column(part: str, given: object, name: str) -> Column:
     try:
         return column_of(part, given)  # type: ignore[arg-type]  # anything may be given
     except DefinitionError as error:
-        told = f"agg.own is given {name}, whose {part} is {given!r}; give one type in DDL"
-        message = f"{told}: {error}"
+        what = f"agg.own is given {name}, whose {part} is {given!r}; give one type in DDL"
+        message = f"{what}: {error}"
         raise DefinitionError(message) from None
 
 

@@ -80,5 +80,5 @@ def _exact(values: pa.Array, measure: Total) -> ExactNumbers:
 
 def _differences(numbers: Numbers, begin: Numbers, end: Numbers) -> Numbers:
     running = np.concatenate([np.zeros(1, np.int64), np.cumsum(numbers)])
-    found: Numbers = running[end] - running[begin]
-    return found
+    differences: Numbers = running[end] - running[begin]
+    return differences

@@ -18,10 +18,10 @@ _BOOLEAN: Final = BooleanType()
 
 def _comparable(arguments: Sequence[Term], zone: str) -> tuple[Term, ...] | None:
     """Return arguments in their common type, if it has no parts."""
-    found = alike(arguments, zone)
-    if found is None or isinstance(found[0].data_type, ArrayType | MapType | StructType):
+    terms = alike(arguments, zone)
+    if terms is None or isinstance(terms[0].data_type, ArrayType | MapType | StructType):
         return None
-    return found
+    return terms
 
 
 def _compared(kernel: Kernel, *, is_strict: bool = True) -> Rule:
@@ -33,10 +33,10 @@ def _compared(kernel: Kernel, *, is_strict: bool = True) -> Rule:
 
 
 def _among(arguments: Sequence[Term], zone: str) -> Term | None:
-    found = _comparable(arguments, zone)
-    if found is None or any(other.may_fail for other in found[1:]):
+    terms = _comparable(arguments, zone)
+    if terms is None or any(other.may_fail for other in terms[1:]):
         return None  # Spark always computes the first ones
-    return Call(_BOOLEAN, comparing.among, found)
+    return Call(_BOOLEAN, comparing.among, terms)
 
 
 def _like(arguments: Sequence[Term], _: str) -> Term | None:

@@ -64,12 +64,12 @@ def _extreme(sign: str) -> Rule:
     """
 
     def kernel(_: pa.DataType, *values: pa.Array) -> pa.Array:
-        found = values[0]
+        extreme = values[0]
         for value in values[1:]:
-            better = pc.fill_null(comparing.COMPARISONS[sign](_, value, found), fill_value=False)
-            first = pc.and_(pc.is_null(found), pc.is_valid(value))
-            found = _chosen(pc.or_(better, first), value, found)
-        return found
+            better = pc.fill_null(comparing.COMPARISONS[sign](_, value, extreme), fill_value=False)
+            first = pc.and_(pc.is_null(extreme), pc.is_valid(value))
+            extreme = _chosen(pc.or_(better, first), value, extreme)
+        return extreme
 
     def rule(arguments: Sequence[Term], zone: str) -> Term | None:
         terms = alike(arguments, zone) if len(arguments) > 1 else None

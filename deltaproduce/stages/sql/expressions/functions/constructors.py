@@ -56,8 +56,8 @@ def _offsets(size: int, width: int) -> pa.Array:
 
 def _array(wanted: pa.DataType, *items: pa.Array) -> pa.Array:
     values = _in_rows(items, wanted.value_type)
-    made = pa.ListArray.from_arrays(_offsets(len(items[0]), len(items)), values)
-    return made.cast(wanted)
+    lists = pa.ListArray.from_arrays(_offsets(len(items[0]), len(items)), values)
+    return lists.cast(wanted)
 
 
 def _map(wanted: pa.DataType, *parts: pa.Array) -> pa.Array:
@@ -97,19 +97,19 @@ def _from_arrays(wanted: pa.DataType, keys: pa.Array, values: pa.Array) -> pa.Ar
     some_keys, some_values = keys.filter(kept), values.filter(kept)
     if not some_keys.value_lengths().equals(some_values.value_lengths()):
         raise EvaluationError(_LENGTHS, "the arrays of keys and of values differ in length")
-    made = _mapped(
+    maps = _mapped(
         wanted,
         _offsets_of(some_keys),
         some_keys.flatten().cast(wanted.key_type),
         some_values.flatten().cast(wanted.item_type),
     )
     places = np.cumsum(~nulls) - 1
-    return made.take(pa.array(np.where(nulls, 0, places), mask=nulls))
+    return maps.take(pa.array(np.where(nulls, 0, places), mask=nulls))
 
 
 def _offsets_of(lists: pa.Array) -> pa.Array:
-    found = np.asarray(lists.offsets, np.int64) if len(lists) else np.zeros(1, np.int64)
-    return pa.array(found - found[0], pa.int32())
+    offsets = np.asarray(lists.offsets, np.int64) if len(lists) else np.zeros(1, np.int64)
+    return pa.array(offsets - offsets[0], pa.int32())
 
 
 def _struct(wanted: pa.DataType, *parts: pa.Array) -> pa.Array:
@@ -150,12 +150,12 @@ def _of_arrays(arguments: Sequence[Term], _: str) -> Term | None:
 def _of_fields(arguments: Sequence[Term], _: str) -> Term | None:
     names = [_name(one) for one in arguments[::2]]
     parts = tuple(arguments[1::2])
-    found = [name for name in names if name]
-    if not parts or len(found) != len(parts) or len({*map(str.lower, found)}) < len(found):
+    given = [name for name in names if name]
+    if not parts or len(given) != len(parts) or len({*map(str.lower, given)}) < len(given):
         return None
     if any(isinstance(one.data_type, _NO_PARTS) for one in parts):
         return None
-    pairs = zip(found, parts, strict=True)
+    pairs = zip(given, parts, strict=True)
     kind = StructType([StructField(name, one.data_type) for name, one in pairs])
     return Call(kind, _struct, parts, is_strict=False)
 
@@ -170,8 +170,8 @@ def _name(term: Term) -> str | None:
 
 def _alike(arguments: Sequence[Term], zone: str) -> Sequence[Term] | None:
     """Return arguments in their common type; None if there are none, or it can be no part."""
-    found = alike(arguments, zone) if arguments else None
-    return None if found is None or isinstance(found[0].data_type, _NO_PARTS) else found
+    terms = alike(arguments, zone) if arguments else None
+    return None if terms is None or isinstance(terms[0].data_type, _NO_PARTS) else terms
 
 
 def nullable(kind: DataType) -> DataType:

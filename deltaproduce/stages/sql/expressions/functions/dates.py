@@ -64,8 +64,8 @@ def _next_day(wanted: pa.DataType, dates: pa.Array, names: pa.Array) -> pa.Array
     """Return the first day of that name after a date."""
     weekdays = pa.array(by_row(lambda _, name: _weekday(name), dates.cast(pa.int32()), names))
     after = whole_numbers(dates) + 1
-    found = after + (whole_numbers(weekdays.cast(pa.int64())) - after) % 7
-    return pa.array(found.astype(np.int32), pa.int32(), mask=nulls_of(dates, names)).cast(wanted)
+    days = after + (whole_numbers(weekdays.cast(pa.int64())) - after) % 7
+    return pa.array(days.astype(np.int32), pa.int32(), mask=nulls_of(dates, names)).cast(wanted)
 
 
 def _weekday(name: str) -> int:
@@ -94,11 +94,11 @@ UNITS: Final[Mapping[str, str]] = MappingProxyType(
 
 def _trunc(arguments: Sequence[Term], zone: str) -> Term | None:
     moment, unit = arguments
-    found = date(moment, zone)
-    if not isinstance(unit, Constant) or not isinstance(unit.value, str) or found is None:
+    term = date(moment, zone)
+    if not isinstance(unit, Constant) or not isinstance(unit.value, str) or term is None:
         return None
     name = UNITS.get(unit.value.lower())
-    return Constant(_DATE, None) if name is None else Call(_DATE, cut(name), (found,))
+    return Constant(_DATE, None) if name is None else Call(_DATE, cut(name), (term,))
 
 
 def _date_format(arguments: Sequence[Term], zone: str) -> Term | None:

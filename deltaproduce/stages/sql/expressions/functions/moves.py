@@ -44,10 +44,10 @@ def moved(move: Callable[[pa.Array, pa.Array], pa.Array]) -> Kernel:
 def months_later(wanted: pa.DataType, dates: pa.Array, months: pa.Array) -> pa.Array:
     """Return the same day of another month, or that month's last day if it is shorter."""
     nulls, (days, steps) = numbers_of(dates, months)
-    found = in_months(days, steps)
-    if ((found < _INT32.min) | (found > _INT32.max)).any():
+    moved = in_months(days, steps)
+    if ((moved < _INT32.min) | (moved > _INT32.max)).any():
         raise EvaluationError("ARITHMETIC_OVERFLOW", "a date is beyond the last one")
-    return pa.array(found.astype(np.int32), pa.int32(), mask=nulls).cast(wanted)
+    return pa.array(moved.astype(np.int32), pa.int32(), mask=nulls).cast(wanted)
 
 
 def _clock_in_months(
@@ -60,8 +60,8 @@ def _clock_in_months(
     days, of_day = np.divmod(local_micros(start, name), DAY_MICROS)
     days = in_months(days, steps)
     check_days(days)
-    found = instants_of(days * DAY_MICROS + of_day, name, near=start)
-    return pa.array(found, mask=nulls).cast(wanted)
+    instants = instants_of(days * DAY_MICROS + of_day, name, near=start)
+    return pa.array(instants, mask=nulls).cast(wanted)
 
 
 def _clock_later(
@@ -75,8 +75,8 @@ def _clock_later(
     clock = local_micros(start, name)
     check_days(clock // DAY_MICROS + days)
     then = instants_of(clock + days * DAY_MICROS, name, near=start)
-    found = np.where(days == 0, start, then) + (moves - days * DAY_MICROS)
-    return pa.array(found, mask=nulls).cast(wanted)
+    sums = np.where(days == 0, start, then) + (moves - days * DAY_MICROS)
+    return pa.array(sums, mask=nulls).cast(wanted)
 
 
 def _days_between(_: pa.DataType, last: pa.Array, first: pa.Array) -> pa.Array:

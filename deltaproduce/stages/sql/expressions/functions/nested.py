@@ -62,11 +62,11 @@ def _contains(_: pa.DataType, lists: pa.Array, value: pa.Array) -> pa.Array:
         return pa.array([], pa.bool_())
     owners, items = _owners(_offsets(lists)), _items(lists, lists.values)
     same = compared("equal", items, value.take(pa.array(owners)))
-    found = np.zeros(len(lists), bool)
-    found[owners[np.asarray(pc.fill_null(same, fill_value=False), bool)]] = True
+    marks = np.zeros(len(lists), bool)
+    marks[owners[np.asarray(pc.fill_null(same, fill_value=False), bool)]] = True
     unknown = np.zeros(len(lists), bool)
     unknown[owners[np.asarray(pc.is_null(items), bool)]] = True
-    return pa.array(found, mask=nulls_of(lists, value) | (unknown & ~found))
+    return pa.array(marks, mask=nulls_of(lists, value) | (unknown & ~marks))
 
 
 def _taken(values: pa.Array, places: NDArray[np.int64], missing: NDArray[np.bool_]) -> pa.Array:
@@ -123,8 +123,8 @@ def _sorted(order: str, nulls_at: str) -> Kernel:
         places = by_value[np.argsort(owners[by_value], kind="stable")]
         starts = pa.array((offsets - offsets[0]).astype(np.int32))
         values = items.take(pa.array(places))
-        found = pa.ListArray.from_arrays(starts, values, mask=pa.array(nulls_of(lists)))
-        return found.cast(wanted)
+        sorted_lists = pa.ListArray.from_arrays(starts, values, mask=pa.array(nulls_of(lists)))
+        return sorted_lists.cast(wanted)
 
     return run
 
@@ -144,9 +144,9 @@ def _array(argument: Term, *, floats: bool = True) -> DataType | None:
     """Return the type of the items of an array, if these have no parts."""
     if not isinstance(argument.data_type, ArrayType):
         return None
-    found = argument.data_type.elementType
+    data_type = argument.data_type.elementType
     refused = (*_NESTED, NullType) if floats else (*_NESTED, NullType, *_FLOATS)
-    return None if isinstance(found, refused) else found
+    return None if isinstance(data_type, refused) else data_type
 
 
 def _length(arguments: Sequence[Term], _: str) -> Term | None:
@@ -219,12 +219,12 @@ def field(value: Term, name: str) -> Term | None:
     named = [f for f in value.data_type.fields if f.name.lower() == name.lower()]
     if len(named) != 1:
         return None
-    (found,) = named
+    (field_type,) = named
 
     def kernel(_: pa.DataType, structs: pa.Array) -> pa.Array:
-        return pc.struct_field(structs, found.name)
+        return pc.struct_field(structs, field_type.name)
 
-    return Call(found.dataType, kernel, (value,))
+    return Call(field_type.dataType, kernel, (value,))
 
 
 NESTED: Final[Mapping[str, Rule]] = MappingProxyType(

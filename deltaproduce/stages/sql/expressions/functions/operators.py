@@ -42,8 +42,8 @@ def of_numbers(sign: str, kernel: Kernel, of_decimal: Kernel) -> Rule:
         sides = alike(arguments, zone)
         if sides is None:
             return None
-        found = sides[0].data_type
-        return Call(found, kernel, sides, fails=isinstance(found, IntegralType))
+        data_type = sides[0].data_type
+        return Call(data_type, kernel, sides, fails=isinstance(data_type, IntegralType))
 
     return by_count({2: rule})
 
@@ -69,8 +69,8 @@ def decimal_call(sign: str, kernel: Kernel, arguments: Sequence[Term]) -> Call |
     sides = decimal_sides(arguments)
     if sides is None:
         return None
-    found = of_decimals(sign, *(_decimal_type(side) for side in sides))
-    return Call(found, kernel, sides, fails=True)
+    call = of_decimals(sign, *(_decimal_type(side) for side in sides))
+    return Call(call, kernel, sides, fails=True)
 
 
 def decimal_sides(arguments: Sequence[Term]) -> tuple[Term, Term] | None:
@@ -176,7 +176,7 @@ def _are_numbers(arguments: Sequence[Term], *, nulls: bool = True) -> bool:
 
 
 def _has(kind: type[DataType], types: Sequence[DataType]) -> bool:
-    return any(isinstance(found, kind) for found in types)
+    return any(isinstance(data_type, kind) for data_type in types)
 
 
 _sum: Final = of_numbers("+", arithmetic.added, decimals.added)

@@ -55,9 +55,9 @@ def _of_decimals(places: int, mode: str) -> Kernel:
     def run(wanted: pa.DataType, value: pa.Array) -> pa.Array:
         if mode == ROUND_HALF_UP and places >= wanted.scale:
             return rounded(wanted, value)
-        found = by_row(_rounding(min(places, wanted.scale), mode), value)
+        numbers = by_row(_rounding(min(places, wanted.scale), mode), value)
         try:
-            return pa.array(found, wanted)
+            return pa.array(numbers, wanted)
         except pa.ArrowInvalid:
             raise too_long(wanted) from None
 
@@ -69,9 +69,9 @@ def _of_integers(places: int, mode: str) -> Kernel:
     compute = _rounding(places, mode)
 
     def run(wanted: pa.DataType, value: pa.Array) -> pa.Array:
-        found = by_row(lambda number: int(compute(Decimal(number))), value)
+        numbers = by_row(lambda number: int(compute(Decimal(number))), value)
         try:
-            return pa.array(found, wanted)
+            return pa.array(numbers, wanted)
         except (pa.ArrowInvalid, OverflowError):
             message = f"a value does not fit {wanted}"
             raise EvaluationError("ARITHMETIC_OVERFLOW", message) from None
@@ -104,8 +104,8 @@ def _decimal_call(value: Term, kind: DecimalType, places: int, mode: str) -> Ter
     whole = kind.precision - kind.scale + 1
     scale = min(kind.scale, max(places, 0))
     digits = max(whole, 1 - places) if places < 0 else whole + scale
-    found = DecimalType(min(digits, MOST_DIGITS), scale)
-    return Call(found, _of_decimals(places, mode), (value,), fails=True)
+    data_type = DecimalType(min(digits, MOST_DIGITS), scale)
+    return Call(data_type, _of_decimals(places, mode), (value,), fails=True)
 
 
 def _value_and_places(arguments: Sequence[Term]) -> tuple[Term | None, int | None]:
@@ -121,8 +121,8 @@ def _whole(mode: str, cut: Callable[..., NDArray[np.float64]]) -> Rule:
     """Return the rule of ``ceil`` or ``floor``; with places, of decimals only."""
 
     def of_floats(_: pa.DataType, value: pa.Array) -> pa.Array:
-        found = cut(in_numpy(value.fill_null(0.0), np.float64))
-        return pa.array(_saturated(found), mask=nulls_of(value))
+        numbers = cut(in_numpy(value.fill_null(0.0), np.float64))
+        return pa.array(_saturated(numbers), mask=nulls_of(value))
 
     def rule(arguments: Sequence[Term], _: str) -> Term | None:
         value, places = _value_and_places(arguments)
@@ -142,8 +142,8 @@ def _whole(mode: str, cut: Callable[..., NDArray[np.float64]]) -> Rule:
             case DecimalType(scale=0):
                 return value
             case DecimalType():
-                found = DecimalType(kind.precision - kind.scale + 1, 0)
-                return Call(found, _of_decimals(0, mode), (value,))
+                data_type = DecimalType(kind.precision - kind.scale + 1, 0)
+                return Call(data_type, _of_decimals(0, mode), (value,))
         return None
 
     return rule
@@ -152,9 +152,9 @@ def _whole(mode: str, cut: Callable[..., NDArray[np.float64]]) -> Rule:
 def _saturated(values: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return floats as bigints as Java does: the nearest one, and 0 for what is no number."""
     inside = (values > -(2.0**63)) & (values < 2.0**63)
-    found = np.where(inside, values, 0.0).astype(np.int64)
-    found = np.where(values >= 2.0**63, np.int64(2**63 - 1), found)
-    return np.where(values <= -(2.0**63), np.int64(-(2**63)), found)
+    numbers = np.where(inside, values, 0.0).astype(np.int64)
+    numbers = np.where(values >= 2.0**63, np.int64(2**63 - 1), numbers)
+    return np.where(values <= -(2.0**63), np.int64(-(2**63)), numbers)
 
 
 def _sign(arguments: Sequence[Term], _: str) -> Term | None:
@@ -166,8 +166,8 @@ def _sign(arguments: Sequence[Term], _: str) -> Term | None:
 
 
 def _signs(_: pa.DataType, value: pa.Array) -> pa.Array:
-    found = in_numpy(value.fill_null(0.0), np.float64)
-    signs = np.where(found > 0, 1.0, np.where(found < 0, -1.0, found))
+    numbers = in_numpy(value.fill_null(0.0), np.float64)
+    signs = np.where(numbers > 0, 1.0, np.where(numbers < 0, -1.0, numbers))
     return pa.array(signs, mask=nulls_of(value))
 
 

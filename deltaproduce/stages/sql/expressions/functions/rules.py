@@ -51,10 +51,10 @@ def signature(
         if not 0 <= missing <= len(defaults):
             return None
         given = [*arguments, *defaults[len(defaults) - missing :]]
-        found = taken(given, parameters, zone)
-        if found is None:
+        terms = taken(given, parameters, zone)
+        if terms is None:
             return None
-        return Call(result, kernel, found, fails=fails, is_strict=is_strict)
+        return Call(result, kernel, terms, fails=fails, is_strict=is_strict)
 
     return rule
 
@@ -64,17 +64,17 @@ def taken(
 ) -> tuple[Term, ...] | None:
     """Return arguments in the types of parameters."""
     pairs = zip(parameters, arguments, strict=True)
-    found = [parameter(argument, zone) for parameter, argument in pairs]
-    known = tuple(term for term in found if term is not None)
-    return known if len(known) == len(found) else None
+    terms = [parameter(argument, zone) for parameter, argument in pairs]
+    known = tuple(term for term in terms if term is not None)
+    return known if len(known) == len(terms) else None
 
 
 def by_count(rules: Mapping[int, Rule]) -> Rule:
     """Return the rule of a function whose arguments mean something else if there are more."""
 
     def rule(arguments: Sequence[Term], zone: str) -> Term | None:
-        found = rules.get(len(arguments))
-        return None if found is None else found(arguments, zone)
+        chosen = rules.get(len(arguments))
+        return None if chosen is None else chosen(arguments, zone)
 
     return rule
 
@@ -85,10 +85,10 @@ def zoned(kernel: Kernel, result: DataType, *parameters: Parameter, fails: bool 
     def rule(arguments: Sequence[Term], zone: str) -> Term | None:
         if len(arguments) != len(parameters):
             return None
-        found = taken(arguments, parameters, zone)
-        if found is None:
+        terms = taken(arguments, parameters, zone)
+        if terms is None:
             return None
-        return Call(result, kernel, (*found, Constant(StringType(), zone)), fails=fails)
+        return Call(result, kernel, (*terms, Constant(StringType(), zone)), fails=fails)
 
     return rule
 

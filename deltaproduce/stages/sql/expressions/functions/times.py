@@ -72,12 +72,12 @@ def _months_between(
     one, other = (_month_and_day(whole_numbers(moments), name) for moments in (last, first))
     months = (one[0] - other[0]).astype(np.float64)
     seconds = (one[1] - other[1]) * (DAY_MICROS // _SECOND) + (one[3] - other[3])
-    found = months + seconds.astype(np.float64) / _MONTH_SECONDS
-    rounded = _half_up(found * 1e8) / 1e8
+    difference = months + seconds.astype(np.float64) / _MONTH_SECONDS
+    rounded = _half_up(difference * 1e8) / 1e8
     rounding = in_numpy(pc.fill_null(is_rounded, fill_value=True), bool)
-    found = np.where(rounding, rounded, found)
-    found = np.where((one[1] == other[1]) | (one[2] & other[2]), months, found)
-    return pa.array(found, mask=nulls_of(last, first, is_rounded))
+    difference = np.where(rounding, rounded, difference)
+    difference = np.where((one[1] == other[1]) | (one[2] & other[2]), months, difference)
+    return pa.array(difference, mask=nulls_of(last, first, is_rounded))
 
 
 def _month_and_day(moments: Micros, zone: str) -> tuple[Micros, Micros, NDArray[np.bool_], Micros]:
@@ -108,8 +108,8 @@ def _fraction_of_months(arguments: Sequence[Term], zone: str) -> Term | None:
 def _cut_to_days(unit: str) -> Kernel:
     def run(wanted: pa.DataType, moments: pa.Array, zone: pa.Array) -> pa.Array:
         dates = local_date(pa.date32(), moments, zone)
-        found = dates if unit == "day" else cut(unit)(pa.date32(), dates)
-        return midnight(wanted, found, zone)
+        cut_dates = dates if unit == "day" else cut(unit)(pa.date32(), dates)
+        return midnight(wanted, cut_dates, zone)
 
     return run
 
@@ -122,8 +122,8 @@ def _cut_to(micros: int) -> Kernel:
             return pa.array([], wanted)
         start, name = whole_numbers(moments), zone[0].as_py()
         clock = local_micros(start, name)
-        found = instants_of(clock - clock % micros, name, near=start)
-        return pa.array(found, mask=nulls_of(moments)).cast(wanted)
+        instants = instants_of(clock - clock % micros, name, near=start)
+        return pa.array(instants, mask=nulls_of(moments)).cast(wanted)
 
     return run
 
@@ -151,14 +151,14 @@ _CUTS: Final[Mapping[str, Kernel]] = MappingProxyType(
 
 def _date_trunc(arguments: Sequence[Term], zone: str) -> Term | None:
     unit, moment = arguments
-    found = timestamp(moment, zone)
-    if not isinstance(unit, Constant) or not isinstance(unit.value, str) or found is None:
+    term = timestamp(moment, zone)
+    if not isinstance(unit, Constant) or not isinstance(unit.value, str) or term is None:
         return None
     kernel = _CUTS.get(unit.value.lower())
     if kernel is None:
         return Constant(TimestampType(), None)
     clock = Constant(StringType(), zone)
-    return Call(TimestampType(), kernel, (found, clock), fails=True)
+    return Call(TimestampType(), kernel, (term, clock), fails=True)
 
 
 def _since_1970(micros: int) -> Rule:

@@ -40,8 +40,8 @@ def checked(name: str, plain: str, condition: str = "ARITHMETIC_OVERFLOW") -> Ke
             return getattr(pc, name)(*arguments)
         except pa.ArrowInvalid:
             small = len(arguments) > 1 and wanted.bit_width < 32
-            told = f"BINARY_{condition}" if small else condition
-            raise EvaluationError(told, f"a value does not fit {wanted}") from None
+            kind = f"BINARY_{condition}" if small else condition
+            raise EvaluationError(kind, f"a value does not fit {wanted}") from None
 
     return run
 
@@ -51,18 +51,18 @@ def _negated(name: str) -> Kernel:
     exactly = checked(f"{name}_checked", name)
 
     def run(wanted: pa.DataType, value: pa.Array) -> pa.Array:
-        found = exactly(wanted, value)
+        numbers = exactly(wanted, value)
         if not pa.types.is_decimal(wanted) or wanted.precision <= NEGATED_DIGITS:
-            return found
+            return numbers
         least = pa.scalar(Decimal(1).scaleb(NEGATED_DIGITS - wanted.scale), wanted)
-        is_long = pc.greater_equal(pc.abs(found), least)
+        is_long = pc.greater_equal(pc.abs(numbers), least)
         if name == "abs":
             is_long = pc.and_(is_long, pc.less(value, pa.scalar(Decimal(0), wanted)))
         if not pc.any(is_long).as_py():
-            return found
-        rounded = map(_ROUNDING.plus, found.filter(is_long).to_pylist())
+            return numbers
+        rounded = map(_ROUNDING.plus, numbers.filter(is_long).to_pylist())
         try:
-            return pc.replace_with_mask(found, is_long, pa.array([*rounded], wanted))
+            return pc.replace_with_mask(numbers, is_long, pa.array([*rounded], wanted))
         except pa.ArrowInvalid:
             raise too_long(wanted) from None
 
@@ -97,8 +97,8 @@ def modulus(wanted: pa.DataType, divisor: pa.Array, dividend: pa.Array) -> pa.Ar
     wide = np.int32 if pa.types.is_integer(wanted) and wanted.bit_width < 32 else first.dtype
     with np.errstate(over="ignore", invalid="ignore"):
         moved = first.astype(wide) + below.astype(wide)  # wraps around, as in Java
-    found = np.where(first < 0, _remainders(below.astype(wide), moved), first)
-    return pa.array(found.astype(first.dtype), wanted, mask=nulls)
+    remainders = np.where(first < 0, _remainders(below.astype(wide), moved), first)
+    return pa.array(remainders.astype(first.dtype), wanted, mask=nulls)
 
 
 def _sides(
@@ -115,8 +115,8 @@ def _remainders(below: NDArray[Any], above: NDArray[Any]) -> NDArray[Any]:
     if np.issubdtype(below.dtype, np.integer):
         below = np.where(np.isin(below, (0, -1)), 1, below)  # by -1 it is 0, as by 1
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: NDArray[Any] = np.fmod(above, below)
-    return found
+        remainders: NDArray[Any] = np.fmod(above, below)
+    return remainders
 
 
 added: Final = checked("add_checked", "add")

@@ -45,21 +45,25 @@ class Cast:
         Raises:
             EvaluationError: one of them has none there.
         """
-        found = self.fitting(wanted, value)
-        if found.null_count > value.null_count:
-            wrong = pc.and_(pc.is_null(found), pc.is_valid(value))
+        result = self.fitting(wanted, value)
+        if result.null_count > value.null_count:
+            wrong = pc.and_(pc.is_null(result), pc.is_valid(value))
             refuse(wrong, self.condition, f"a value does not fit {wanted}")
-        return found
+        return result
 
 
 def widened(wanted: pa.DataType, value: pa.Array) -> pa.Array:
     """Cast values to a type that holds them all, or the nearest ones."""
-    found = value.type
-    if pa.types.is_decimal(found) and pa.types.is_floating(wanted):
+    data_type = value.type
+    if pa.types.is_decimal(data_type) and pa.types.is_floating(wanted):
         return value.cast(pa.string()).cast(wanted)  # rounds once; Arrow's cast does not
-    if pa.types.is_integer(found) and pa.types.is_decimal(wanted):
+    if pa.types.is_integer(data_type) and pa.types.is_decimal(wanted):
         return value.cast(pa.decimal256(_MOST, wanted.scale)).cast(wanted)
-    if pa.types.is_decimal(found) and pa.types.is_decimal(wanted) and found.scale > wanted.scale:
+    if (
+        pa.types.is_decimal(data_type)
+        and pa.types.is_decimal(wanted)
+        and data_type.scale > wanted.scale
+    ):
         return fitted(wanted, value)
     return value.cast(wanted, safe=not pa.types.is_floating(wanted))
 
@@ -110,12 +114,12 @@ def _whole(wanted: pa.DataType, value: pa.Array) -> pa.Array:
 
 def _of_floats(wanted: pa.DataType, value: pa.Array) -> pa.Array:
     """Truncate floats; the float above the greatest bigint is that one, as in Java."""
-    found = np.trunc(in_numpy(pc.fill_null(value, 0.0)).astype(np.float64))
+    whole = np.trunc(in_numpy(pc.fill_null(value, 0.0)).astype(np.float64))
     ends = np.iinfo(wanted.to_pandas_dtype())
-    fits = (found >= float(ends.min)) & (found <= float(ends.max))
+    fits = (whole >= float(ends.min)) & (whole <= float(ends.max))
     with np.errstate(invalid="ignore"):
-        numbers = np.where(fits, found, 0).astype(np.int64)
-    numbers = np.where(fits & (found == 2.0**63), np.int64(2**63 - 1), numbers)
+        numbers = np.where(fits, whole, 0).astype(np.int64)
+    numbers = np.where(fits & (whole == 2.0**63), np.int64(2**63 - 1), numbers)
     return pa.array(numbers, mask=~fits | nulls_of(value)).cast(wanted)
 
 
@@ -143,8 +147,8 @@ def _text_to_date(wanted: pa.DataType, value: pa.Array) -> pa.Array:
     starts = ((years - 1970) * 12 + months - 1).astype("datetime64[M]")
     lengths = ((starts + 1).astype("datetime64[D]") - starts.astype("datetime64[D]")).astype(int)
     possible &= days <= lengths
-    found = starts.astype("datetime64[D]") + (days - 1)
-    return pa.array(found.astype(np.int32), pa.int32(), mask=~possible | nulls_of(parts)).cast(
+    dates = starts.astype("datetime64[D]") + (days - 1)
+    return pa.array(dates.astype(np.int32), pa.int32(), mask=~possible | nulls_of(parts)).cast(
         wanted
     )
 

@@ -24,8 +24,8 @@ def local(instants: pa.Array, zone: pa.Array) -> pa.Array:
     """Return local times, as timestamps without a zone."""
     if not len(instants):
         return pa.array([], pa.timestamp("us"))
-    found = local_micros(whole_numbers(instants), zone[0].as_py())
-    return pa.array(found, mask=nulls_of(instants)).cast(pa.timestamp("us"))
+    micros = local_micros(whole_numbers(instants), zone[0].as_py())
+    return pa.array(micros, mask=nulls_of(instants)).cast(pa.timestamp("us"))
 
 
 def local_date(wanted: pa.DataType, instants: pa.Array, zone: pa.Array) -> pa.Array:
@@ -39,8 +39,8 @@ def midnight(wanted: pa.DataType, dates: pa.Array, zone: pa.Array) -> pa.Array:
         return pa.array([], wanted)
     days = whole_numbers(dates)
     check_days(days)
-    found = starts_of_days(days, zone[0].as_py())
-    return pa.array(found, mask=nulls_of(dates)).cast(wanted)
+    starts = starts_of_days(days, zone[0].as_py())
+    return pa.array(starts, mask=nulls_of(dates)).cast(wanted)
 
 
 def instant(wanted: pa.DataType, clock: pa.Array, zone: pa.Array) -> pa.Array:
@@ -62,5 +62,5 @@ def in_months(days: Micros, months: Micros) -> Micros:
     of_month = dates.astype("datetime64[M]")
     then = of_month + months
     last = (then + 1).astype("datetime64[D]") - 1
-    found = np.minimum(then.astype("datetime64[D]") + (dates - of_month), last)
-    return np.asarray(found, np.int64)
+    later = np.minimum(then.astype("datetime64[D]") + (dates - of_month), last)
+    return np.asarray(later, np.int64)

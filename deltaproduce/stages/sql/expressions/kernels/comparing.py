@@ -17,13 +17,13 @@ def compared(name: str, one: pa.Array, other: pa.Array) -> pa.Array:
     """Return a comparison, by its name in Arrow."""
     if pa.types.is_boolean(one.type):
         one, other = one.cast(pa.int8()), other.cast(pa.int8())
-    found = getattr(pc, name)(one, other)
+    result = getattr(pc, name)(one, other)
     if not pa.types.is_floating(one.type):
-        return found
+        return result
     left, right = pc.is_nan(one), pc.is_nan(other)
     if name in {"equal", "not_equal"}:
         both = pc.and_(left, right)
-        return pc.or_(found, both) if name == "equal" else pc.and_not(found, both)
+        return pc.or_(result, both) if name == "equal" else pc.and_not(result, both)
     if name in {"less", "greater_equal"}:
         less = pc.or_(pc.less(one, other), pc.and_not(right, left))
         return less if name == "less" else pc.invert(less)
@@ -43,10 +43,10 @@ def null_safe_equal(_: pa.DataType, one: pa.Array, other: pa.Array) -> pa.Array:
 
 def among(_: pa.DataType, value: pa.Array, *others: pa.Array) -> pa.Array:
     """Return ``IN``."""
-    found = pa.array(np.zeros(len(value), bool))
+    marks = pa.array(np.zeros(len(value), bool))
     for other in others:
-        found = pc.or_kleene(found, compared("equal", value, other))
-    return found
+        marks = pc.or_kleene(marks, compared("equal", value, other))
+    return marks
 
 
 def negation(_: pa.DataType, value: pa.Array) -> pa.Array:

@@ -22,8 +22,8 @@ def days_in(kind: str, days: Days) -> Days:
     Args:
         kind: ``M`` or ``Y``.
     """
-    found = days.astype("datetime64[D]").astype(f"datetime64[{kind}]").astype("datetime64[D]")
-    return np.asarray(found.astype(np.int64))
+    starts = days.astype("datetime64[D]").astype(f"datetime64[{kind}]").astype("datetime64[D]")
+    return np.asarray(starts.astype(np.int64))
 
 
 def _year(days: Days) -> Days:
@@ -78,14 +78,14 @@ CUTS: Final[Mapping[str, Callable[[Days], Days]]] = MappingProxyType(
 
 def part(name: str, dates: pa.Array) -> pa.Array:
     """Return one of `PARTS` of dates, as whole numbers of 32 bits."""
-    found = PARTS[name](whole_numbers(dates)).astype(np.int32)
-    return pa.array(found, pa.int32(), mask=nulls_of(dates))
+    numbers = PARTS[name](whole_numbers(dates)).astype(np.int32)
+    return pa.array(numbers, pa.int32(), mask=nulls_of(dates))
 
 
 def cut(name: str, dates: pa.Array) -> pa.Array:
     """Return one of `CUTS` of dates; it wraps around as 32 bits do."""
-    found = CUTS[name](whole_numbers(dates)).astype(np.int32)
-    return pa.array(found, pa.int32(), mask=nulls_of(dates)).cast(dates.type)
+    starts = CUTS[name](whole_numbers(dates)).astype(np.int32)
+    return pa.array(starts, pa.int32(), mask=nulls_of(dates)).cast(dates.type)
 
 
 def padded(numbers: pa.Array, width: int) -> pa.Array:

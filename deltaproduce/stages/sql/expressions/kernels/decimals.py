@@ -37,21 +37,21 @@ def fitted(wanted: pa.DataType, exact: pa.Array) -> pa.Array:
         return _within(wanted, exact.cast(pa.decimal256(_WIDEST, wanted.scale)))
     if exact.type.precision < MOST_DIGITS:  # Arrow rounds longer ones wrongly
         short = exact.cast(pa.decimal128(MOST_DIGITS, exact.type.scale))
-        found = pc.round(short, wanted.scale, "half_towards_infinity")
-        return _within(wanted, found.cast(pa.decimal128(MOST_DIGITS, wanted.scale)))
+        decimals = pc.round(short, wanted.scale, "half_towards_infinity")
+        return _within(wanted, decimals.cast(pa.decimal128(MOST_DIGITS, wanted.scale)))
     unit, most = Decimal(1).scaleb(-wanted.scale), Decimal(10) ** (wanted.precision - wanted.scale)
     with localcontext(_EXACT):
-        found = by_row(lambda value: value.quantize(unit, ROUND_HALF_UP), exact)
-    return pa.array([None if v is None or abs(v) >= most else v for v in found], wanted)
+        decimals = by_row(lambda value: value.quantize(unit, ROUND_HALF_UP), exact)
+    return pa.array([None if v is None or abs(v) >= most else v for v in decimals], wanted)
 
 
-def _within(wanted: pa.DataType, found: pa.Array) -> pa.Array:
+def _within(wanted: pa.DataType, decimals: pa.Array) -> pa.Array:
     """Return decimals in a type of the same scale; null if it has too few digits."""
     most = Decimal(10**wanted.precision - 1).scaleb(-wanted.scale, _EXACT)
-    if found.type.precision <= wanted.precision:
-        return found.cast(wanted)
-    fits = pc.less_equal(pc.abs(found), pa.scalar(most, found.type))
-    return pc.if_else(fits, found, pa.scalar(None, found.type)).cast(wanted)
+    if decimals.type.precision <= wanted.precision:
+        return decimals.cast(wanted)
+    fits = pc.less_equal(pc.abs(decimals), pa.scalar(most, decimals.type))
+    return pc.if_else(fits, decimals, pa.scalar(None, decimals.type)).cast(wanted)
 
 
 def truncated(exact: pa.Array) -> pa.Array:
@@ -64,10 +64,10 @@ def truncated(exact: pa.Array) -> pa.Array:
 
 def rounded(wanted: pa.DataType, exact: pa.Array) -> pa.Array:
     """Return decimals with the digits of a type, rounded half up."""
-    found = fitted(wanted, exact)
-    if found.null_count > exact.null_count:
+    decimals = fitted(wanted, exact)
+    if decimals.null_count > exact.null_count:
         raise too_long(wanted)
-    return found
+    return decimals
 
 
 def _combined(
@@ -104,12 +104,12 @@ def _by_row(
 ) -> pa.Array:
     unit = Decimal(1).scaleb(-wanted.scale)
     with localcontext(_EXACT):
-        found = [
+        decimals = [
             None if value is None else value.quantize(unit, ROUND_HALF_UP)
             for value in by_row(compute, *arguments)
         ]
     try:
-        return pa.array(found, wanted)
+        return pa.array(decimals, wanted)
     except pa.ArrowInvalid:
         raise too_long(wanted) from None
 
@@ -138,13 +138,13 @@ def quotient(digits: int) -> Kernel:
 
 def _quotient(below: Decimal, above: Decimal) -> Decimal:
     """Return a whole number; Java divides to few digits, and notices if these do not suffice."""
-    found = Decimal(above // below)
-    if found.copy_abs() >= 10**_QUOTIENT_DIGITS:
-        last = Decimal(10) ** (found.adjusted() + 1 - _QUOTIENT_DIGITS)
-        cut = found - found % last
+    quotient = Decimal(above // below)
+    if quotient.copy_abs() >= 10**_QUOTIENT_DIGITS:
+        last = Decimal(10) ** (quotient.adjusted() + 1 - _QUOTIENT_DIGITS)
+        cut = quotient - quotient % last
         if (above - cut * below).copy_abs() >= below.copy_abs():
             raise EvaluationError("", "a quotient has too many digits: Division impossible")
-    return found
+    return quotient
 
 
 def _remainder_of(below: Decimal, above: Decimal) -> Decimal:
@@ -152,8 +152,8 @@ def _remainder_of(below: Decimal, above: Decimal) -> Decimal:
 
 
 def _modulus_of(below: Decimal, above: Decimal) -> Decimal:
-    found = _remainder_of(below, above)
-    return _remainder_of(below, found + below) if found < 0 else found
+    remainder = _remainder_of(below, above)
+    return _remainder_of(below, remainder + below) if remainder < 0 else remainder
 
 
 def _without_zero(compute: Callable[[Decimal, Decimal], Decimal]) -> Kernel:

@@ -36,11 +36,11 @@ def whole_numbers(values: pa.Array, otherwise: int = 0) -> NDArray[np.int64]:
 
 def nulls_of(*arguments: pa.Array) -> NDArray[np.bool_]:
     """Return in which rows any of the arguments is null."""
-    found = np.zeros(len(arguments[0]), np.bool_)
+    nulls = np.zeros(len(arguments[0]), np.bool_)
     for argument in arguments:
         if argument.null_count:
-            found |= in_numpy(pc.is_null(argument), bool)
-    return found
+            nulls |= in_numpy(pc.is_null(argument), bool)
+    return nulls
 
 
 def numbers_of(*arguments: pa.Array) -> tuple[NDArray[np.bool_], list[NDArray[np.int64]]]:

@@ -33,16 +33,16 @@ _WHOLE_NUMBERS = (ByteType, ShortType, IntegerType, LongType)
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class LookupKeys:
     """Distinct keys, in columns named by fields."""
 
     rows: pa.Table
 
     @staticmethod
-    def of(rows: pa.Table, fields: Iterable[str]) -> Keys | None:
+    def of(rows: pa.Table, fields: Iterable[str]) -> LookupKeys | None:
         """Return the keys of rows; None without fields."""
         names = list(dict.fromkeys(fields))
-        return Keys(distinct(rows.select(names))) if names else None
+        return LookupKeys(distinct(rows.select(names))) if names else None
 
     @property
     def fields(self) -> list[str]:
@@ -52,10 +52,10 @@ class Keys:
 
     def marks(self, rows: pa.Table) -> Marks:
         """Mark the rows that have one of the keys."""
-        found = rows.select(self.fields)
-        if found.schema.types != self.rows.schema.types:
-            found = found.cast(self.rows.schema)
-        return isin_rows(found, self.rows)
+        keys = rows.select(self.fields)
+        if keys.schema.types != self.rows.schema.types:
+            keys = keys.cast(self.rows.schema)
+        return isin_rows(keys, self.rows)
 
     def of_rows(self, rows: pa.Table) -> pa.Table:
         """Return the rows that have one of the keys."""
@@ -63,25 +63,25 @@ class Keys:
 
     def of_change(self, change: Signed) -> Signed:
         """Return the changes of rows that have one of the keys."""
-        return change.only(self.marks(change.rows)) if len(change) else change
+        return change.filter(self.marks(change.rows)) if len(change) else change
 
-    def within(self, fields: Iterable[Field]) -> Keys | None:
+    def within(self, fields: Iterable[Field]) -> LookupKeys | None:
         """Return the part of the keys that these fields have; None if it is none."""
         own = {field.id for field in fields}
-        return Keys.of(self.rows, [name for name in self.fields if name in own])
+        return LookupKeys.of(self.rows, [name for name in self.fields if name in own])
 
-    def named(self, names: Mapping[str, str]) -> Keys | None:
+    def named(self, names: Mapping[str, str]) -> LookupKeys | None:
         """Return the part of the keys that fields have under other names.
 
         Args:
             names: the ids of fields -> those that have the same values.
         """
-        found = {names[name]: self.rows.column(name) for name in self.fields if name in names}
-        return Keys(distinct(pa.table(found))) if found else None
+        arrays = {names[name]: self.rows.column(name) for name in self.fields if name in names}
+        return LookupKeys(distinct(pa.table(arrays))) if arrays else None
 
-    def and_(self, other: Keys) -> Keys:
+    def and_(self, other: LookupKeys) -> LookupKeys:
         """Return both keys, which are of the same fields."""
-        return Keys(distinct(together([self.rows, other.rows.select(self.fields)])))
+        return LookupKeys(distinct(together([self.rows, other.rows.select(self.fields)])))
 
     @property
     def has_all_null(self) -> bool:
@@ -93,7 +93,7 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class JoinKey:
     """A pair of fields of two relations that have equal values in rows that belong together.
 
     Attributes:
@@ -107,9 +107,9 @@ class Link:
 
 def links(
     equal: Iterable[Equality], left: Sequence[Field], right: Sequence[Field]
-) -> tuple[Link, ...]:
+) -> tuple[JoinKey, ...]:
     """Return the equalities of two bare fields whose values can be looked up in each other."""
-    found = []
+    links = []
     mine, theirs = ({field.id: field for field in side} for side in (left, right))
     for one in equal:
         tree = one.scalar.expression.tree
@@ -117,28 +117,28 @@ def links(
         if all(isinstance(side, exp.Column) for side in sides):
             fields = mine[sides[0].name], theirs[sides[1].name]
             if _are_comparable(fields[0].data_type, fields[1].data_type):
-                found.append(Link(*fields, is_null_safe(one)))
-    return tuple(found)
+                links.append(JoinKey(*fields, is_null_safe(one)))
+    return tuple(links)
 
 
-def turned(some: Iterable[Link]) -> tuple[Link, ...]:
+def turned(links: Iterable[JoinKey]) -> tuple[JoinKey, ...]:
     """Return the same links from the other side."""
-    return tuple(Link(one.right, one.left, one.is_null_safe) for one in some)
+    return tuple(JoinKey(one.right, one.left, one.is_null_safe) for one in links)
 
 
-def across(rows: pa.Table, some: Sequence[Link]) -> Keys | None:
+def across(rows: pa.Table, links: Sequence[JoinKey]) -> LookupKeys | None:
     """Return the keys by which rows of the right side belong to rows of the left; None for all.
 
     Args:
         rows: rows of the left side.
-        some: the links between the sides.
+        links: the links between the sides.
     """
-    keys = Keys.of(rows, (one.left.id for one in some))
+    keys = LookupKeys.of(rows, (one.left.id for one in links))
     if keys is None:
         return None
     there = np.ones(len(keys.rows), bool)
     columns = dict[str, pa.ChunkedArray]()
-    for one in some:
+    for one in links:
         column = keys.rows.column(one.left.id)
         if not one.is_null_safe:
             there &= in_numpy(column.is_valid(), bool)
@@ -151,7 +151,7 @@ def across(rows: pa.Table, some: Sequence[Link]) -> Keys | None:
             there &= fits
             column = pc.if_else(pa.array(fits), column, pa.scalar(None, column.type))
         columns[one.right.id] = column.cast(wanted)
-    return Keys(distinct(pa.table(columns).filter(pa.array(there))))
+    return LookupKeys(distinct(pa.table(columns).filter(pa.array(there))))
 
 
 def _fits(column: pa.ChunkedArray, wanted: pa.DataType) -> Marks:

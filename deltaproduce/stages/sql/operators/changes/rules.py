@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from deltaproduce.stages.sql.algebra.relations import Limit, Relation
-from deltaproduce.stages.sql.operators.changes.keys import Keys
-from deltaproduce.stages.sql.operators.changes.signed import Signed, changed, without
+from deltaproduce.stages.sql.operators.changes.keys import LookupKeys
+from deltaproduce.stages.sql.operators.changes.signed import Signed, bag_difference, changed
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.types.pandas_on_demand import in_numpy
 
@@ -19,7 +19,7 @@ _COUNT: Final = "#count"
 """The column with how often a row is added, while an operator joins rows."""
 
 
-class Changes(Protocol):
+class RelationChanges(Protocol):
     """The change of each relation of a query, and its rows before."""
 
     @property
@@ -31,29 +31,29 @@ class Changes(Protocol):
     def change(self, relation: Relation) -> Signed:
         """Return what changes, without rows that cancel each other."""
 
-    def before(self, relation: Relation, keys: Keys | None = None) -> pa.Table:
+    def before(self, relation: Relation, keys: LookupKeys | None = None) -> pa.Table:
         """Return the rows before that have one of the keys; all if None."""
 
     def first(self, limit: Limit, count: int) -> pa.Table:
         """Return at least so many first rows before of a limit's input, in the limit's order."""
 
 
-def nothing(relation: Relation, changes: Changes) -> Signed:
+def nothing(relation: Relation, changes: RelationChanges) -> Signed:
     """Return that a relation does not change."""
     return Signed.added(empty(relation, changes))
 
 
-def empty(relation: Relation, changes: Changes) -> pa.Table:
+def empty(relation: Relation, changes: RelationChanges) -> pa.Table:
     """Return no rows, in the columns of a relation."""
     return changes.before(relation, NO_KEYS)
 
 
-NO_KEYS: Final = Keys(pa.table({}))
+NO_KEYS: Final = LookupKeys(pa.table({}))
 """Stands for no rows at all."""
 
 
 def both(
-    relation: Relation, keys: Keys | None, change: Signed, changes: Changes
+    relation: Relation, keys: LookupKeys | None, change: Signed, changes: RelationChanges
 ) -> tuple[pa.Table, pa.Table]:
     """Return the rows of some keys before and after a change.
 
@@ -72,7 +72,7 @@ class EachRow:
     Attributes:
         main: the input whose rows it looks at one by one.
         other: the other one.
-        made: its rows, from rows of both. Columns of the main rows that it does not know stay.
+        compute: its rows, from rows of both. Columns of the main rows that it does not know stay.
         of_other: the keys of all rows of the other input that count for some of the main ones;
             None for all.
         of_main: the keys of all main rows for which some rows of the other input count.
@@ -81,12 +81,12 @@ class EachRow:
 
     main: Relation
     other: Relation
-    made: Callable[[pa.Table, pa.Table], pa.Table]
-    of_other: Callable[[pa.Table], Keys | None]
-    of_main: Callable[[pa.Table], Keys | None]
+    compute: Callable[[pa.Table, pa.Table], pa.Table]
+    of_other: Callable[[pa.Table], LookupKeys | None]
+    of_main: Callable[[pa.Table], LookupKeys | None]
     is_linear: bool = False
 
-    def change(self, relation: Relation, changes: Changes) -> Signed:
+    def change(self, relation: Relation, changes: RelationChanges) -> Signed:
         """Return the change of the operator's rows.
 
         Main rows that come are looked at beside the other input as it is after, those that go
@@ -97,8 +97,8 @@ class EachRow:
         if len(mains):
             keys = self.of_other(mains.rows)
             before, after = both(self.other, keys, others, changes)
-            parts.append(self._counted(mains.come, after))
-            parts.append(-self._counted(mains.gone, before))
+            parts.append(self._counted(mains.inserted, after))
+            parts.append(-self._counted(mains.deleted, before))
         if len(others):
             stayed = self._stayed(mains, others, changes)
             if not len(stayed):
@@ -109,22 +109,22 @@ class EachRow:
                 rows = Signed.added(stayed)
                 before, after = both(self.other, self.of_other(stayed), others, changes)
                 parts += [self._counted(rows, after), -self._counted(rows, before)]
-        return Signed.united(parts).net()
+        return Signed.concat(parts).net()
 
-    def _stayed(self, mains: Signed, others: Signed, changes: Changes) -> pa.Table:
+    def _stayed(self, mains: Signed, others: Signed, changes: RelationChanges) -> pa.Table:
         """Return the main rows that stay, of those for which the change of the other counts."""
         keys = self.of_main(others.rows)
-        gone = mains.gone
-        return without(
+        gone = mains.deleted
+        return bag_difference(
             changes.before(self.main, keys), gone if keys is None else keys.of_change(gone)
         )
 
     def _counted(self, mains: Signed, others: pa.Table) -> Signed:
         """Return what rows that count several times become."""
-        return _taken_apart(self.made(_with_counts(mains), others))
+        return _taken_apart(self.compute(_with_counts(mains), others))
 
     def _beside(self, mains: pa.Table, others: Signed) -> Signed:
-        return _taken_apart(self.made(mains, _with_counts(others)))
+        return _taken_apart(self.compute(mains, _with_counts(others)))
 
 
 def _with_counts(change: Signed) -> pa.Table:

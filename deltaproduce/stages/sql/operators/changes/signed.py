@@ -35,10 +35,10 @@ class Signed:
     @staticmethod
     def between(before: pa.Table, after: pa.Table) -> Signed:
         """Return the change from one bag to another one."""
-        return Signed.united([-Signed.added(before), Signed.added(after)]).net()
+        return Signed.concat([-Signed.added(before), Signed.added(after)]).net()
 
     @staticmethod
-    def united(parts: Sequence[Signed]) -> Signed:
+    def concat(parts: Sequence[Signed]) -> Signed:
         """Return changes one after the other; they are in the same columns."""
         counts = np.concatenate([part.counts for part in parts])
         return Signed(together([part.rows for part in parts]), counts)
@@ -59,19 +59,19 @@ class Signed:
         kept = np.flatnonzero(sums)
         return Signed(self.rows.combine_chunks().take(pa.array(firsts_of(codes)[kept])), sums[kept])
 
-    def only(self, marks: Marks) -> Signed:
+    def filter(self, marks: Marks) -> Signed:
         """Return some of the rows."""
         return Signed(self.rows.filter(pa.array(marks)), self.counts[marks])
 
     @property
-    def come(self) -> Signed:
+    def inserted(self) -> Signed:
         """The rows that are added."""
-        return self.only(self.counts > 0)
+        return self.filter(self.counts > 0)
 
     @property
-    def gone(self) -> Signed:
+    def deleted(self) -> Signed:
         """The rows that are removed, and how often."""
-        return -self.only(self.counts < 0)
+        return -self.filter(self.counts < 0)
 
     @property
     def repeated(self) -> pa.Table:
@@ -100,11 +100,11 @@ def changed(rows: pa.Table, change: Signed) -> pa.Table:
     """
     if not len(change):
         return rows
-    left, come = without(rows, change.gone), change.come
-    return together([left, come.repeated]) if len(come) else left
+    left, added = bag_difference(rows, change.deleted), change.inserted
+    return together([left, added.repeated]) if len(added) else left
 
 
-def without(rows: pa.Table, gone: Signed, *, may_lack: bool = False) -> pa.Table:
+def bag_difference(rows: pa.Table, gone: Signed, *, may_lack: bool = False) -> pa.Table:
     """Return a bag without some rows.
 
     Args:
@@ -125,8 +125,8 @@ def without(rows: pa.Table, gone: Signed, *, may_lack: bool = False) -> pa.Table
         mine = codes[:size][there]
         taken = number_among_equals(mine) < wanted[mine]
         kept[there[taken]] = False
-        found = np.bincount(mine[taken], minlength=len(wanted))
-        missing = _shared(wanted - found, codes[size:], missing)
+        counts = np.bincount(mine[taken], minlength=len(wanted))
+        missing = _shared(wanted - counts, codes[size:], missing)
         if not missing.any():
             return rows.filter(pa.array(kept))
     if may_lack:
@@ -140,19 +140,19 @@ def number_among_equals(codes: Numbers) -> Numbers:
     in_order = codes[order]
     begins = np.append(True, in_order[1:] != in_order[:-1])[: len(codes)]
     index = np.arange(len(codes))
-    found = np.empty(len(codes), np.int64)
-    found[order] = index - np.maximum.accumulate(np.where(begins, index, 0))
-    return found
+    numbers = np.empty(len(codes), np.int64)
+    numbers[order] = index - np.maximum.accumulate(np.where(begins, index, 0))
+    return numbers
 
 
 def _shared(missing: Numbers, codes: Numbers, wanted: Numbers) -> Numbers:
     """Return how many of the wanted rows are missing, from the numbers of equal ones."""
-    found = np.zeros(len(codes), np.int64)
+    counts = np.zeros(len(codes), np.int64)
     if missing.any():
         for place in np.flatnonzero(missing[codes]):
-            found[place] = min(wanted[place], missing[codes[place]])
-            missing[codes[place]] -= found[place]
-    return found
+            counts[place] = min(wanted[place], missing[codes[place]])
+            missing[codes[place]] -= counts[place]
+    return counts
 
 
 def _codes(rows: pa.Table) -> Iterable[Numbers]:

@@ -15,12 +15,12 @@ from deltaproduce.engines.local.arrays import (
     firsts_of,
     order_codes,
 )
-from deltaproduce.stages.sql.algebra.calls import COUNTS, Call
+from deltaproduce.stages.sql.algebra.calls import COUNTS, AggregateExpression
 from deltaproduce.stages.sql.algebra.provenance import bare
-from deltaproduce.stages.sql.algebra.relations import Aggregate
+from deltaproduce.stages.sql.algebra.relations import AggregateRelation
 from deltaproduce.stages.sql.algebra.scalars import Field
-from deltaproduce.stages.sql.operators.changes.keys import Keys
-from deltaproduce.stages.sql.operators.changes.rules import Changes, both, nothing
+from deltaproduce.stages.sql.operators.changes.keys import LookupKeys
+from deltaproduce.stages.sql.operators.changes.rules import RelationChanges, both, nothing
 from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing, QueryError, normal
 from deltaproduce.stages.sql.states.functions import multisets
@@ -32,7 +32,7 @@ from deltaproduce.types.pandas_on_demand import in_numpy
 _VALUE: Final = "value"
 
 
-def whole(aggregate: Aggregate, rows: pa.Table, computing: Computing) -> pa.Table:
+def whole(aggregate: AggregateRelation, rows: pa.Table, computing: Computing) -> pa.Table:
     """Return one row for each group; without keys one row, also over no rows."""
     fields = aggregate.input.fields
     keys = [normal(computing.value(key.scalar, rows, fields)) for key in aggregate.keys]
@@ -42,18 +42,18 @@ def whole(aggregate: Aggregate, rows: pa.Table, computing: Computing) -> pa.Tabl
         size = len(firsts)
     else:
         groups, firsts, size = np.zeros(len(rows), np.int64), np.zeros(0, np.int64), 1
-    found = {
+    arrays = {
         key.field.id: values.take(pa.array(firsts))
         for key, values in zip(aggregate.keys, keys, strict=True)
     }
     for field, call in aggregate.calls:
         arguments = counted_arguments(call, rows, fields, computing, groups)
-        found[field.id] = _values(call, arguments, groups, size)
-    return pa.table(found)
+        arrays[field.id] = _values(call, arguments, groups, size)
+    return pa.table(arrays)
 
 
 def counted_arguments(
-    call: Call,
+    call: AggregateExpression,
     rows: pa.Table,
     fields: Sequence[Field],
     computing: Computing,
@@ -72,29 +72,31 @@ def counted_arguments(
     return arguments if counted is None else _counted(arguments, counted)
 
 
-def change(aggregate: Aggregate, changes: Changes) -> Signed:
+def change(aggregate: AggregateRelation, changes: RelationChanges) -> Signed:
     """Return the change: the groups of changed rows, made of their rows before and after."""
     touched = changes.change(aggregate.input)
     if not len(touched):
         return nothing(aggregate, changes)
-    keys = Keys.of(touched.rows, copies(aggregate).values())
+    keys = LookupKeys.of(touched.rows, copies(aggregate).values())
     before, after = both(aggregate.input, keys, touched, changes)
     return Signed.between(*(whole(aggregate, rows, changes.computing) for rows in (before, after)))
 
 
-def looked_up(aggregate: Aggregate, keys: Keys, changes: Changes) -> pa.Table:
+def looked_up(aggregate: AggregateRelation, keys: LookupKeys, changes: RelationChanges) -> pa.Table:
     """Return the rows before that have one of the keys: whole groups."""
     rows = changes.before(aggregate.input, keys.named(copies(aggregate)))
     return keys.of_rows(whole(aggregate, rows, changes.computing))
 
 
-def copies(aggregate: Aggregate) -> dict[str, str]:
+def copies(aggregate: AggregateRelation) -> dict[str, str]:
     """Return the keys -> the fields of its input that they copy."""
-    found = ((key.field.id, bare(key)) for key in aggregate.keys)
-    return {field: copied for field, copied in found if copied is not None}
+    pairs = ((key.field.id, bare(key)) for key in aggregate.keys)
+    return {field: copied for field, copied in pairs if copied is not None}
 
 
-def _values(call: Call, arguments: Sequence[pa.Array], groups: Numbers, size: int) -> pa.Array:
+def _values(
+    call: AggregateExpression, arguments: Sequence[pa.Array], groups: Numbers, size: int
+) -> pa.Array:
     """Return a function's value for each group.
 
     Raises:
@@ -123,7 +125,7 @@ def _values(call: Call, arguments: Sequence[pa.Array], groups: Numbers, size: in
         raise QueryError(call.text, str(error)) from error
 
 
-def _of_nothing(call: Call, wanted: pa.DataType) -> pa.Array:
+def _of_nothing(call: AggregateExpression, wanted: pa.DataType) -> pa.Array:
     """Return a function's value over no rows, as a column of one row."""
     if call.function in COUNTS:
         return pa.array([0], wanted)

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import Marks, Numbers, factorize, firsts_of, order_codes
-from deltaproduce.stages.sql.algebra.calls import Call
-from deltaproduce.stages.sql.algebra.relations import Aggregate
+from deltaproduce.stages.sql.algebra.calls import AggregateExpression
+from deltaproduce.stages.sql.algebra.relations import AggregateRelation
 from deltaproduce.stages.sql.algebra.scalars import NESTED
 from deltaproduce.stages.sql.operators.changes.signed import together
 from deltaproduce.stages.sql.operators.computing import Computing, QueryError, normal
@@ -48,7 +48,7 @@ class _Part:
         measure: how it adds up; None for the least or greatest value, which is its own state.
     """
 
-    call: Call | None
+    call: AggregateExpression | None
     measure: Measure | None
 
     @property
@@ -68,16 +68,16 @@ class States:
     Rows of states have the key fields and the columns of states.
     """
 
-    aggregate: Aggregate
+    aggregate: AggregateRelation
     computing: Computing
 
     @staticmethod
-    def are_kept(aggregate: Aggregate) -> bool:
+    def are_kept(aggregate: AggregateRelation) -> bool:
         """Return whether all functions of an operator have states."""
         return all(_has_states(call) for _, call in aggregate.calls)
 
     @staticmethod
-    def columns(aggregate: Aggregate) -> tuple[Column, ...]:
+    def columns(aggregate: AggregateRelation) -> tuple[Column, ...]:
         """Return the columns of the states of such an operator."""
         parts = enumerate(_parts(aggregate))
         return tuple(Column(f"{STATE}{place}", part.data_type) for place, part in parts)
@@ -90,11 +90,11 @@ class States:
     def keys_of(self, rows: pa.Table) -> pa.Table:
         """Return the group of each row of the input."""
         fields = self.aggregate.input.fields
-        found = {
+        arrays = {
             key.field.id: normal(self.computing.value(key.scalar, rows, fields))
             for key in self.aggregate.keys
         }
-        return pa.table(found) if found else pa.table({_VALUE: pa.nulls(len(rows), pa.bool_())})
+        return pa.table(arrays) if arrays else pa.table({_VALUE: pa.nulls(len(rows), pa.bool_())})
 
     def of(self, rows: pa.Table, signs: Numbers) -> pa.Table:
         """Return the states of signed rows of the input, one row per group.
@@ -106,17 +106,17 @@ class States:
         groups = factorize(keys.columns)
         firsts = firsts_of(groups)
         size = len(firsts)
-        found = dict(zip(keys.column_names, keys.take(pa.array(firsts)).columns, strict=True))
-        come = signs > 0
+        arrays = dict(zip(keys.column_names, keys.take(pa.array(firsts)).columns, strict=True))
+        is_added = signs > 0
         for name, part in self._named:
             values = self._argument(part, rows)
             if part.measure is not None:
-                found[name] = part.measure.here(values, signs, groups, size)
+                arrays[name] = part.measure.here(values, signs, groups, size)
             else:
                 assert values is not None
-                values = values.filter(pa.array(come))
-                found[name] = self._ends(part, values, groups[come], size)
-        return self._without_nothing(pa.table(found))
+                values = values.filter(pa.array(is_added))
+                arrays[name] = self._ends(part, values, groups[is_added], size)
+        return self._without_nothing(pa.table(arrays))
 
     def ends_lost(self, known: pa.Table, gone: pa.Table) -> Marks:
         """Mark the groups of which a removed row may have had the least or greatest value.
@@ -144,14 +144,14 @@ class States:
         groups = self._groups(both)
         firsts = firsts_of(groups)
         size = len(firsts)
-        found = {name: both.column(name).take(pa.array(firsts)) for name in self.keys}
+        arrays = {name: both.column(name).take(pa.array(firsts)) for name in self.keys}
         for name, part in self._named:
             states = both.column(name).combine_chunks()
             if part.measure is not None:
-                found[name] = part.measure.added(states, groups, size)
+                arrays[name] = part.measure.added(states, groups, size)
             else:
-                found[name] = self._ends(part, states, groups, size)
-        return pa.table(found)
+                arrays[name] = self._ends(part, states, groups, size)
+        return pa.table(arrays)
 
     def alive(self, states: pa.Table) -> pa.Table:
         """Return the states of groups that have rows.
@@ -178,7 +178,7 @@ class States:
         Raises:
             QueryError: a value does not fit its type.
         """
-        found = {name: states.column(name) for name in self.keys}
+        arrays = {name: states.column(name) for name in self.keys}
         place = 1
         for field, call in self.aggregate.calls:
             function = _planned(call)
@@ -186,21 +186,21 @@ class States:
             parts = [states.column(f"{STATE}{place + n}").combine_chunks() for n in range(width)]
             place += width
             if function is None:
-                found[field.id] = parts[0]
+                arrays[field.id] = parts[0]
                 continue
             try:
-                found[field.id] = function.finish(parts)
+                arrays[field.id] = function.finish(parts)
             except GroupError as error:
                 raise QueryError(call.text, str(error)) from error
-        return pa.table(found)
+        return pa.table(arrays)
 
     def row_of_nothing(self, nothing: pa.Table) -> pa.Table:
         """Return the one row of an operator without keys over no rows, with states of null."""
-        found = whole(self.aggregate, nothing, self.computing)
+        row = whole(self.aggregate, nothing, self.computing)
         for column in self.columns(self.aggregate):
-            null = pa.nulls(len(found), arrow_type(column.data_type))
-            found = found.append_column(column.name, null)
-        return found
+            null = pa.nulls(len(row), arrow_type(column.data_type))
+            row = row.append_column(column.name, null)
+        return row
 
     @property
     def _named(self) -> list[tuple[str, _Part]]:
@@ -226,7 +226,7 @@ class States:
         return states if self.keys else states.drop_columns([_VALUE])
 
 
-def _parts(aggregate: Aggregate) -> Iterator[_Part]:
+def _parts(aggregate: AggregateRelation) -> Iterator[_Part]:
     yield _Part(None, _ROWS)
     for _, call in aggregate.calls:
         function = _planned(call)
@@ -236,14 +236,14 @@ def _parts(aggregate: Aggregate) -> Iterator[_Part]:
             yield from (_Part(call, measure) for measure in function.measures)
 
 
-def _planned(call: Call) -> Planned | None:
+def _planned(call: AggregateExpression) -> Planned | None:
     """Return how a function is computed from states; None for an end."""
     if call.function == "count" and call.where is not None and not call.arguments:
         return count(0, BooleanType())  # of the rows that fulfil the condition
     return None if call.is_end else call.planned
 
 
-def _has_states(call: Call) -> bool:
+def _has_states(call: AggregateExpression) -> bool:
     if call.is_distinct or not call.is_plain or call.is_ordered or len(call.arguments) > 1:
         return False
     if any(isinstance(one.data_type, NullType) for one in call.arguments):
@@ -258,9 +258,9 @@ def _matched(rows: pa.Table, others: pa.Table, keys: Sequence[str]) -> Numbers:
     if not keys:
         return np.full(len(rows), 0 if len(others) else -1)
     groups = factorize(together([rows.select(keys), others.select(keys)]).columns)
-    found = np.full(int(groups.max(initial=-1)) + 1, -1)
-    found[groups[len(rows) :]] = np.arange(len(others))
-    return found[groups[: len(rows)]]
+    places = np.full(int(groups.max(initial=-1)) + 1, -1)
+    places[groups[len(rows) :]] = np.arange(len(others))
+    return places[groups[: len(rows)]]
 
 
 def _reaches(old: pa.ChunkedArray, other: pa.ChunkedArray, part: _Part) -> Marks:

@@ -6,8 +6,14 @@ import numpy as np
 import pyarrow as pa
 
 from deltaproduce.stages.sql.algebra.relations import Join, Relation
-from deltaproduce.stages.sql.operators.changes.keys import Keys, Link, across, links, turned
-from deltaproduce.stages.sql.operators.changes.rules import Changes, EachRow, both, nothing
+from deltaproduce.stages.sql.operators.changes.keys import (
+    JoinKey,
+    LookupKeys,
+    across,
+    links,
+    turned,
+)
+from deltaproduce.stages.sql.operators.changes.rules import EachRow, RelationChanges, both, nothing
 from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.stages.sql.operators.joins.pairs import Side, beside, marked, matching, rows_at
@@ -31,7 +37,7 @@ def whole(join: Join, left: pa.Table, right: pa.Table, computing: Computing) -> 
     )
 
 
-def change(join: Join, changes: Changes) -> Signed:
+def change(join: Join, changes: RelationChanges) -> Signed:
     """Return the change, from the rows that belong to changed ones of either side.
 
     A join that keeps the rows of both sides is compared before and after, for all keys that change.
@@ -43,14 +49,14 @@ def change(join: Join, changes: Changes) -> Signed:
     if join.kind == "right":
         main, other, linked = other, main, turned(linked)
 
-    def made(rows: pa.Table, others: pa.Table) -> pa.Table:
+    def joined_rows(rows: pa.Table, others: pa.Table) -> pa.Table:
         sides = (others, rows) if join.kind == "right" else (rows, others)
         return whole(join, *sides, computing)
 
     rule = EachRow(
         main,
         other,
-        made,
+        joined_rows,
         lambda rows: across(rows, linked),
         lambda rows: across(rows, turned(linked)),
         join.kind == "inner",
@@ -58,7 +64,7 @@ def change(join: Join, changes: Changes) -> Signed:
     return rule.change(join, changes)
 
 
-def looked_up(join: Join, keys: Keys, changes: Changes) -> pa.Table:
+def looked_up(join: Join, keys: LookupKeys, changes: RelationChanges) -> pa.Table:
     """Return the rows before that have one of the keys: those of one side, then their partners."""
     first = begin(join, keys)
     if first is None:
@@ -74,38 +80,38 @@ def looked_up(join: Join, keys: Keys, changes: Changes) -> pa.Table:
     return keys.of_rows(whole(join, left, right, changes.computing))
 
 
-def begin(join: Join, keys: Keys) -> Relation | None:
+def begin(join: Join, keys: LookupKeys) -> Relation | None:
     """Return the side whose rows a look-up finds first; None if it needs all rows of both.
 
     Rows of a side without a partner have nulls for it. So that side cannot tell which they are, if
     nulls are looked up.
     """
-    found = dict[int, tuple[int, Relation]]()
+    inputs = dict[int, tuple[int, Relation]]()
     for side, kinds in ((join.left, {"right", "full"}), (join.right, {"left", "full"})):
         own = keys.within(side.fields)
         if own is not None and not (join.kind in kinds and own.has_all_null):
-            found.setdefault(-len(own.fields), (len(found), side))
-    return found[min(found)][1] if found else None
+            inputs.setdefault(-len(own.fields), (len(inputs), side))
+    return inputs[min(inputs)][1] if inputs else None
 
 
-def _change_of_full(join: Join, linked: tuple[Link, ...], changes: Changes) -> Signed:
+def _change_of_full(join: Join, linked: tuple[JoinKey, ...], changes: RelationChanges) -> Signed:
     sides = [changes.change(one) for one in join.inputs]
     if not any(map(len, sides)):
         return nothing(join, changes)
-    found = []
+    signed = []
     ways = ((0, 1, linked, turned(linked)), (1, 0, turned(linked), linked))
     for mine, theirs, own, back in ways:
-        keys = Keys.of(sides[mine].rows, (one.left.id for one in own))
+        keys = LookupKeys.of(sides[mine].rows, (one.left.id for one in own))
         reached = across(sides[theirs].rows, back)
         if keys is not None and reached is not None:
             keys = keys.and_(reached)
-        found.append(both(join.inputs[mine], keys, sides[mine], changes))
+        signed.append(both(join.inputs[mine], keys, sides[mine], changes))
     before, after = (
-        whole(join, left, right, changes.computing) for left, right in zip(*found, strict=True)
+        whole(join, left, right, changes.computing) for left, right in zip(*signed, strict=True)
     )
     return Signed.between(before, after)
 
 
-def linked_fields(join: Join) -> tuple[Link, ...]:
+def linked_fields(join: Join) -> tuple[JoinKey, ...]:
     """Return the fields of both sides that must be equal."""
     return links(join.equal, join.left.fields, join.right.fields)

@@ -8,8 +8,14 @@ import pyarrow.compute as pc
 
 from deltaproduce.engines.local.arrays import Marks
 from deltaproduce.stages.sql.algebra.relations import Matched
-from deltaproduce.stages.sql.operators.changes.keys import Keys, Link, across, links, turned
-from deltaproduce.stages.sql.operators.changes.rules import Changes, EachRow
+from deltaproduce.stages.sql.operators.changes.keys import (
+    JoinKey,
+    LookupKeys,
+    across,
+    links,
+    turned,
+)
+from deltaproduce.stages.sql.operators.changes.rules import EachRow, RelationChanges
 from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.stages.sql.operators.joins.pairs import Side, marked, matching
@@ -21,14 +27,14 @@ def whole(matched: Matched, rows: pa.Table, subquery: pa.Table, computing: Compu
     sides = Side(rows, matched.input.fields), Side(subquery, matched.subquery.fields)
     equal = (*matched.equal, *matched.among)
     ones, _ = matching(*sides, equal, matched.rest, computing)
-    found = marked(ones, len(rows))
+    flags = marked(ones, len(rows))
     unknown = np.zeros(len(rows), bool)
     if matched.among:
-        unknown = _unknown(matched, *sides, computing) & ~found
-    return rows.append_column(matched.found.id, pa.array(found, pa.bool_(), mask=unknown))
+        unknown = _unknown(matched, *sides, computing) & ~flags
+    return rows.append_column(matched.flag.id, pa.array(flags, pa.bool_(), mask=unknown))
 
 
-def change(matched: Matched, changes: Changes) -> Signed:
+def change(matched: Matched, changes: RelationChanges) -> Signed:
     """Return the change: rows that change, and those that have the keys of subquery rows."""
     linked, compared = linked_fields(matched)
     rule = EachRow(
@@ -41,20 +47,22 @@ def change(matched: Matched, changes: Changes) -> Signed:
     return rule.change(matched, changes)
 
 
-def looked_up(matched: Matched, keys: Keys, changes: Changes) -> pa.Table:
+def looked_up(matched: Matched, keys: LookupKeys, changes: RelationChanges) -> pa.Table:
     """Return the rows before that have one of the keys."""
     rows = changes.before(matched.input, keys.within(matched.input.fields))
     subquery = changes.before(matched.subquery, _reached(rows, *linked_fields(matched)))
     return keys.of_rows(whole(matched, rows, subquery, changes.computing))
 
 
-def linked_fields(matched: Matched) -> tuple[tuple[Link, ...], tuple[Link, ...]]:
+def linked_fields(matched: Matched) -> tuple[tuple[JoinKey, ...], tuple[JoinKey, ...]]:
     """Return what links the subquery, and what IN compares."""
     sides = matched.input.fields, matched.subquery.fields
     return links(matched.equal, *sides), links(matched.among, *sides)
 
 
-def _reached(rows: pa.Table, linked: tuple[Link, ...], compared: tuple[Link, ...]) -> Keys | None:
+def _reached(
+    rows: pa.Table, linked: tuple[JoinKey, ...], compared: tuple[JoinKey, ...]
+) -> LookupKeys | None:
     """Return the keys of the other side's rows that count for rows of this side.
 
     To a null each value counts, and to each value a null.
@@ -69,7 +77,7 @@ def _reached(rows: pa.Table, linked: tuple[Link, ...], compared: tuple[Link, ...
     assert keys is not None
     place, column = len(keys.fields) - 1, keys.rows.column(among.right.id)
     nulls = pa.nulls(len(keys.rows), column.type)
-    return keys.and_(Keys(keys.rows.set_column(place, among.right.id, nulls)))
+    return keys.and_(LookupKeys(keys.rows.set_column(place, among.right.id, nulls)))
 
 
 def _unknown(matched: Matched, left: Side, right: Side, computing: Computing) -> Marks:
@@ -77,10 +85,10 @@ def _unknown(matched: Matched, left: Side, right: Side, computing: Computing) ->
     (among,) = matched.among
     values = computing.sides(among, (left.rows, left.fields), (right.rows, right.fields))
     null, nulls = (in_numpy(pc.is_null(side), bool) for side in values)
-    own = left.only(null)
-    found = np.zeros(len(left.rows), bool)
-    found[null] = _has(matched, own, right, computing)
-    return found | _has(matched, left, right.only(nulls), computing)
+    own = left.filter(null)
+    is_unknown = np.zeros(len(left.rows), bool)
+    is_unknown[null] = _has(matched, own, right, computing)
+    return is_unknown | _has(matched, left, right.filter(nulls), computing)
 
 
 def _has(matched: Matched, left: Side, right: Side, computing: Computing) -> Marks:

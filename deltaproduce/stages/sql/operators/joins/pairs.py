@@ -30,7 +30,7 @@ class Side:
     rows: pa.Table
     fields: tuple[Field, ...]
 
-    def only(self, marks: Marks) -> Side:
+    def filter(self, marks: Marks) -> Side:
         """Return some of the rows."""
         return Side(self.rows.filter(pa.array(marks)), self.fields)
 
@@ -47,10 +47,10 @@ def matching(
     Raises:
         QueryError: an expression fails for a row.
     """
-    found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for ones, others in _candidates(left, right, equal, computing):
-        found.append(_fulfilling(ones, others, left, right, rest, computing))
-    return np.concatenate([one for one, _ in found]), np.concatenate([two for _, two in found])
+        pairs.append(_fulfilling(ones, others, left, right, rest, computing))
+    return np.concatenate([one for one, _ in pairs]), np.concatenate([two for _, two in pairs])
 
 
 def marked(positions: Numbers, size: int) -> Marks:
@@ -88,11 +88,11 @@ def _candidates(
     while begin < len(ones):
         done = ends[begin - 1] if begin else 0
         end = max(int(ends.searchsorted(done + _PART, "right")), begin + 1)
-        some = counts[begin:end]
-        total = int(some.sum())
-        within = np.arange(total) - np.repeat(some.cumsum() - some, some)
-        places = np.repeat(starts[begin:end], some) + within
-        yield np.repeat(ones[begin:end], some), order[places]
+        of_block = counts[begin:end]
+        total = int(of_block.sum())
+        within = np.arange(total) - np.repeat(of_block.cumsum() - of_block, of_block)
+        places = np.repeat(starts[begin:end], of_block) + within
+        yield np.repeat(ones[begin:end], of_block), order[places]
         begin = end
 
 

@@ -6,8 +6,14 @@ import numpy as np
 import pyarrow as pa
 
 from deltaproduce.stages.sql.algebra.relations import Single
-from deltaproduce.stages.sql.operators.changes.keys import Keys, Link, across, links, turned
-from deltaproduce.stages.sql.operators.changes.rules import Changes, EachRow, both
+from deltaproduce.stages.sql.operators.changes.keys import (
+    JoinKey,
+    LookupKeys,
+    across,
+    links,
+    turned,
+)
+from deltaproduce.stages.sql.operators.changes.rules import EachRow, RelationChanges, both
 from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing, QueryError
 from deltaproduce.stages.sql.operators.joins.pairs import Side, matching
@@ -42,7 +48,7 @@ def whole(
     return rows.append_column(single.taken.id, taken.column(0))
 
 
-def change(single: Single, changes: Changes) -> Signed:
+def change(single: Single, changes: RelationChanges) -> Signed:
     """Return the change: rows that change, and those whose subquery changes."""
     linked = linked_fields(single)
     otherwise = None if single.otherwise is None else changes.before(single.otherwise)
@@ -61,17 +67,17 @@ def change(single: Single, changes: Changes) -> Signed:
     return rule.change(single, changes)
 
 
-def looked_up(single: Single, keys: Keys, changes: Changes) -> pa.Table:
+def looked_up(single: Single, keys: LookupKeys, changes: RelationChanges) -> pa.Table:
     """Return the rows before that have one of the keys."""
     linked = linked_fields(single)
     rows = changes.before(single.input, keys.within(single.input.fields))
     subquery = changes.before(single.subquery, across(rows, linked))
     otherwise = None if single.otherwise is None else changes.before(single.otherwise)
-    found = whole(single, rows, subquery, otherwise, computing=changes.computing)
-    return keys.of_rows(found)
+    matched = whole(single, rows, subquery, otherwise, computing=changes.computing)
+    return keys.of_rows(matched)
 
 
-def linked_fields(single: Single) -> tuple[Link, ...]:
+def linked_fields(single: Single) -> tuple[JoinKey, ...]:
     """Return what links the subquery."""
     return links(single.equal, single.input.fields, single.subquery.fields)
 
@@ -81,4 +87,4 @@ def _several(single: Single) -> QueryError:
         "[SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row returned by a subquery used as an "
         "expression."
     )
-    return QueryError(single.told, message)
+    return QueryError(single.label, message)

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaproduce.engines.local.arrays import Numbers, order_codes
-from deltaproduce.stages.sql.algebra.calls import Call
+from deltaproduce.stages.sql.algebra.calls import AggregateExpression
 from deltaproduce.stages.sql.algebra.scalars import Field
 from deltaproduce.stages.sql.operators.computing import Computing, QueryError, normal
 from deltaproduce.stages.sql.operators.groups.by_rows import counted_arguments
-from deltaproduce.stages.sql.operators.windows.partitions import Partitions
+from deltaproduce.stages.sql.operators.windows.partitions import WindowPartitions
 from deltaproduce.stages.sql.states.measures import GroupError
 from deltaproduce.stages.sql.states.running import of_frames
 from deltaproduce.types.columns import Column
@@ -27,8 +27,8 @@ _VALUE = "value"
 
 
 def aggregated(
-    call: Call,
-    parts: Partitions,
+    call: AggregateExpression,
+    parts: WindowPartitions,
     begin: Numbers,
     end: Numbers,
     fields: Sequence[Field],
@@ -62,8 +62,8 @@ def _counted(arguments: Sequence[pa.Array], size: int, begin: Numbers, end: Numb
     for values in arguments:
         valid &= in_numpy(pc.is_valid(values), bool)
     running = np.concatenate([[0], np.cumsum(valid)])
-    found: Numbers = running[end] - running[begin]
-    return found
+    counts: Numbers = running[end] - running[begin]
+    return counts
 
 
 def _ends(values: pa.Array, begin: Numbers, end: Numbers, *, is_greatest: bool) -> pa.Array:
@@ -82,22 +82,22 @@ def _ends(values: pa.Array, begin: Numbers, end: Numbers, *, is_greatest: bool) 
     where[~valid] = 0
     first = np.zeros(len(ranks) + 1, np.int64)
     first[where] = np.arange(len(values))
-    found = _greatest(where, begin, end)
-    return values.take(pa.array(first[found], mask=found == 0))
+    places = _greatest(where, begin, end)
+    return values.take(pa.array(first[places], mask=places == 0))
 
 
 def _greatest(ranks: Numbers, begin: Numbers, end: Numbers) -> Numbers:
     """Return the greatest of the numbers in each range; 0 for an empty one."""
-    found = np.zeros(len(begin), np.int64)
+    places = np.zeros(len(begin), np.int64)
     sizes = end - begin
     level = np.frexp(np.maximum(sizes, 1))[1] - 1
     of_level, width = ranks.astype(np.int64), 1
     for n in range(int(level.max(initial=0)) + 1):
-        some = np.flatnonzero((level == n) & (sizes > 0))
-        found[some] = np.maximum(of_level[begin[some]], of_level[end[some] - width])
+        stretches = np.flatnonzero((level == n) & (sizes > 0))
+        places[stretches] = np.maximum(of_level[begin[stretches]], of_level[end[stretches] - width])
         wider = of_level.copy()
         wider[: len(wider) - width] = np.maximum(of_level[:-width], of_level[width:])
         of_level, width = wider, 2 * width
         if width > len(ranks):
             break
-    return found
+    return places

@@ -24,7 +24,7 @@ from deltaproduce.engines.local.arrays import (
     sorting,
 )
 from deltaproduce.stages.sql.algebra.scalars import Field
-from deltaproduce.stages.sql.algebra.windows import Bound, Frame, OrderKey, Window
+from deltaproduce.stages.sql.algebra.windows import Frame, FrameBound, OrderKey, WindowRelation
 from deltaproduce.stages.sql.operators.computing import Computing, normal
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import ArrayType, DataType, NullType, StructType
@@ -42,7 +42,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Partitions:
+class WindowPartitions:
     """The rows of an operator in order.
 
     Attributes:
@@ -64,7 +64,7 @@ class Partitions:
     keys: tuple[Key, ...]
 
     @staticmethod
-    def of(window: Window, rows: pa.Table, computing: Computing) -> Partitions:
+    def of(window: WindowRelation, rows: pa.Table, computing: Computing) -> WindowPartitions:
         """Sort rows.
 
         Raises:
@@ -86,7 +86,7 @@ class Partitions:
         same = _runs([parts[order], *(one[order] for one in peers)])
         taken = rows.combine_chunks().take(pa.array(order))
         keys = (Key(k, v.take(pa.array(order))) for k, v in zip(window.order, values, strict=True))
-        return Partitions(taken, order, begins, ends, *same, tuple(keys))
+        return WindowPartitions(taken, order, begins, ends, *same, tuple(keys))
 
     def __len__(self) -> int:
         return len(self.order)
@@ -115,7 +115,7 @@ class Partitions:
     def _bound(
         self,
         frame: Frame,
-        bound: Bound,
+        bound: FrameBound,
         fields: Sequence[Field],
         computing: Computing,
         *,
@@ -206,15 +206,15 @@ def _codes_of_lists(lists: pa.Array, kind: ArrayType) -> Numbers:
     items = _dense(_codes(lists.values, kind.elementType)).astype(">u8").tobytes()
     ends = in_numpy(lists.offsets).tolist()
     texts = [items[8 * begin : 8 * end] for begin, end in pairwise(ends)]
-    found = pa.array(texts, pa.binary(), mask=in_numpy(lists.is_null(), bool))
-    return order_codes(pa.table({_VALUE: found}), [Column(_VALUE, kind)])[0]
+    codes = pa.array(texts, pa.binary(), mask=in_numpy(lists.is_null(), bool))
+    return order_codes(pa.table({_VALUE: codes}), [Column(_VALUE, kind)])[0]
 
 
 def _dense(numbers: Numbers) -> Numbers:
     return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
 
 
-def _last_ties(window: Window, rows: pa.Table) -> Iterable[Numbers]:
+def _last_ties(window: WindowRelation, rows: pa.Table) -> Iterable[Numbers]:
     """Yield what orders the peers of a total window: their other fields, and the signs of zeros."""
     if not window.ties:
         return

@@ -11,15 +11,21 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sqlglot import exp
+from typing_extensions import override
 
-from deltaproduce.stages.sql.algebra.calls import Call
+from deltaproduce.stages.sql.algebra.calls import AggregateExpression
 from deltaproduce.stages.sql.algebra.expanding import Expand
-from deltaproduce.stages.sql.algebra.relations import Aggregate
+from deltaproduce.stages.sql.algebra.relations import AggregateRelation
 from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar, cast_to, columns_in
 from deltaproduce.stages.sql.functions import AGGREGATES, BY_ORDER, ORDER_DEPENDENT, ORDERING
 from deltaproduce.stages.sql.resolve.building import Building
 from deltaproduce.stages.sql.resolve.groups.grouping_sets import group_by
-from deltaproduce.stages.sql.resolve.reading import Link, Origin, Reading, own
+from deltaproduce.stages.sql.resolve.reading import (
+    CorrelatedPredicate,
+    QueryContext,
+    TextOrigin,
+    own,
+)
 from deltaproduce.stages.sql.resolve.ties import least_of_ties
 from deltaproduce.stages.sql.resolve.windows import Tie, tie
 from deltaproduce.stages.sql.syntax import function_name
@@ -53,7 +59,7 @@ def aggregates(node: exp.Expr | None) -> bool:
 
 
 @dataclass
-class Grouped(Building):
+class GroupedSelect(Building):
     """The relation of a SELECT after its GROUP BY.
 
     Attributes:
@@ -70,8 +76,9 @@ class Grouped(Building):
     calls: dict[str, Field] = field(default_factory=dict)
     number: Field | None = None
 
+    @override
     def replaced(self, node: exp.Expr) -> exp.Expr | None:
-        """See `Building.replaced`: keys and calls become their fields."""
+        """Keys and calls become their fields."""
         if self.number is not None and function_name(node) in _OF_SETS:
             return self._of_set(node, self.number)
         if is_aggregate(node):
@@ -82,12 +89,12 @@ class Grouped(Building):
                 return key.tree
         return super().replaced(node)
 
+    @override
     def is_call(self, node: exp.Expr) -> bool:
-        """See `Building.is_call`."""
         return is_aggregate(node)
 
+    @override
     def column(self, node: exp.Column) -> exp.Expr:
-        """See `Building.column`."""
         tree = super().column(node)
         own_fields = {one.id for one in self.rows.relation.fields}
         known = {output.field.id for output in self.keys.values()}
@@ -100,20 +107,21 @@ class Grouped(Building):
         known = [output.field.id for output in self.keys.values()]
         keys = known[: len(self.by)]
         given = [columns_in(self.expression(one)) for one in node.expressions]
-        asked = [keys.index(one[0].name) for one in given if one and one[0].name in keys]
+        places = [keys.index(one[0].name) for one in given if one and one[0].name in keys]
         if function_name(node) == "grouping_id":
-            if node.expressions and asked != [*range(len(keys))]:
+            if node.expressions and places != [*range(len(keys))]:
                 raise refused(node, "needs all keys of the GROUP BY, in their order, or none")
             return number.tree
-        if len(asked) != 1 or len(given) != 1:
+        if len(places) != 1 or len(given) != 1:
             raise refused(node, "needs a key of the GROUP BY")
-        digit = exp.Literal.number(1 << (len(keys) - 1 - asked[0]))
+        digit = exp.Literal.number(1 << (len(keys) - 1 - places[0]))
         shifted = exp.Paren(this=exp.IntDiv(this=number.tree, expression=digit))
         last = exp.Paren(this=exp.Mod(this=shifted, expression=exp.Literal.number(2)))
         return cast_to(last, ByteType())
 
+    @override
     def ties(self) -> list[Tie]:
-        """See `Building.ties`: the keys, and the number of the grouping set."""
+        """The keys, and the number of the grouping set."""
         sets = [] if self.number is None else [tie(self.number, "grouping_id()")]
         return [*self._ties(), *sets]
 
@@ -127,11 +135,11 @@ class Grouped(Building):
         if aggregates(node) or any(isinstance(one, exp.Query | exp.Window) for one in own(node)):
             return None
         if isinstance(node, exp.Column):
-            found = self.scope.find(node)
-            if found is None:
+            columns = self.scope.find(node)
+            if columns is None:
                 return None
-            is_whole = found[1] == len(node.parts)  # else it is a part of a struct
-            tree = found[0].tree if is_whole else self.rows.expression(node)
+            is_whole = columns[1] == len(node.parts)  # else it is a part of a struct
+            tree = columns[0].tree if is_whole else self.rows.expression(node)
             output = self.keys.get(_text(tree))
             return None if output is None else output.field
         if not any(isinstance(part, exp.Column) for part in own(node)):
@@ -153,7 +161,7 @@ class Grouped(Building):
         return self.calls[node.sql("spark")]
 
 
-def grouped(select: exp.Expr, rows: Building, nodes: Sequence[exp.Expr]) -> Grouped | None:
+def grouped(select: exp.Expr, rows: Building, nodes: Sequence[exp.Expr]) -> GroupedSelect | None:
     """Return the groups of a SELECT, also by what it is linked with as a subquery.
 
     Args:
@@ -180,7 +188,7 @@ def grouped(select: exp.Expr, rows: Building, nodes: Sequence[exp.Expr]) -> Grou
     links = _links(rows, outputs)
     if links is None:
         return None
-    fields, calls = dict[str, Field](), list[tuple[Field, Call]]()
+    fields, calls = dict[str, Field](), list[tuple[Field, AggregateExpression]]()
     for node in (part for one in nodes for part in _calls_in(one)):
         text = node.sql("spark")
         if number is not None and function_name(node) in _OF_SETS:
@@ -190,11 +198,11 @@ def grouped(select: exp.Expr, rows: Building, nodes: Sequence[exp.Expr]) -> Grou
             fields[text] = rows.reading.field(call.function, call.data_type)
             calls.append((fields[text], call))
     if not outputs and not calls:
-        count = Call.of("count", (), is_distinct=False, where=None, text="count(*)")
+        count = AggregateExpression.of("count", (), is_distinct=False, where=None, text="count(*)")
         calls.append((rows.reading.field("count", count.data_type), count))
-    relation = Aggregate(rows.relation, tuple(outputs.values()), tuple(calls))
-    rows.reading.origins[relation] = Origin(select, rows.scope)
-    return Grouped(
+    relation = AggregateRelation(rows.relation, tuple(outputs.values()), tuple(calls))
+    rows.reading.origins[relation] = TextOrigin(select, rows.scope)
+    return GroupedSelect(
         rows.reading,
         relation,
         rows.scope,
@@ -209,21 +217,21 @@ def grouped(select: exp.Expr, rows: Building, nodes: Sequence[exp.Expr]) -> Grou
     )
 
 
-def _links(rows: Building, outputs: dict[str, Output]) -> list[Link] | None:
+def _links(rows: Building, outputs: dict[str, Output]) -> list[CorrelatedPredicate] | None:
     """Add what rows are linked by to the keys, and return the links over these.
 
     Returns:
         None if only Spark knows how they are linked.
     """
-    links = list[Link]()
+    links = list[CorrelatedPredicate]()
     for link in rows.links:
         sided = _own_side(link, rows)
         if sided is None:
             return None
         mine, other = sided
         key = _add_key(mine, rows, outputs, link.node)
-        made = type(link.tree)(this=other, expression=key.tree)
-        links.append(Link(made, link.node))
+        link_tree = type(link.tree)(this=other, expression=key.tree)
+        links.append(CorrelatedPredicate(link_tree, link.node))
     return links
 
 
@@ -246,7 +254,7 @@ def _expanded(
         lists.append((*values, *map(_long, numbers)))
     added = [number, *([] if place is None else [place])]
     rows.relation = Expand(rows.relation, (*own, *added), tuple(lists))
-    reading.origins[rows.relation] = Origin(select.args["group"])
+    reading.origins[rows.relation] = TextOrigin(select.args["group"])
     pairs = [*zip(keys, own, strict=True), *((field.id, field) for field in added)]
     return {text: Output.copy(field) for text, field in pairs}, number
 
@@ -270,12 +278,12 @@ def _add_key(tree: exp.Expr, rows: Building, outputs: dict[str, Output], node: e
     bare = tree.unnest()
     name = bare.name if isinstance(bare, exp.Column) else None
     kept = next((field for field in rows.relation.fields if field.id == name), None)
-    found = kept or rows.reading.field("key", scalar.data_type)
-    outputs[text] = Output(found, scalar)
-    return found
+    key_field = kept or rows.reading.field("key", scalar.data_type)
+    outputs[text] = Output(key_field, scalar)
+    return key_field
 
 
-def _own_side(link: Link, rows: Building) -> tuple[exp.Expr, exp.Expr] | None:
+def _own_side(link: CorrelatedPredicate, rows: Building) -> tuple[exp.Expr, exp.Expr] | None:
     """Return the side of an equality that is over the rows, and the other one."""
     if not isinstance(link.tree, exp.EQ | exp.NullSafeEQ):
         return None
@@ -288,7 +296,7 @@ def _own_side(link: Link, rows: Building) -> tuple[exp.Expr, exp.Expr] | None:
     return None
 
 
-def read_call(node: exp.Expr, rows: Building) -> Call:
+def read_call(node: exp.Expr, rows: Building) -> AggregateExpression:
     """Return a call of an aggregate function over rows.
 
     Raises:
@@ -320,19 +328,19 @@ def read_call(node: exp.Expr, rows: Building) -> Call:
         if not isinstance(one, exp.Column) or not isinstance(one.this, exp.Star)
     ]
     text = node.sql("spark", normalize_functions=False)
-    found = Call.of(name, arguments, is_distinct=is_distinct, where=where, text=text)
-    if found.fault is not None:
-        raise refused(node, found.fault)
-    if is_plain and _is_settled(call, found, rows.reading):
-        return found
+    read = AggregateExpression.of(name, arguments, is_distinct=is_distinct, where=where, text=text)
+    if read.fault is not None:
+        raise refused(node, read.fault)
+    if is_plain and _is_settled(call, read, rows.reading):
+        return read
     sorted_by = [one.this for part in node.find_all(exp.Order) for one in part.expressions]
     others = (
         rows.reading.typed(rows.expression(one), rows.relation.fields, one) for one in sorted_by
     )
-    return replace(found, arguments=(*arguments, *others), data_type=None, is_plain=False)
+    return replace(read, arguments=(*arguments, *others), data_type=None, is_plain=False)
 
 
-def _is_settled(node: exp.Expr, call: Call, reading: Reading) -> bool:
+def _is_settled(node: exp.Expr, call: AggregateExpression, reading: QueryContext) -> bool:
     """Let Spark return the least of equal values; return whether it always returns one value."""
     if not call.is_plain or call.function not in _TIED:
         return True

@@ -51,14 +51,14 @@ def group_by(select: exp.Expr, rows: Building, calls: Sequence[bool]) -> GroupBy
         parts = [[*(_prefixes if group.args.get("rollup") else _subsets)(each)]]
     sets = [[key for part in one for key in part] for one in product(*parts)]
     before = [_meant(node, columns, rows) for node in before]
-    found = [[_meant(node, columns, rows) for node in one] for one in sets]
-    keys = {node.sql("spark"): node for one in [before, *found] for node in one}
+    nodes = [[_meant(node, columns, rows) for node in one] for one in sets]
+    keys = {node.sql("spark"): node for one in [before, *nodes] for node in one}
     if all(len(part) == 1 for part in parts) and not group.args.get("grouping_sets"):
         return GroupBy(tuple(keys.values()))
     places = {text: place for place, text in enumerate(keys)}
     return GroupBy(
         tuple(keys.values()),
-        tuple(tuple(sorted({places[node.sql("spark")] for node in one})) for one in found),
+        tuple(tuple(sorted({places[node.sql("spark")] for node in one})) for one in nodes),
     )
 
 

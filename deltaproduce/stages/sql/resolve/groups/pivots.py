@@ -12,12 +12,12 @@ from typing import Final
 
 from sqlglot import exp
 
-from deltaproduce.stages.sql.algebra.relations import Aggregate, Project
+from deltaproduce.stages.sql.algebra.relations import AggregateRelation, ProjectRelation
 from deltaproduce.stages.sql.algebra.scalars import Output, columns_in
 from deltaproduce.stages.sql.resolve.building import Building
 from deltaproduce.stages.sql.resolve.groups.grouping import grouped, is_aggregate
 from deltaproduce.stages.sql.resolve.names import Named
-from deltaproduce.stages.sql.resolve.reading import Origin, Selected
+from deltaproduce.stages.sql.resolve.reading import Selected, TextOrigin
 from deltaproduce.types.data_types import (
     BooleanType,
     DatetimeType,
@@ -63,19 +63,19 @@ def pivoted(pivot: exp.Expr, rows: Building) -> Selected | None:
     counts = [_filtered(column, is_count=True) for column in columns]
     every = [*keys, *calls, *counts]
     select = exp.Select(expressions=every, group=exp.Group(expressions=[k.copy() for k in keys]))
-    found = grouped(select, rows, select.expressions)
-    if found is None or not isinstance(found.relation, Aggregate):
+    grouped_rows = grouped(select, rows, select.expressions)
+    if grouped_rows is None or not isinstance(grouped_rows.relation, AggregateRelation):
         return None
-    rows.reading.origins[found.relation] = Origin(pivot)
+    rows.reading.origins[grouped_rows.relation] = TextOrigin(pivot)
     of_keys, of_calls, of_counts = (
-        [found.expression(one) for one in select.expressions[begin:end]]
+        [grouped_rows.expression(one) for one in select.expressions[begin:end]]
         for begin, end in (
             (0, len(keys)),
             (len(keys), len(keys) + len(calls)),
             (len(keys) + len(calls), len(every)),
         )
     )
-    kinds = [call.data_type for _, call in found.relation.calls]
+    kinds = [call.data_type for _, call in grouped_rows.relation.calls]
     if any(isinstance(kind, _IN_PLACE) is False for kind in kinds):
         values = of_calls
     else:
@@ -83,10 +83,10 @@ def pivoted(pivot: exp.Expr, rows: Building) -> Selected | None:
     names = [*(one.name for one in kept), *(column.name for column in columns)]
     outputs, result = list[Output](), list[Named]()
     for name, tree in zip(names, [*of_keys, *values], strict=True):
-        scalar = rows.reading.typed(tree, found.relation.fields, pivot)
+        scalar = rows.reading.typed(tree, grouped_rows.relation.fields, pivot)
         outputs.append(Output(rows.reading.field(name, scalar.data_type), scalar))
         result.append(Named(None, name, outputs[-1].field))
-    relation = Project(found.relation, tuple(outputs))
+    relation = ProjectRelation(grouped_rows.relation, tuple(outputs))
     return Selected(relation, tuple(result))
 
 
@@ -98,7 +98,7 @@ def _columns(pivot: exp.Expr) -> list[_Column] | None:
     calls = [(one.unalias(), one.alias) for one in pivot.expressions]
     if not all(is_aggregate(call) and (name or len(calls) == 1) for call, name in calls):
         return None
-    found = list[_Column]()
+    columns = list[_Column]()
     for value in fields[0].expressions:
         of_value = _value(value)
         if of_value is None:
@@ -109,8 +109,8 @@ def _columns(pivot: exp.Expr) -> list[_Column] | None:
             return None
         for call, own in calls:
             whole = name if len(calls) == 1 else f"{name}_{own}"
-            found.append(_Column(whole, call, condition))
-    return found
+            columns.append(_Column(whole, call, condition))
+    return columns
 
 
 def _value(node: exp.Expr) -> tuple[str, exp.Expr] | None:
@@ -135,10 +135,10 @@ def _equal(by: Sequence[exp.Expr], value: exp.Expr) -> exp.Expr | None:
         exp.NullSafeEQ(this=one.copy(), expression=exp.Paren(this=other.copy()))
         for one, other in zip(by, values, strict=True)
     ]
-    found: exp.Expr = pairs[0]
+    condition: exp.Expr = pairs[0]
     for one in pairs[1:]:
-        found = exp.And(this=found, expression=one)
-    return found
+        condition = exp.And(this=condition, expression=one)
+    return condition
 
 
 def _filtered(column: _Column, *, is_count: bool = False) -> exp.Expr:
@@ -156,8 +156,8 @@ def _filtered(column: _Column, *, is_count: bool = False) -> exp.Expr:
 
 def _unless_none(value: exp.Expr, count: exp.Expr) -> exp.Expr:
     """Return a value; null if no row counts."""
-    some = exp.GT(this=count, expression=exp.Literal.number(0))
-    return exp.Case(ifs=[exp.If(this=some, true=value)])
+    is_any = exp.GT(this=count, expression=exp.Literal.number(0))
+    return exp.Case(ifs=[exp.If(this=is_any, true=value)])
 
 
 def _argued(call: exp.Expr) -> exp.Expr:

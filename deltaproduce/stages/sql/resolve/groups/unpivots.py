@@ -5,12 +5,12 @@ from __future__ import annotations
 from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.expanding import Expand
-from deltaproduce.stages.sql.algebra.relations import Filter, Project, Relation
+from deltaproduce.stages.sql.algebra.relations import Filter, ProjectRelation, Relation
 from deltaproduce.stages.sql.algebra.scalars import Output
 from deltaproduce.stages.sql.resolve.building import Building
 from deltaproduce.stages.sql.resolve.generators import alike
 from deltaproduce.stages.sql.resolve.names import Named
-from deltaproduce.stages.sql.resolve.reading import Origin, Selected
+from deltaproduce.stages.sql.resolve.reading import Selected, TextOrigin
 from deltaproduce.stages.sql.text import refused
 
 
@@ -35,13 +35,15 @@ def unpivoted(unpivot: exp.Expr, rows: Building) -> Selected | None:
     if any(field.data_type is None for field in own):
         return None
     relation: Relation = Expand(rows.relation, own, scalars)
-    rows.reading.origins[relation] = Origin(unpivot)
+    rows.reading.origins[relation] = TextOrigin(unpivot)
     if not unpivot.args.get("include_nulls"):
-        some = exp.or_(*(exp.Not(this=exp.Is(this=f.tree, expression=exp.null())) for f in own[1:]))
-        relation = Filter(relation, rows.reading.condition(some, relation.fields, unpivot))
+        is_any = exp.or_(
+            *(exp.Not(this=exp.Is(this=f.tree, expression=exp.null())) for f in own[1:])
+        )
+        relation = Filter(relation, rows.reading.condition(is_any, relation.fields, unpivot))
     named = [*kept, *(Named(None, *one) for one in zip(columns, own, strict=True))]
     outputs = tuple(Output.copy(one.field) for one in named)
-    return Selected(Project(relation, outputs), tuple(named))
+    return Selected(ProjectRelation(relation, outputs), tuple(named))
 
 
 def _listed(item: exp.Expr, width: int, unpivot: exp.Expr) -> list[exp.Expr]:
@@ -53,5 +55,5 @@ def _listed(item: exp.Expr, width: int, unpivot: exp.Expr) -> list[exp.Expr]:
         raise refused(unpivot, f"has {len(columns)} columns for {width} values in a list")
     if not all(isinstance(one, exp.Column) for one in columns):
         raise refused(unpivot, "has what is no column among its columns")
-    found = "_".join(one.name for one in columns) if name is None else name
-    return [exp.Literal.string(found), *columns]
+    text = "_".join(one.name for one in columns) if name is None else name
+    return [exp.Literal.string(text), *columns]

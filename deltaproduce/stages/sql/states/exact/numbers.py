@@ -101,8 +101,8 @@ class ExactNumbers:
         places, other_places = self._places(), others._places()
         terms = []
         for n in range(int(lengths.max(initial=0))):
-            some = np.flatnonzero(lengths > n)
-            limbs, owners = others._of(some)
+            longer = np.flatnonzero(lengths > n)
+            limbs, owners = others._of(longer)
             mine = (self.ends[:-1] + n)[owners]
             products = self.limbs[mine].astype(np.uint64) * others.limbs[limbs].astype(np.uint64)
             at = places[mine] + other_places[limbs]
@@ -114,19 +114,19 @@ class ExactNumbers:
         """Return the number of a row as a Python Fraction."""
         limbs = self.limbs[self.ends[row] : self.ends[row + 1]].tolist()
         size = sum(limb << (LIMB_BITS * n) for n, limb in enumerate(limbs))
-        found: Fraction = size * Fraction(2) ** (LIMB_BITS * int(self.lowest[row]))
-        return -found if self.negative[row] else found
+        number: Fraction = size * Fraction(2) ** (LIMB_BITS * int(self.lowest[row]))
+        return -number if self.negative[row] else number
 
     def _places(self) -> Numbers:
         """Return the place of each limb."""
         first = self.lowest - self.ends[:-1]
         return np.repeat(first, self.lengths) + np.arange(len(self.limbs))
 
-    def _of(self, some: Numbers) -> tuple[Numbers, Numbers]:
+    def _of(self, places: Numbers) -> tuple[Numbers, Numbers]:
         """Return the limbs of selected numbers, and the number that each limb belongs to."""
-        lengths = self.lengths[some]
-        owners = np.repeat(some, lengths)
-        begins = np.repeat(self.ends[some] + lengths - np.cumsum(lengths), lengths)
+        lengths = self.lengths[places]
+        owners = np.repeat(places, lengths)
+        begins = np.repeat(self.ends[places] + lengths - np.cumsum(lengths), lengths)
         return begins + np.arange(len(owners)), owners
 
 
@@ -247,8 +247,8 @@ def _settled(limbs: Numbers, ends: Numbers, lowest: Numbers) -> ExactNumbers:
     _carry(limbs, ends)
     lengths = np.diff(ends)
     negative = np.zeros(len(lengths), bool)
-    some = lengths > 0
-    negative[some] = limbs[ends[1:][some] - 1] < 0
+    is_present = lengths > 0
+    negative[is_present] = limbs[ends[1:][is_present] - 1] < 0
     limbs[np.repeat(negative, lengths)] *= -1
     _carry(limbs, ends)
     return _without_zeros(ExactNumbers(negative, lowest, ends, limbs))

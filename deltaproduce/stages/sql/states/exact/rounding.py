@@ -113,9 +113,9 @@ def _divided(
     digits = np.zeros((len(numbers), 2 * limbs), np.int64)
     for n in range(limbs):
         within = tops - 1 - n - numbers.lowest
-        some = np.flatnonzero((within >= 0) & (within < numbers.lengths))
-        limb = numbers.limbs[(numbers.ends[:-1] + within)[some]]
-        digits[some, 2 * n], digits[some, 2 * n + 1] = limb >> _DIGIT_BITS, limb & _DIGIT
+        places = np.flatnonzero((within >= 0) & (within < numbers.lengths))
+        limb = numbers.limbs[(numbers.ends[:-1] + within)[places]]
+        digits[places, 2 * n], digits[places, 2 * n + 1] = limb >> _DIGIT_BITS, limb & _DIGIT
     inexact = numbers.lowest < tops - limbs  # the lowest limb is never zero
     for divisor in divisors:
         rest = np.zeros(len(numbers), np.int64)

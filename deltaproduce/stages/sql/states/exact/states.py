@@ -17,13 +17,13 @@ _BYTES = 4
 def to_binary(numbers: ExactNumbers) -> pa.BinaryArray:
     """Return the stored form of numbers."""
     lengths = numbers.lengths
-    some = lengths > 0
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths + some)])
+    is_present = lengths > 0
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths + is_present)])
     words = np.empty(ends[-1], "<u4")
-    heads = ends[:-1][some]
+    heads = ends[:-1][is_present]
     is_head = np.zeros(len(words), bool)
     is_head[heads] = True
-    words[heads] = (2 * numbers.lowest + numbers.negative)[some].astype("<i4").view("<u4")
+    words[heads] = (2 * numbers.lowest + numbers.negative)[is_present].astype("<i4").view("<u4")
     words[~is_head] = numbers.limbs
     offsets = pa.array((ends * _BYTES).astype(np.int32)).buffers()[1]
     return pa.Array.from_buffers(pa.binary(), len(numbers), [None, offsets, pa.py_buffer(words)])
@@ -35,12 +35,12 @@ def from_binary(states: pa.BinaryArray) -> ExactNumbers:
     bounds = np.frombuffer(offsets, np.int32)[states.offset : states.offset + len(states) + 1]
     words = np.frombuffer(data or b"", np.uint8)[bounds[0] : bounds[-1]].view("<u4")
     ends = (bounds - bounds[0]).astype(np.int64) // _BYTES
-    some = np.diff(ends) > 0
-    heads = ends[:-1][some]
+    is_present = np.diff(ends) > 0
+    heads = ends[:-1][is_present]
     is_head = np.zeros(len(words), bool)
     is_head[heads] = True
     head = np.zeros(len(states), np.int64)
-    head[some] = words[heads].view("<i4")
+    head[is_present] = words[heads].view("<i4")
     limbs = words[~is_head].astype(np.int64)
-    kept = ends - np.concatenate([np.zeros(1, np.int64), np.cumsum(some)])
+    kept = ends - np.concatenate([np.zeros(1, np.int64), np.cumsum(is_present)])
     return ExactNumbers((head & 1).astype(bool), head >> 1, kept, limbs)

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.engines.local.arrays import Numbers, without_points
+from deltaproduce.engines.local.arrays import Numbers, unscaled
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 _MOST: Final = 2**63 - 1
@@ -25,9 +25,9 @@ def whole_numbers(values: pa.Array) -> Numbers | None:
         values: integers, or decimals of 128 bits.
     """
     if pa.types.is_integer(values.type):
-        found: Numbers = in_numpy(values.fill_null(0).cast(pa.int64()))
-        return found
-    return without_points(values.fill_null(pa.scalar(Decimal(0), values.type)))
+        numbers: Numbers = in_numpy(values.fill_null(0).cast(pa.int64()))
+        return numbers
+    return unscaled(values.fill_null(pa.scalar(Decimal(0), values.type)))
 
 
 def squared(numbers: Numbers) -> Numbers | None:
@@ -39,9 +39,9 @@ def summed(numbers: Numbers, groups: Numbers, size: int) -> Numbers | None:
     """Return the sums of ``size`` groups; None if one might exceed 64 bits."""
     if _greatest(numbers) * len(numbers) > _MOST:
         return None
-    found = np.zeros(size, np.int64)
-    np.add.at(found, groups, numbers)
-    return found
+    sums = np.zeros(size, np.int64)
+    np.add.at(sums, groups, numbers)
+    return sums
 
 
 def as_decimals(numbers: Numbers, data_type: pa.Decimal128Type) -> pa.Array:

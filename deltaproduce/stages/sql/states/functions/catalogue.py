@@ -67,15 +67,15 @@ def planned(call: AggregateCall, arguments: Sequence[int], types: Sequence[DataT
     """
     aggregate = OwnAggregate.among(call.parameters)
     if not arguments:
-        found: Planned | None = count_rows()
+        plan: Planned | None = count_rows()
     elif aggregate is not None:
-        found = own(aggregate, arguments, types)
+        plan = own(aggregate, arguments, types)
     else:
-        found = _ordered(call, types) if multiset_of(call) else _measured(call, arguments, types)
-    if found is None:
+        plan = _ordered(call, types) if multiset_of(call) else _measured(call, arguments, types)
+    if plan is None:
         given = ", ".join(data_type.simpleString() for data_type in types)
         raise DefinitionError(f"{call.sql} is of type {given}, which {call.function} does not take")
-    return replace(found, name=call.function, parameters=call.parameters)
+    return replace(plan, name=call.function, parameters=call.parameters)
 
 
 def _measured(
@@ -88,15 +88,15 @@ def _measured(
 
 
 def _ordered(call: AggregateCall, types: Sequence[DataType]) -> Planned | None:
-    found = ordered(call, types)
-    return None if found is None else answered(found)
+    plan = ordered(call, types)
+    return None if plan is None else answered(plan)
 
 
-def answered(found: Ordered) -> Planned:
+def answered(plan: Ordered) -> Planned:
     """Return how an ordered function is computed: not by states."""
-    nothing = arrow_type(found.data_type)
+    nothing = arrow_type(plan.data_type)
 
     def finish(states: Sequence[pa.Array]) -> pa.Array:
         return pa.nulls(len(states[0]), nothing)
 
-    return Planned(found.data_type, (Rows(),), finish, found)
+    return Planned(plan.data_type, (Rows(),), finish, plan)

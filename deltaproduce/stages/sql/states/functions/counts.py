@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from deltaproduce.stages.sql.states.functions.plans import Plan, Planned, where_more
-from deltaproduce.stages.sql.states.measures import Rows, Trues, Values
+from deltaproduce.stages.sql.states.measures import Rows, Trues, ValueCount
 from deltaproduce.types.data_types import BooleanType, DataType, LongType
 
 
@@ -19,7 +19,7 @@ def count_rows() -> Planned:
 def count(argument: int, data_type: DataType) -> Planned:
     """Return a count of the values that are not null."""
     del data_type
-    return Planned(LongType(), (Values(argument),), _first)
+    return Planned(LongType(), (ValueCount(argument),), _first)
 
 
 def count_if(argument: int, data_type: DataType) -> Planned | None:
@@ -40,7 +40,7 @@ def of_booleans(holds: Callable[[pa.Array, pa.Array], pa.Array]) -> Plan:
             values, trues = states
             return where_more(values, 0, holds(values, trues))
 
-        return Planned(BooleanType(), (Values(argument), Trues(argument)), finish)
+        return Planned(BooleanType(), (ValueCount(argument), Trues(argument)), finish)
 
     return plan
 

@@ -65,8 +65,8 @@ def decoded(keys: pa.Array, data_type: DataType) -> pa.Array:
     if isinstance(data_type, DecimalType):
         halves = np.stack([numbers, numbers >> 63], axis=1)  # the lower one first
         buffers = [None, pa.py_buffer(np.ascontiguousarray(halves))]
-        found = pa.Array.from_buffers(wanted, len(numbers), buffers)
-        return pc.if_else(pa.array(~nulls), found, pa.scalar(None, wanted))
+        array = pa.Array.from_buffers(wanted, len(numbers), buffers)
+        return pc.if_else(pa.array(~nulls), array, pa.scalar(None, wanted))
     bits = np.where(numbers < 0, numbers ^ _MAGNITUDE, numbers)
     return pa.array(bits.view(np.float64), mask=nulls).cast(wanted)
 

@@ -84,10 +84,10 @@ def _merged(given: str, feeders: Sequence[MergedFeeder]) -> Merge:
     first, origin = origins[0]
     if multiset_of(origin) is None:
         return Merge(value, origin, None)
-    for other, found in origins:
-        if (found.function, found.parameters) != (origin.function, origin.parameters):
+    for other, later in origins:
+        if (later.function, later.parameters) != (origin.function, origin.parameters):
             raise DefinitionError(
-                f"is {origin.function} in {first.name!r} and {found.function} in {other.name!r}; "
+                f"is {origin.function} in {first.name!r} and {later.function} in {other.name!r}; "
                 "use one function with the same arguments"
             )
     in_order = of_ends(origin, value, decider(place))
@@ -100,29 +100,29 @@ def _named(given: str, feeder: MergedFeeder) -> str:
     """Return the value that is named: exactly, or else ignoring case and backticks."""
     names = feeder.schema.value.names
     bare = given.strip().removeprefix("`").removesuffix("`").replace("``", "`")
-    for found in (
+    for matches in (
         [n for n in names if n == given],
         [n for n in names if n.lower() == bare.lower()],
     ):
-        if found:
-            return found[0]
+        if matches:
+            return matches[0]
     raise DefinitionError(f"is not a value of {feeder.name!r}; its values are {', '.join(names)}")
 
 
 def _instead(feeder: MergedFeeder, origin: AggregateCall) -> str:
     """Return why a function cannot be merged, and what to write instead."""
     (argument,) = origin.arguments
-    told = f"is {origin.function}, which cannot be merged"
+    text = f"is {origin.function}, which cannot be merged"
     if origin.function != "count_distinct":
         parameters = "".join(f", {one!r}" for one in origin.parameters)
         return (
-            f"{told}: write agg.{origin.function}({argument!r}{parameters}) over {feeder.reads!r}, "
+            f"{text}: write agg.{origin.function}({argument!r}{parameters}) over {feeder.reads!r}, "
             "whose rows it needs"
         )
     is_name = argument.isidentifier()
     name = argument if is_name else "item"
     key = [feeder.key] * bool(feeder.key) + [argument if is_name else f"{argument} AS {name}"]
     return (
-        f"{told}, as its groups may have values in common: aggregate {feeder.reads!r} with "
+        f"{text}, as its groups may have values in common: aggregate {feeder.reads!r} with "
         f"key={', '.join(key)!r}, and write agg.count_distinct({name!r}) over that"
     )

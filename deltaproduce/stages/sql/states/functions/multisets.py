@@ -66,9 +66,9 @@ class Groups:
         rows = sorted_by(rows, order_codes(rows, (*group, *values))).combine_chunks()
         keys = rows.select([c.name for c in group])
         ends = key_ends(keys) if len(rows) else np.zeros(0, np.int64)
-        found = tuple(rows.column(c.name).combine_chunks() for c in values)
+        arrays = tuple(rows.column(c.name).combine_chunks() for c in values)
         counts = in_numpy(rows.column(counted), np.int64)
-        groups = Groups(found, counts, ends)
+        groups = Groups(arrays, counts, ends)
         return keys.take(pa.array(groups.starts)), groups
 
     @cached_property
@@ -132,10 +132,10 @@ def answers_of_values(
     kinds = [
         Column(name, encoded_type(kind)) for name, kind in zip(names, function.types, strict=True)
     ]
-    found = answers(rows, [Column(_GROUP, LongType())], kinds, _COUNT, {_ANSWER: function})
-    places = np.full(size, len(found))
-    places[in_numpy(found.column(_GROUP), np.int64)] = np.arange(len(found))
-    pool = pa.concat_arrays([found.column(_ANSWER).combine_chunks(), nothing(function)])
+    answered = answers(rows, [Column(_GROUP, LongType())], kinds, _COUNT, {_ANSWER: function})
+    places = np.full(size, len(answered))
+    places[in_numpy(answered.column(_GROUP), np.int64)] = np.arange(len(answered))
+    pool = pa.concat_arrays([answered.column(_ANSWER).combine_chunks(), nothing(function)])
     return pool.take(pa.array(places))
 
 
@@ -203,9 +203,9 @@ def _text(groups: Groups, function: Ordered) -> pa.Array:
 def _mode(groups: Groups, function: Ordered) -> pa.Array:
     """Return the most frequent value; on a tie the first, which is the least."""
     most = np.maximum.reduceat(groups.counts, groups.starts) if len(groups.ends) else groups.counts
-    found = np.flatnonzero(groups.counts == most[groups.of_row])
-    _, firsts = np.unique(groups.of_row[found], return_index=True)
-    return _values(groups, function, found[firsts])
+    places = np.flatnonzero(groups.counts == most[groups.of_row])
+    _, firsts = np.unique(groups.of_row[places], return_index=True)
+    return _values(groups, function, places[firsts])
 
 
 def _median(groups: Groups, function: Ordered) -> pa.Array:
@@ -217,10 +217,10 @@ def _percentiles(groups: Groups, function: Ordered) -> pa.Array:
     if not isinstance(wanted, tuple):
         assert isinstance(wanted, float)
         return pa.array(_at(groups, function, wanted))
-    found = np.stack([_at(groups, function, p) for p in wanted], axis=1)
-    offsets = np.arange(0, found.size + 1, len(wanted), dtype=np.int32)
+    items = np.stack([_at(groups, function, p) for p in wanted], axis=1)
+    offsets = np.arange(0, items.size + 1, len(wanted), dtype=np.int32)
     element = pa.list_(pa.field("element", pa.float64()))
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(found.ravel())).cast(element)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(items.ravel())).cast(element)
 
 
 def _at(groups: Groups, function: Ordered, p: float) -> NDArray[np.float64]:

@@ -97,14 +97,14 @@ def decider(place: int) -> str:
     return f"{DECIDER_PREFIX}{place}"
 
 
-def deciding(found: Ordered) -> Ordered | None:
+def deciding(plan: Ordered) -> Ordered | None:
     """Return how ``o``, which decides on a value of ``min_by(e, o)``, is answered.
 
     It is the end of the same multiset. None for other functions.
     """
-    if found.name not in _DECIDED:
+    if plan.name not in _DECIDED:
         return None
-    return replace(found, name=_DECIDED[found.name], data_type=found.types[0])
+    return replace(plan, name=_DECIDED[plan.name], data_type=plan.types[0])
 
 
 def ordered(call: AggregateCall, types: Sequence[DataType]) -> Ordered | None:

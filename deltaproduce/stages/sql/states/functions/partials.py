@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.states.functions.plans import Planned
-from deltaproduce.stages.sql.states.measures import Merged
+from deltaproduce.stages.sql.states.measures import MergedMeasure
 from deltaproduce.types.columns import Column
 
 _READ_PREFIX: Final = "_merged_"
@@ -47,24 +47,24 @@ class Partials:
     columns: tuple[tuple[Column, ...], ...]
 
     @staticmethod
-    def of(found: Mapping[str, Sequence[Partial]]) -> Partials:
+    def of(by_column: Mapping[str, Sequence[Partial]]) -> Partials:
         """Return how values are merged.
 
         Args:
-            found: by the first feeder's name for each, the value in each of the feeders.
+            by_column: by the first feeder's name for each, the value in each of the feeders.
 
         Raises:
             DefinitionError: the states of a value do not add up; with `column`.
         """
-        for name, partials in found.items():
+        for name, partials in by_column.items():
             _check(name, partials)
         read = {
             name: list(zip(*(partial.columns for partial in partials), strict=True))
-            for name, partials in found.items()
+            for name, partials in by_column.items()
         }
         columns = list(dict.fromkeys(one for of_value in read.values() for one in of_value))
         return Partials(
-            {name: partials[0].function for name, partials in found.items()},
+            {name: partials[0].function for name, partials in by_column.items()},
             {name: tuple(map(columns.index, of_value)) for name, of_value in read.items()},
             tuple(columns),
         )
@@ -89,7 +89,7 @@ class Partials:
         """
         function = self.functions[name]
         places = (before + place for place in self.states[name])
-        measures = map(Merged.of, function.measures, places)
+        measures = map(MergedMeasure.of, function.measures, places)
         return replace(function, measures=tuple(measures))
 
 
@@ -111,5 +111,5 @@ def _check(name: str, partials: Sequence[Partial]) -> None:
 
 def _kept(function: Planned) -> object:
     """Return a key of a function's states: equal if they add up."""
-    measures = tuple(Merged.of(measure, 0) for measure in function.measures)
+    measures = tuple(MergedMeasure.of(measure, 0) for measure in function.measures)
     return function.name, function.parameters, function.data_type, measures

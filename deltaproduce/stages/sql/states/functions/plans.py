@@ -21,7 +21,7 @@ Finish: TypeAlias = Callable[[Sequence[pa.Array]], pa.Array]
 """Computes a value for each group from the states of a function's measures."""
 
 
-class TooLargeError(GroupError):
+class ValueTooLargeError(GroupError):
     """A value that does not fit its type."""
 
     def __init__(self, message: str, group: int) -> None:
@@ -64,8 +64,8 @@ Plan: TypeAlias = Callable[[int, DataType], Planned | None]
 """Plans a function from the position and type of its argument; None if it is not accepted."""
 
 
-def where_more(values: pa.Array, than: int, found: pa.Array) -> pa.Array:
+def where_more(values: pa.Array, than: int, answers: pa.Array) -> pa.Array:
     """Return what was found for groups with more values than ``than``, else null."""
     return pc.if_else(
-        pc.greater(values, pa.scalar(than, values.type)), found, pa.scalar(None, found.type)
+        pc.greater(values, pa.scalar(than, values.type)), answers, pa.scalar(None, answers.type)
     )

@@ -16,7 +16,7 @@ from deltaproduce.stages.sql.states.exact.states import from_binary
 from deltaproduce.stages.sql.states.functions.plans import (
     Doubles,
     Planned,
-    TooLargeError,
+    ValueTooLargeError,
     where_more,
 )
 from deltaproduce.stages.sql.states.measures import (
@@ -25,7 +25,7 @@ from deltaproduce.stages.sql.states.measures import (
     ExactTotal,
     Measure,
     Total,
-    Values,
+    ValueCount,
 )
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.conversions import INTEGER_DIGITS
@@ -104,8 +104,8 @@ def scale_of(data_type: DataType) -> int:
 
 def divisors(values: pa.Array, less: int = 0) -> Numbers:
     """Return the number of values, minus ``less``, as a divisor: at least 1."""
-    found: Numbers = np.maximum(in_numpy(values) - less, 1)
-    return found
+    counts: Numbers = np.maximum(in_numpy(values) - less, 1)
+    return counts
 
 
 def _narrow_total(argument: int, data_type: DataType, result: DataType) -> Planned:
@@ -116,7 +116,7 @@ def _narrow_total(argument: int, data_type: DataType, result: DataType) -> Plann
         values, totals = states
         return where_more(values, 0, _narrowed(totals, result))
 
-    return Planned(result, (Values(argument), measure), finish)
+    return Planned(result, (ValueCount(argument), measure), finish)
 
 
 def _of_doubles(argument: int, data_type: DataType, finite: Finite) -> Planned:
@@ -125,15 +125,15 @@ def _of_doubles(argument: int, data_type: DataType, finite: Finite) -> Planned:
 
     def finish(states: Sequence[pa.Array]) -> pa.Array:
         values, totals, *others = states
-        found = finite(numbered(totals), divisors(values))
+        sums = finite(numbered(totals), divisors(values))
         if others:
             nans, above, below = (in_numpy(state) > 0 for state in others)
-            found[above] = np.inf
-            found[below] = -np.inf
-            found[nans | (above & below)] = np.nan
-        return where_more(values, 0, pa.array(found))
+            sums[above] = np.inf
+            sums[below] = -np.inf
+            sums[nans | (above & below)] = np.nan
+        return where_more(values, 0, pa.array(sums))
 
-    measures = (Values(argument), measure, *beyond(argument, data_type))
+    measures = (ValueCount(argument), measure, *beyond(argument, data_type))
     return Planned(DoubleType(), measures, finish)
 
 
@@ -155,14 +155,14 @@ def _quotient(
         values, totals = states
         numbers = numbered(totals).times(of_integers(np.full(len(values), more)))
         divided_by = by(values)
-        found = nearest_decimals(numbers, divided_by, arrow_type(result))
-        if found.null_count:
-            group = int(np.flatnonzero(found.is_null())[0])
+        quotients = nearest_decimals(numbers, divided_by, arrow_type(result))
+        if quotients.null_count:
+            group = int(np.flatnonzero(quotients.is_null())[0])
             exact = numbers.exactly(group) / int(divided_by[group]) / 10**result.scale
             raise _too_large(f"{float(exact):.16e}", result, group)
-        return where_more(values, 0, found)
+        return where_more(values, 0, quotients)
 
-    return Planned(result, (Values(argument), measure), finish)
+    return Planned(result, (ValueCount(argument), measure), finish)
 
 
 def _narrowed(totals: pa.Array, result: DataType) -> pa.Array:
@@ -183,8 +183,8 @@ def _narrowed(totals: pa.Array, result: DataType) -> pa.Array:
         raise
 
 
-def _too_large(value: object, result: DataType, group: int) -> TooLargeError:
-    return TooLargeError(f"{value} is not {result.simpleString()}", group)
+def _too_large(value: object, result: DataType, group: int) -> ValueTooLargeError:
+    return ValueTooLargeError(f"{value} is not {result.simpleString()}", group)
 
 
 def _digits(data_type: DataType) -> float:

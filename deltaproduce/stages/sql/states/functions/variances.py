@@ -17,7 +17,7 @@ from deltaproduce.stages.sql.states.exact.numbers import ExactNumbers, concatena
 from deltaproduce.stages.sql.states.exact.rounding import nearest_doubles
 from deltaproduce.stages.sql.states.functions.plans import Doubles, Plan, Planned, where_more
 from deltaproduce.stages.sql.states.functions.sums import beyond, divisors, exact_sum, scale_of
-from deltaproduce.stages.sql.states.measures import Values
+from deltaproduce.stages.sql.states.measures import ValueCount
 from deltaproduce.types.data_types import DataType, DoubleType, NumericType
 from deltaproduce.types.pandas_on_demand import in_numpy
 
@@ -41,14 +41,14 @@ def variance(*, less: int) -> Plan:
 
         def finish(states: Sequence[pa.Array]) -> pa.Array:
             values, total, total_of_squares, *others = states
-            found = _variances(
+            variances = _variances(
                 values, numbered(total), squares_numbered(total_of_squares), scale, less
             )
             for state in others:
-                found[in_numpy(state) > 0] = np.nan
-            return where_more(values, less, pa.array(found))
+                variances[in_numpy(state) > 0] = np.nan
+            return where_more(values, less, pa.array(variances))
 
-        measures = (Values(argument), sums, squares, *beyond(argument, data_type))
+        measures = (ValueCount(argument), sums, squares, *beyond(argument, data_type))
         return Planned(DoubleType(), measures, finish)
 
     return plan
@@ -59,14 +59,14 @@ def deviation(*, less: int) -> Plan:
     plan_variance = variance(less=less)
 
     def plan(argument: int, data_type: DataType) -> Planned | None:
-        found = plan_variance(argument, data_type)
-        if found is None:
+        plan = plan_variance(argument, data_type)
+        if plan is None:
             return None
 
         def finish(states: Sequence[pa.Array]) -> pa.Array:
-            return pc.sqrt(found.finish(states))
+            return pc.sqrt(plan.finish(states))
 
-        return Planned(found.data_type, found.measures, finish)
+        return Planned(plan.data_type, plan.measures, finish)
 
     return plan
 

@@ -66,8 +66,8 @@ def _lower(value: str) -> str:
     known = value.translate(_LOWER)
     if _SIGMA not in known:
         return known.lower()
-    found = iter(c for c in known.translate(_ALIKE).lower() if c in _SIGMAS)
-    return "".join(next(found) if c == _SIGMA else c for c in known).lower()
+    characters = iter(c for c in known.translate(_ALIKE).lower() if c in _SIGMAS)
+    return "".join(next(characters) if c == _SIGMA else c for c in known).lower()
 
 
 def _upper(value: str) -> str:

@@ -24,20 +24,20 @@ def _place(value: str, part: str, start: int) -> int:
 def _located(wanted: pa.DataType, part: pa.Array, value: pa.Array, start: pa.Array) -> pa.Array:
     """Return a place, which is 0 if the start is null."""
     rows = zip(part.to_pylist(), value.to_pylist(), start.to_pylist(), strict=True)
-    found = [
+    positions = [
         0 if s is None else (None if p is None or v is None else _place(v, p, s))
         for p, v, s in rows
     ]
-    return pa.array(found, wanted)
+    return pa.array(positions, wanted)
 
 
 def _locate(arguments: Sequence[Term], zone: str) -> Term | None:
     """Return ``locate(part, text, start)``; Spark computes the start first."""
     given = [*arguments, Constant(IntegerType(), 1)][:3]
-    found = taken(given, (text, text, whole), zone) if len(arguments) > 1 else None
-    if found is None or any(term.may_fail for term in found[:2]):
+    terms = taken(given, (text, text, whole), zone) if len(arguments) > 1 else None
+    if terms is None or any(term.may_fail for term in terms[:2]):
         return None
-    return Call(IntegerType(), _located, found, is_strict=False)
+    return Call(IntegerType(), _located, terms, is_strict=False)
 
 
 def _before(value: str, delimiter: str, count: int) -> str:

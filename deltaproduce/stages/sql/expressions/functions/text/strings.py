@@ -33,23 +33,23 @@ def _joined(_: pa.DataType, *parts: pa.Array) -> pa.Array:
 def _joined_by(wanted: pa.DataType, separator: pa.Array, *parts: pa.Array) -> pa.Array:
     """Join what is not null; Arrow leaves out rows where all is."""
     rows = zip(separator.to_pylist(), *(part.to_pylist() for part in parts), strict=True)
-    found = [
+    texts = [
         None if between is None else between.join(part for part in row if part is not None)
         for between, *row in rows
     ]
-    return pa.array(found, wanted)
+    return pa.array(texts, wanted)
 
 
 def _concat(arguments: Sequence[Term], zone: str) -> Term | None:
-    found = taken(arguments, [text] * len(arguments), zone)
-    return Call(_TEXT, _joined, found, is_strict=False) if found else None
+    terms = taken(arguments, [text] * len(arguments), zone)
+    return Call(_TEXT, _joined, terms, is_strict=False) if terms else None
 
 
 def _concat_ws(arguments: Sequence[Term], zone: str) -> Term | None:
     if any(isinstance(argument.data_type, ArrayType) for argument in arguments):
         return None
-    found = taken(arguments, [text] * len(arguments), zone)
-    return Call(_TEXT, _joined_by, found, is_strict=False) if found and found[1:] else None
+    terms = taken(arguments, [text] * len(arguments), zone)
+    return Call(_TEXT, _joined_by, terms, is_strict=False) if terms and terms[1:] else None
 
 
 def _part_of(value: str, start: int, length: int) -> str:
@@ -69,13 +69,13 @@ def _slice(_: pa.DataType, value: pa.Array, start: pa.Array, length: pa.Array) -
 
 def _substring(arguments: Sequence[Term], zone: str) -> Term | None:
     given = [*arguments, Constant(IntegerType(), _MOST)][:3]
-    found = taken(given, (text, whole, whole), zone)
-    match found:
+    terms = taken(given, (text, whole, whole), zone)
+    match terms:
         case (_, Constant(value=int(start)), Constant(value=int(length))) if (
             start > 0 and 0 <= length <= _MOST - start
         ):
-            return Call(_TEXT, _slice, found)
-    return None if found is None else Call(_TEXT, row_kernel(_part_of), found)
+            return Call(_TEXT, _slice, terms)
+    return None if terms is None else Call(_TEXT, row_kernel(_part_of), terms)
 
 
 def _right(value: str, length: int) -> str:

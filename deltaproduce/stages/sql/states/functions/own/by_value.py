@@ -65,12 +65,12 @@ class ByValue:
 
     def merged(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
         """See `Methods.merged`."""
-        found: list[Any] = [_NOTHING] * size
+        merged_states: list[Any] = [_NOTHING] * size
         for state, group in zip(self.form.read(states), groups.tolist(), strict=True):
-            before = found[group]
+            before = merged_states[group]
             merged = before is not _NOTHING
-            found[group] = self._state("merge", group, before, state) if merged else state
-        return self._written(found)
+            merged_states[group] = self._state("merge", group, before, state) if merged else state
+        return self._written(merged_states)
 
     def subtracted(self, states: pa.Array, gone: pa.Array) -> pa.Array:
         """See `Methods.subtracted`."""
@@ -82,8 +82,8 @@ class ByValue:
     def values(self, states: pa.Array) -> pa.Array:
         """See `Methods.values`."""
         read = enumerate(self.form.read(states))
-        found = [self._called("result", group, state) for group, state in read]
-        return _written(Form.of(self.aggregate.value, self.zone), found)
+        values = [self._called("result", group, state) for group, state in read]
+        return _written(Form.of(self.aggregate.value, self.zone), values)
 
     def _rows(self, columns: Sequence[pa.Array], groups: Numbers) -> list[tuple[Any, ...]]:
         """Return the arguments of each row."""
@@ -105,9 +105,9 @@ class ByValue:
         return deepcopy(self._state("zero", group))
 
     def _state(self, method: str, group: int, *given: Any) -> Any:  # noqa: ANN401 as the user's
-        found = self._called(method, group, *given)
+        state = self._called(method, group, *given)
         try:
-            return self.form.seen(found)
+            return self.form.seen(state)
         except Misfit as misfit:
             raise GroupError(f"failed in {method}: {misfit}", group) from misfit.__cause__
 
@@ -134,6 +134,6 @@ def _written(form: Form, values: Sequence[Any]) -> pa.Array:
         for group, value in enumerate(values):
             try:
                 form.written([value])
-            except Misfit as found:
-                raise GroupError(f"does not fit: {found}", group) from found.__cause__
+            except Misfit as error:
+                raise GroupError(f"does not fit: {error}", group) from error.__cause__
         raise GroupError(f"does not fit: {misfit}", 0) from misfit.__cause__

@@ -25,12 +25,12 @@ def own(aggregate: OwnAggregate, arguments: Sequence[int], types: Sequence[DataT
     Raises:
         DefinitionError: it declares its argument types, and one differs.
     """
-    for column, found in zip(aggregate.inputs or (), types, strict=False):
-        if column.data_type != found:
+    for column, kind in zip(aggregate.inputs or (), types, strict=False):
+        if column.data_type != kind:
             wanted = column.data_type.simpleString()
             raise DefinitionError(
                 f"{aggregate.name} takes {wanted} as its {column.name}, and is given "
-                f"{found.simpleString()}; CAST it in the call, or change input_types"
+                f"{kind.simpleString()}; CAST it in the call, or change input_types"
             )
 
     def clocked(zone: tzinfo) -> Finish:

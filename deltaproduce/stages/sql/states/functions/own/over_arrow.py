@@ -86,32 +86,32 @@ class OverArrow:
         """
 
         def once(low: int, high: int) -> pa.Array:
-            found = getattr(self.aggregate.methods, method)(*given(low, high))
-            return of_groups(found, high - low, column, self.zone)
+            returned = getattr(self.aggregate.methods, method)(*given(low, high))
+            return of_groups(returned, high - low, column, self.zone)
 
         try:
             return once(0, size)
         except (Exception, SystemExit) as error:  # noqa: BLE001 any of the user's
             is_misfit = isinstance(error, Misfit)
-            told = str(error) if is_misfit else described(error)
+            message = str(error) if is_misfit else described(error)
             group = _first_failing(once, size)
             cause = error.__cause__ if is_misfit else error
-            raise GroupError(f"failed in {method}: {told}", group) from cause
+            raise GroupError(f"failed in {method}: {message}", group) from cause
 
 
-def of_groups(found: object, size: int, column: Column, zone: tzinfo) -> pa.Array:
+def of_groups(returned: object, size: int, column: Column, zone: tzinfo) -> pa.Array:
     """Return a method's result for ``size`` groups as it is stored.
 
     Raises:
         Misfit: it has another form.
     """
-    if isinstance(found, pa.ChunkedArray):
-        found = found.combine_chunks()
-    if not isinstance(found, pa.Array):
-        raise Misfit(f"it returned {shown(found)}; return a pyarrow Array")
-    if len(found) != size:
-        raise Misfit(f"it returned {len(found)} items for {size} groups; return one for each")
-    return conformed(found, column.data_type, clock=zone)
+    if isinstance(returned, pa.ChunkedArray):
+        returned = returned.combine_chunks()
+    if not isinstance(returned, pa.Array):
+        raise Misfit(f"it returned {shown(returned)}; return a pyarrow Array")
+    if len(returned) != size:
+        raise Misfit(f"it returned {len(returned)} items for {size} groups; return one for each")
+    return conformed(returned, column.data_type, clock=zone)
 
 
 def _of_groups(

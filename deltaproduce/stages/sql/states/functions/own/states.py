@@ -15,6 +15,7 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.stages.sql.states.functions.own.by_value import ByValue
@@ -71,46 +72,47 @@ class OwnStates(Measure):
     zone: tzinfo = UTC
 
     @property
+    @override
     def data_type(self) -> DataType:
-        """See `Measure.data_type`: the added rows' state and the removed rows', null if none."""
+        """The added rows' state and the removed rows', null if none."""
         gone = StructType([StructField("state", self.aggregate.state.data_type)])
         return StructType(
             [StructField("has", self.aggregate.state.data_type), StructField("lost", gone)]
         )
 
     @property
+    @override
     def subtracts(self) -> bool:
-        """See `Measure.subtracts`."""
         return self.aggregate.subtracts
 
     @property
+    @override
     def arguments(self) -> tuple[int, ...]:
-        """See `Measure.arguments`."""
         return self.places
 
     @property
+    @override
     def of_none(self) -> Measure:
-        """See `Measure.of_none`."""
         return replace(self, places=(), types=(), which=0)
 
+    @override
     def on_clock(self, zone: tzinfo) -> Measure:
-        """See `Measure.on_clock`."""
         return replace(self, zone=zone)
 
+    @override
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
-        """See `Measure.here`."""
         assert values is not None
-        columns, come = values.flatten() if len(self.types) > 1 else [values], signs > 0
-        has = self._methods.added(_chosen(columns, come), groups[come], size)
-        losing, places = np.unique(groups[~come], return_inverse=True)
+        columns, is_added = values.flatten() if len(self.types) > 1 else [values], signs > 0
+        has = self._methods.added(_chosen(columns, is_added), groups[is_added], size)
+        losing, places = np.unique(groups[~is_added], return_inverse=True)
         if not len(losing):
             return self._stored(has)
         with _in_groups(losing):
-            lost = self._methods.added(_chosen(columns, ~come), places, len(losing))
+            lost = self._methods.added(_chosen(columns, ~is_added), places, len(losing))
         return self._stored(has, lost, losing)
 
+    @override
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
-        """See `Measure.added`."""
         if len(states) == size:  # nothing to merge
             return states.take(pa.array(np.argsort(groups)))
         has, lost, those = self._read(states)
@@ -131,8 +133,8 @@ class OwnStates(Measure):
         zeros = self._methods.zero().take(pa.array(np.zeros(len(losing), np.int64)))
         return self._stored(_replaced(has, zeros, losing), has.take(pa.array(losing)), losing)
 
+    @override
     def settled(self, states: pa.Array) -> pa.Array:
-        """See `Measure.settled`."""
         has, lost, losing = self._read(states)
         if not len(losing):
             return states
@@ -163,8 +165,8 @@ class OwnStates(Measure):
         of_type = arrow_type(self.data_type)
         gone = pa.nulls(len(has), of_type.field(1).type)
         if lost is not None and losing is not None:
-            some = pa.StructArray.from_arrays([lost], fields=list(of_type.field(1).type))
-            gone = _replaced(gone, some, losing)
+            items = pa.StructArray.from_arrays([lost], fields=list(of_type.field(1).type))
+            gone = _replaced(gone, items, losing)
         return pa.StructArray.from_arrays([has, gone], fields=list(of_type))
 
 
@@ -190,11 +192,11 @@ def _chosen(columns: Sequence[pa.Array], marks: Marks) -> list[pa.Array]:
     return [column.filter(pa.array(marks)) for column in columns]
 
 
-def _replaced(array: pa.Array, some: pa.Array, places: Numbers) -> pa.Array:
+def _replaced(array: pa.Array, items: pa.Array, places: Numbers) -> pa.Array:
     """Replace the items of an array at the given places."""
     taken = np.arange(len(array))
     taken[places] = len(array) + np.arange(len(places))
-    return pa.concat_arrays([array, some]).take(pa.array(taken))
+    return pa.concat_arrays([array, items]).take(pa.array(taken))
 
 
 @contextmanager

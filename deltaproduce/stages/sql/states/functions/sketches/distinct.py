@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from datasketches import hll_sketch, hll_union, tgt_hll_type
+from typing_extensions import override
 
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.stages.sql.states.functions.encodings import encoded_type
@@ -49,7 +50,7 @@ _COUPONS: Final = {0: 8, 1: 12}
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct(Sketch):
+class DistinctSketch(Sketch):
     """A HyperLogLog sketch.
 
     Attributes:
@@ -58,8 +59,9 @@ class Distinct(Sketch):
 
     lg_k: int
 
+    @override
     def items(self, values: pa.Array) -> Items:
-        """See `Sketch.items`: whole numbers, or texts with a prefix."""
+        """Whole numbers, or texts with a prefix."""
         match self.of:
             case BinaryType():
                 texts = pa.array([value.hex().upper() for value in values.to_pylist()], pa.string())
@@ -73,8 +75,8 @@ class Distinct(Sketch):
         marked: list[int | str] = pc.binary_join_element_wise(_MARK, texts, "").to_pylist()
         return marked
 
+    @override
     def item_in_spark(self, value: Expression) -> Expression | None:
-        """See `Sketch.item_in_spark`."""
         match self.of:
             case BinaryType():
                 return f.concat(f.lit(_MARK), f.hex(value))
@@ -82,26 +84,26 @@ class Distinct(Sketch):
                 return f.concat(f.lit(_MARK), value)
         return whole_number_in_spark(value, self.of)
 
+    @override
     def sketched(self, items: Items) -> bytes:
-        """See `Sketch.sketched`."""
         sketch = hll_sketch(self.lg_k, _TYPE)
         for item in items:
             sketch.update(item)
         return _canonical(sketch)
 
+    @override
     def sketched_in_spark(self, item: Expression) -> Expression:
-        """See `Sketch.sketched_in_spark`."""
         return f.hll_sketch_agg(item, self.lg_k)
 
-    def united(self, states: Sequence[bytes]) -> bytes:
-        """See `Sketch.united`."""
+    @override
+    def merge(self, states: Sequence[bytes]) -> bytes:
         union = hll_union(self.lg_k)
         for state in states:
             union.update(hll_sketch.deserialize(state))
         return _canonical(union.get_result(_TYPE))
 
-    def united_in_spark(self, state: Expression) -> Expression:
-        """See `Sketch.united_in_spark`."""
+    @override
+    def merge_in_spark(self, state: Expression) -> Expression:
         return f.hll_union_agg(state)
 
 
@@ -109,30 +111,30 @@ def approx_count_distinct(lg_k: int) -> Plan:
     """Plan an estimate of the number of distinct values.
 
     Args:
-        lg_k: see `Distinct`.
+        lg_k: see `DistinctSketch`.
     """
 
     def plan(argument: int, data_type: DataType) -> Planned | None:
         if atom(data_type) is None:
             return None
-        return Planned(LongType(), (Distinct(argument, data_type, lg_k),), _estimates)
+        return Planned(LongType(), (DistinctSketch(argument, data_type, lg_k),), _estimates)
 
     return plan
 
 
 def _estimates(states: Sequence[pa.Array]) -> pa.Array:
     sketches = map(hll_sketch.deserialize, states[0].to_pylist())
-    found = (math.floor(sketch.get_estimate() + 0.5) for sketch in sketches)
-    return pa.array(found, pa.int64(), size=len(states[0]))
+    estimates = (math.floor(sketch.get_estimate() + 0.5) for sketch in sketches)
+    return pa.array(estimates, pa.int64(), size=len(states[0]))
 
 
 def _canonical(sketch: hll_sketch) -> bytes:
     """Serialize a sketch to bytes that depend on its set of values alone."""
-    found = np.frombuffer(sketch.serialize_compact(), np.uint8).copy()
-    begin = _COUPONS.get(int(found[_MODE]) & _MODE_BITS)
+    data = np.frombuffer(sketch.serialize_compact(), np.uint8).copy()
+    begin = _COUPONS.get(int(data[_MODE]) & _MODE_BITS)
     if begin is None:
-        found[_FLAGS] |= _OUT_OF_ORDER
-        found[_HISTORY] = 0
+        data[_FLAGS] |= _OUT_OF_ORDER
+        data[_HISTORY] = 0
     else:
-        found[begin:].view("<u4").sort()
-    return found.tobytes()
+        data[begin:].view("<u4").sort()
+    return data.tobytes()

@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from deltaproduce.engines.local.arrays import Marks, Numbers, order_codes, places, sorted_by
 from deltaproduce.stages.sql.states.functions.encodings import decoded, encoded, encoded_type
@@ -47,17 +48,18 @@ class Frequent(Measure):
     tracked: int = TRACKED
 
     @property
+    @override
     def data_type(self) -> DataType:
-        """See `Measure.data_type`."""
         return _counts_of(encoded_type(self.of))
 
     @property
+    @override
     def subtracts(self) -> bool:
-        """See `Measure.subtracts`."""
         return False
 
+    @override
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
-        """See `Measure.here`: rows are only added."""
+        """Rows are only added."""
         assert values is not None
         del signs
         there = values.is_valid()
@@ -65,14 +67,15 @@ class Frequent(Measure):
         ones = np.ones(len(items), np.int64)
         return self._states(_counted(groups[in_numpy(there)], items, ones), size)
 
+    @override
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
-        """See `Measure.added`."""
         rows = _rows(states)
         of_rows = groups[in_numpy(rows.column(_GROUP))]
         return self._states(_counted(of_rows, rows.column(_ITEM), rows.column(_COUNT)), size)
 
+    @override
     def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
-        """See `Measure.turned`: no sign is ever flipped."""
+        """No sign is ever flipped."""
         assert not turned.any()
         return states
 
@@ -146,5 +149,5 @@ def _lists(rows: pa.Table, items: pa.Array, size: int, data_type: DataType) -> p
     """Return rows with a group, in their order, as one list per group."""
     ends = np.searchsorted(in_numpy(rows.column(_GROUP)), np.arange(size + 1)).astype(np.int32)
     counts = rows.column(_COUNT).combine_chunks()
-    found = pa.StructArray.from_arrays([items, counts], [_ITEM, _COUNT])
-    return pa.ListArray.from_arrays(pa.array(ends), found).cast(arrow_type(data_type))
+    lists = pa.StructArray.from_arrays([items, counts], [_ITEM, _COUNT])
+    return pa.ListArray.from_arrays(pa.array(ends), lists).cast(arrow_type(data_type))

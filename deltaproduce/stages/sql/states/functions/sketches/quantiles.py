@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 from datasketches import PyLongsSerDe, kll_items_sketch
+from typing_extensions import override
 
 from deltaproduce.engines.local.arrays import Marks
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
@@ -48,28 +49,29 @@ _SERDE: Final = PyLongsSerDe()
 
 
 @dataclass(frozen=True, slots=True)
-class Quantiles(Sketch):
+class QuantilesSketch(Sketch):
     """A sketch of quantiles."""
 
+    @override
     def items(self, values: pa.Array) -> Items:
-        """See `Sketch.items`: whole numbers."""
+        """Whole numbers."""
         numbers: list[int | str] = whole_numbers(values, self.of).sort().to_pylist()
         return numbers
 
+    @override
     def item_in_spark(self, value: Expression) -> Expression | None:
-        """See `Sketch.item_in_spark`."""
         return whole_number_in_spark(value, self.of)
 
+    @override
     def sketched(self, items: Items) -> bytes:
-        """See `Sketch.sketched`."""
         return _written(_sketch_of(items))
 
+    @override
     def sketched_in_spark(self, item: Expression) -> Expression:
-        """See `Sketch.sketched_in_spark`."""
         return f.kll_sketch_agg_bigint(item, EXACT_VALUES)
 
-    def united(self, states: Sequence[bytes]) -> bytes:
-        """See `Sketch.united`."""
+    @override
+    def merge(self, states: Sequence[bytes]) -> bytes:
         union = _read(states[0])
         for state in states[1:]:
             union.merge(_read(state))
@@ -77,8 +79,8 @@ class Quantiles(Sketch):
             union = _sketch_of(sorted(item for item, _ in union))
         return _written(union)
 
-    def united_in_spark(self, state: Expression) -> Expression:
-        """See `Sketch.united_in_spark`."""
+    @override
+    def merge_in_spark(self, state: Expression) -> Expression:
         return f.kll_merge_agg_bigint(state, EXACT_VALUES)
 
 
@@ -92,18 +94,20 @@ def approx_percentile(p: float | tuple[float, ...]) -> Plan:
 
         def finish(states: Sequence[pa.Array]) -> pa.Array:
             sketches = [_read(state) for state in states[0].to_pylist()]
-            some = np.array([bool(sketch.n) for sketch in sketches], bool)
-            found = (
+            is_present = np.array([bool(sketch.n) for sketch in sketches], bool)
+            quantiles = (
                 number
                 for sketch in sketches
                 if sketch.n
                 for number in sketch.get_quantiles(shares, inclusive=True)
             )
-            values = from_whole_numbers(pa.array(found, pa.int64()), data_type)
-            return _lists(values, some) if isinstance(p, tuple) else _where(values, some)
+            values = from_whole_numbers(pa.array(quantiles, pa.int64()), data_type)
+            return (
+                _lists(values, is_present) if isinstance(p, tuple) else _where(values, is_present)
+            )
 
         result = ArrayType(data_type) if isinstance(p, tuple) else data_type
-        return Planned(result, (Quantiles(argument, data_type),), finish)
+        return Planned(result, (QuantilesSketch(argument, data_type),), finish)
 
     return plan
 
@@ -131,14 +135,14 @@ def _sketch_of(items: Items) -> kll_items_sketch:
     return sketch
 
 
-def _where(values: pa.Array, some: Marks) -> pa.Array:
+def _where(values: pa.Array, marks: Marks) -> pa.Array:
     """Return the values at the marked places, null elsewhere."""
-    return values.take(pa.array(np.cumsum(some) - 1, mask=~some))
+    return values.take(pa.array(np.cumsum(marks) - 1, mask=~marks))
 
 
-def _lists(values: pa.Array, some: Marks) -> pa.Array:
+def _lists(values: pa.Array, marks: Marks) -> pa.Array:
     """Return lists of equal length at the marked places, null elsewhere."""
-    width = len(values) // max(int(some.sum()), 1)
-    offsets = np.append(0, np.cumsum(some * width)).astype(np.int32)
-    lists = pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(~some))
+    width = len(values) // max(int(marks.sum()), 1)
+    offsets = np.append(0, np.cumsum(marks * width)).astype(np.int32)
+    lists = pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(~marks))
     return lists.cast(pa.list_(pa.field("element", values.type)))

@@ -2,7 +2,7 @@
 
 Spark uses the same library, in Java: each reads the other's bytes, and both turn values into items
 the same way. So Spark may make a state that the driver merges. The invariant: every stored state is
-a result of `Sketch.united`, wherever its parts were made.
+a result of `Sketch.merge`, wherever its parts were made.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
@@ -50,13 +51,13 @@ class Sketch(Measure):
     of: DataType
 
     @property
+    @override
     def data_type(self) -> DataType:
-        """See `Measure.data_type`."""
         return BinaryType()
 
     @property
+    @override
     def subtracts(self) -> bool:
-        """See `Measure.subtracts`."""
         return False
 
     @abstractmethod
@@ -76,48 +77,54 @@ class Sketch(Measure):
         """Return the same as an aggregate expression, which skips nulls."""
 
     @abstractmethod
-    def united(self, states: Sequence[bytes]) -> bytes:
+    def merge(self, states: Sequence[bytes]) -> bytes:
         """Return the union of sketches."""
 
     @abstractmethod
-    def united_in_spark(self, state: Expression) -> Expression:
+    def merge_in_spark(self, state: Expression) -> Expression:
         """Return the same as an aggregate expression."""
 
+    @override
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
-        """See `Measure.here`: rows are only added."""
+        """Rows are only added."""
         assert values is not None
         del signs
         there = values.is_valid()
         parts = _by_group(values.filter(there), groups[in_numpy(there)], size)
         return pa.array((self.sketched(self.items(part)) for part in parts), pa.binary(), size=size)
 
+    @override
     def in_spark(self, value: Expression | None, sign: Expression) -> Expression | None:
-        """See `Measure.in_spark`: rows are only added."""
+        """Rows are only added."""
         assert value is not None
         del sign
         item = self.item_in_spark(value)
         return None if item is None else self.sketched_in_spark(item)
 
+    @override
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
-        """See `Measure.added`."""
         parts = _by_group(states, groups, size)
-        return pa.array((self.united(part.to_pylist()) for part in parts), pa.binary(), size=size)
+        return pa.array((self.merge(part.to_pylist()) for part in parts), pa.binary(), size=size)
 
+    @override
     def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
-        """See `Measure.turned`: no sign is ever flipped."""
+        """No sign is ever flipped."""
         assert not turned.any()
         return states
 
+    @override
     def added_in_spark(self, state: Expression, sign: Expression) -> Expression:
-        """See `Measure.added_in_spark`: states are only added."""
+        """States are only added."""
         del sign
-        return self.united_in_spark(state)
+        return self.merge_in_spark(state)
 
 
 def whole_numbers(values: pa.Array, data_type: DataType) -> pa.Array:
     """Encode values as whole numbers in their order, for the types that `encodings` encodes so."""
-    found = encoded(values, data_type)
-    return (found.cast(pa.int32()) if pa.types.is_date(found.type) else found).cast(pa.int64())
+    numbers = encoded(values, data_type)
+    return (numbers.cast(pa.int32()) if pa.types.is_date(numbers.type) else numbers).cast(
+        pa.int64()
+    )
 
 
 def from_whole_numbers(numbers: pa.Array, data_type: DataType) -> pa.Array:

@@ -21,7 +21,7 @@ from deltaproduce.types.excerpts import shown
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WindowArguments:
     """The arguments of an update that concern windows and tasks.
 
     Attributes:
@@ -44,9 +44,9 @@ class Asked:
         return before.with_present(self.present)
 
     @property
-    def told(self) -> list[object]:
+    def json_values(self) -> list[object]:
         """The arguments as JSON values; empty if none were given."""
-        if self == NOTHING_ASKED:
+        if self == NO_ARGUMENTS:
             return []
         as_of: object = "as before"
         if not isinstance(self.as_of, EllipsisType):
@@ -54,7 +54,7 @@ class Asked:
         return [as_of, [[*tracked, units.pairs] for tracked, units in self.present.items()]]
 
 
-NOTHING_ASKED: Final = Asked()
+NO_ARGUMENTS: Final = WindowArguments()
 
 
 def named(partitions: Mapping[str, object], windows: Windows) -> Units:
@@ -67,7 +67,7 @@ def named(partitions: Mapping[str, object], windows: Windows) -> Units:
     Raises:
         InvalidArgumentError: no window is over the column, or these are not its partitions.
     """
-    found: dict[Tracked, Ranges] = {}
+    ranges: dict[Tracked, Ranges] = {}
     for source, given in partitions.items():
         roots = windows.roots(source)
         columns = list(dict.fromkeys(root.column.name for root in roots))
@@ -76,21 +76,21 @@ def named(partitions: Mapping[str, object], windows: Windows) -> Units:
         if not isinstance(given, Mapping):
             over = "no column of it"
             if columns:
-                told = ", ".join(f"{column!r}: […]" for column in columns)
-                over = f"columns {', '.join(columns)}: say which, as {{{told}}}"
+                names = ", ".join(f"{column!r}: […]" for column in columns)
+                over = f"columns {', '.join(columns)}: say which, as {{{names}}}"
             raise _unnamed(f"{source!r} are {shown(given)}, and windows are over {over}")
         for column, named in given.items():
             mine = [root for root in roots if root.column.name == column]
             if not mine:
                 raise _unnamed(f"{source!r} are of {column!r}, which no window is over")
-            found |= {root.tracked: _units(root, named) for root in mine}
-    return found
+            ranges |= {root.tracked: _units(root, named) for root in mine}
+    return ranges
 
 
 def _units(root: Root, named: object) -> Ranges:
     if isinstance(named, str | bytes) or not isinstance(named, Iterable):
         raise _unnamed(f"{root.stage.name!r} are {shown(named)}; give a list of them")
-    found = []
+    ranges = []
     for one in named:
         value = partition(one)
         if value is None or isinstance(value, date) != root.partitions.of_dates:
@@ -99,8 +99,8 @@ def _units(root: Root, named: object) -> Ranges:
             )
             raise _unnamed(f"{root.stage.name!r}, {root.column.name!r} have {shown(one)}; {wanted}")
         unit = root.partitions.unit_of(value)
-        found.append((unit, unit))
-    return Ranges.of(found)
+        ranges.append((unit, unit))
+    return Ranges.of(ranges)
 
 
 def _unnamed(fault: str) -> InvalidArgumentError:

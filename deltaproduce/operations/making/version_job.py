@@ -1,7 +1,8 @@
 """Work: the value that one version is made from.
 
-An update, a repair and a rollback are each a `Work`. It says which stages are processed, what each
-step finds, and how that is written. The executor does what they share: the order of effects. The
+An update, a repair and a rollback are each a `VersionJob`. It says which stages are processed, what
+each step finds, and how that is written. The executor does what they share: the order of effects.
+The
 invariant: nothing here is written, and a work does not change.
 """
 
@@ -25,13 +26,13 @@ from deltaproduce.operations.step.filing import Filing, check_partitions
 from deltaproduce.operations.step.plan import (
     Causes,
     Step,
-    is_stored_anew,
+    changes_storage,
     plan,
 )
 from deltaproduce.operations.step.rezoning import Rezoned
 from deltaproduce.operations.step.windowing import Windows, due_by_date
-from deltaproduce.operations.step.writes import StageWrite, StepResult, Write
-from deltaproduce.reading.readers import Reader
+from deltaproduce.operations.step.writes import StageWrite, StepResult, StepWrite
+from deltaproduce.reading.readers import StageReader
 from deltaproduce.reading.store_zone import StoreZone
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.resumption import NOTHING_KEPT, Resumption
@@ -43,7 +44,7 @@ from deltaproduce.times.zones import OF_UTC
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class StoreContext:
     """The means by which a store makes its versions.
 
     Attributes:
@@ -59,7 +60,7 @@ class Means:
 
     graph: Graph
     definitions: Mapping[str, Fingerprint]
-    reader: Reader
+    reader: StageReader
     engines: Engines
     options: StoreOptions
     windows: Windows
@@ -104,7 +105,7 @@ class Means:
                 **due_by_date(self.graph, head, windows),
             },
             expiring=self.retentions.due(head, windows),
-            stored={name: text_of(found) for name, found in self.descriptions.items()},
+            stored={name: text_of(description) for name, description in self.descriptions.items()},
             rezoned=self.rezoned(head).reasons(self.graph),
             is_version=windows != head.windows,
         )
@@ -112,11 +113,11 @@ class Means:
         self.retentions.check(self.graph, head, steps)
         return steps
 
-    def write(self, result: StepResult, last: StageFigures, overlay: Overlay | None) -> Write:
-        """Return how a step is written; see `Write.of`."""
+    def write(self, result: StepResult, last: StageFigures, overlay: Overlay | None) -> StepWrite:
+        """Return how a step is written; see `StepWrite.of`."""
         name, table_type = result.stage.name, self.options.table_type
         marks = table_type == "copy_on_write" and self.reader.marks_rows(name, last)
-        return Write.of(result, table_type, last, overlay, self.filing(name), marks=marks)
+        return StepWrite.of(result, table_type, last, overlay, self.filing(name), marks=marks)
 
     def check_partitions(self, result: StepResult, head: Version) -> None:
         """Refuse rows that fit no partition, before anything is written.
@@ -125,16 +126,16 @@ class Means:
             InvalidChangesError: for rows of a source; with `column` and `keys`.
             ProducerError: for rows of another stage.
         """
-        stage, found = result.stage, self.descriptions.get(result.stage.name)
-        if found is None or not found.partitions:
+        stage, description = result.stage, self.descriptions.get(result.stage.name)
+        if description is None or not description.partitions:
             return
         comparison = result.comparison
-        if is_stored_anew(stage.name, head, text_of(found)) and not result.anew:
+        if changes_storage(stage.name, head, text_of(description)) and not result.rebuilt:
             content = self.reader.content(head, stage)
             rows = comparison.content_after(None if content is None else content.rows)
         else:
-            rows = comparison.pick(comparison.layout.content, ROWS_OF_CHANGED_PAIRS)
-        check_partitions(rows, stage, found)
+            rows = comparison.select(comparison.layout.content, ROWS_OF_CHANGED_PAIRS)
+        check_partitions(rows, stage, description)
 
     def filing(self, stage: str) -> Filing:
         """Return how files keep a stage's content."""
@@ -142,7 +143,7 @@ class Means:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work(ABC):
+class VersionJob(ABC):
     """The value that one version is made from.
 
     Attributes:
@@ -153,7 +154,7 @@ class Work(ABC):
         kept: what an earlier attempt at the same version has stored.
     """
 
-    means: Means
+    context: StoreContext
     operation: str
     head: Version
     steps: tuple[Step, ...]
@@ -189,7 +190,9 @@ class Work(ABC):
         return self.update_id
 
     @abstractmethod
-    def worth(self, results: Mapping[str, StepResult]) -> Mapping[str, StepResult] | None:
+    def results_to_publish(
+        self, results: Mapping[str, StepResult]
+    ) -> Mapping[str, StepResult] | None:
         """Return the results to publish; None if no version is needed."""
 
     @abstractmethod

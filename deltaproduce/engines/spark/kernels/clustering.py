@@ -31,22 +31,22 @@ _MOST_UNITS: Final = 100_000
 """With more units, the driver does not decide which share a file."""
 
 
-def clustered(
+def partition_files(
     rows: DataFrame,
     clustering: Clustering,
     columns: Sequence[Column],
-    placed: Sequence[Column],
+    by: Sequence[Column],
     least: int,
 ) -> DataFrame | None:
     """Return the rows, sorted, one file per partition; None as from `apart`.
 
     Args:
         columns: the rows' own.
-        placed: the columns to sort by.
-        least: see `Engine.clustered`.
+        by: the columns to sort by.
+        least: see `Engine.clustered_layout`.
     """
-    found = apart(rows, clustering, least)
-    return None if found is None else _in_order(found, placed, columns)
+    units = apart(rows, clustering, least)
+    return None if units is None else _in_order(units, by, columns)
 
 
 def apart(
@@ -57,16 +57,16 @@ def apart(
     None if they are in too many partitions. One Spark job to count them.
 
     Args:
-        least: see `Engine.clustered`.
+        least: see `Engine.clustered_layout`.
         most: None, too, if a file would have more rows than this.
     """
     with_units = rows.withColumn(_UNIT.name, unit_of(clustering.column, clustering.partitions))
     counted = with_units.groupBy(_UNIT.name).agg(f.count(f.lit(1)).alias(_ROWS.name))
-    found = fetched(counted.limit(_MOST_UNITS + 1), (_UNIT, _ROWS)).sort_by(_UNIT.name)
-    if len(found) > _MOST_UNITS:
+    units = fetched(counted.limit(_MOST_UNITS + 1), (_UNIT, _ROWS)).sort_by(_UNIT.name)
+    if len(units) > _MOST_UNITS:
         return None
-    files = _files(found, clustering, least)
-    sizes = np.bincount(files.column(FILE.name).to_numpy(), found.column(_ROWS.name).to_numpy())
+    files = _files(units, clustering, least)
+    sizes = np.bincount(files.column(FILE.name).to_numpy(), units.column(_ROWS.name).to_numpy())
     if most is not None and sizes.max(initial=0) > most:
         return None
     named = frame(files, rows.sparkSession, (_UNIT, FILE))
@@ -88,10 +88,10 @@ def in_places(rows: DataFrame, columns: Sequence[Column], files: int) -> DataFra
 
 
 def in_files(
-    rows: DataFrame, placed: Sequence[Column], columns: Sequence[Column], files: int
+    rows: DataFrame, by: Sequence[Column], columns: Sequence[Column], files: int
 ) -> DataFrame:
     """Return rows that name their file, sorted within it."""
-    return _in_order(_each_apart(rows, files), placed, columns)
+    return _in_order(_each_apart(rows, files), by, columns)
 
 
 def _each_apart(rows: DataFrame, files: int) -> DataFrame:
@@ -99,8 +99,8 @@ def _each_apart(rows: DataFrame, files: int) -> DataFrame:
     return rows.repartitionById(max(files, 1), FILE.name)
 
 
-def _in_order(rows: DataFrame, placed: Sequence[Column], columns: Sequence[Column]) -> DataFrame:
-    return rows.sortWithinPartitions(*order(placed)).select(*cols(columns))
+def _in_order(rows: DataFrame, by: Sequence[Column], columns: Sequence[Column]) -> DataFrame:
+    return rows.sortWithinPartitions(*order(by)).select(*cols(columns))
 
 
 CUT: Final = (FILE, _PLACE)

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from deltaproduce.described.content import description, text_of
 from deltaproduce.engines.marks import Counts
-from deltaproduce.model.fingerprints import NOT_MADE, Altered, Fingerprint
+from deltaproduce.model.fingerprints import NOT_COMPUTED, Altered, Fingerprint
 from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.operations.step.plan import Step
 from deltaproduce.shown.table import UNKNOWN, Cell, Table
@@ -215,14 +215,14 @@ def planned(
     for step in steps:
         name = step.stage.name
         parts = altered(step.stage, head, definitions[name], foreseen.zones.get(name))
-        found = _planned(step, head, parts, known, given)
-        known[name] = found
+        plans = _planned(step, head, parts, known, given)
+        known[name] = plans
     plan = Plan(step for step in known.values() if step.stage.hidden is None)
     plan.head, plan.compared, plan.moves = head.number, counted, False
     names = [stage.name for stage in graph.shown]
     plan.skipped = tuple(name for name in names if name not in known)
     dropped = _forgotten(plan, foreseen.forgetting)
-    plan.losses = (*_begun_anew(plan), *_removed(names, head), *dropped)
+    plan.losses = (*_restarted_updates(plan), *_removed(names, head), *dropped)
     return plan
 
 
@@ -244,17 +244,19 @@ def altered(
         Altered("value columns", had.value, has.value),
         Altered("source key columns", had.source_key, has.source_key),
     )
-    found = [part for part in parts if part.before != part.after]
-    if known.layout != definition.layout and not found:
-        found.append(Altered("what it reads", None, ", ".join(x.name for x in stage.feeders)))
+    altered_parts = [part for part in parts if part.before != part.after]
+    if known.layout != definition.layout and not altered_parts:
+        altered_parts.append(
+            Altered("what it reads", None, ", ".join(x.name for x in stage.feeders))
+        )
     was, is_now = head.stages[stage.name].base.stored, text_of(description(stage))
     if was != is_now:
-        found.append(Altered("how it is stored", was, is_now))
-    if known.function not in (NOT_MADE, definition.function):
-        found.append(Altered(stage.kind.maker, known.text, definition.text))
+        altered_parts.append(Altered("how it is stored", was, is_now))
+    if known.function not in (NOT_COMPUTED, definition.function):
+        altered_parts.append(Altered(stage.kind.maker, known.text, definition.text))
     if zones is not None:
-        found.append(Altered("time zone", *zones))
-    return tuple(found)
+        altered_parts.append(Altered("time zone", *zones))
+    return tuple(altered_parts)
 
 
 def _planned(
@@ -307,11 +309,11 @@ def _share(step: Step, keys: int | None, head: Version) -> float | None:
     """Return the approximate share of keys in the rows of a stage's feeders, or of a source."""
     read: Sequence[Stage] = step.stage.feeders or (step.stage,)
     figures = [head.stages.get(stage.name) for stage in read]
-    rows = sum(found.rows for found in figures if found is not None)
+    rows = sum(figure.rows for figure in figures if figure is not None)
     return None if keys is None or not rows else min(1.0, keys / rows)
 
 
-def _begun_anew(steps: Iterable[PlannedStep]) -> Iterable[Loss]:
+def _restarted_updates(steps: Iterable[PlannedStep]) -> Iterable[Loss]:
     """Yield the losses of stages whose columns change: their updates begin again."""
     for step in steps:
         name = step.stage.name

@@ -23,12 +23,12 @@ def record(version: Version, operation: str, seconds: float, *, published: bool)
     """
     if not _LOGGER.isEnabledFor(logging.INFO):
         return
-    told: dict[str, Any] = {"operation": operation, "version": version.number}
+    values: dict[str, Any] = {"operation": operation, "version": version.number}
     if published:
         for name, figures in version.stages.items():
             if figures.mode != "skipped" and not figures.role:
-                _info({**told, "stage": name, **figures.in_short()})
-    _info({**told, "update_id": version.update_id, "published": published, "seconds": seconds})
+                _info({**values, "stage": name, **figures.in_short()})
+    _info({**values, "update_id": version.update_id, "published": published, "seconds": seconds})
 
 
 def _info(fields: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ Declared = Mapping[str, Column]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """Some rows of a file.
 
     Attributes:
