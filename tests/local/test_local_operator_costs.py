@@ -16,7 +16,7 @@ OWN = 48
 SEEN = 100
 """At most so many rows are read with those of stages, where a key finds them."""
 EXAMPLES: dict[str, list[tuple[str, str, int]]] = {
-    "`SELECT` of expressions, `WHERE`, `UNION ALL`, `VALUES`, `LATERAL VIEW` and other "
+    "`SELECT` of expressions, `WHERE`, `UNION ALL`, `VALUES`, `UNPIVOT`, `LATERAL VIEW` and other "
     "generators": [
         (
             "SELECT id + 1 AS x FROM t WHERE n > 0 UNION ALL SELECT y FROM (VALUES (1)) AS v(y)",
@@ -24,6 +24,7 @@ EXAMPLES: dict[str, list[tuple[str, str, int]]] = {
             OWN,
         ),
         ("SELECT id, e FROM t LATERAL VIEW explode(array(n, n + 1)) w AS e", "", OWN),
+        ("SELECT id, what, x FROM t UNPIVOT (x FOR what IN (g, n))", "", OWN),
     ],
     "inner join, any number of tables, also of a stage with itself": [
         ("SELECT t.id, u.n FROM t JOIN u ON u.g = t.g AND u.id = t.id", "", SEEN),
@@ -63,6 +64,7 @@ EXAMPLES: dict[str, list[tuple[str, str, int]]] = {
     "`INTERSECT`, `EXCEPT`, also with `ALL`": [
         ("SELECT g FROM t INTERSECT SELECT g FROM u", "", SEEN),
         ("SELECT g, id FROM t EXCEPT ALL SELECT g, id FROM u", "", SEEN),
+        ("SELECT n % 7 AS r FROM t INTERSECT SELECT n % 5 FROM u", "groups", SEEN),
     ],
     "a scalar subquery or `EXISTS` without a link to the row": [
         ("SELECT id FROM t WHERE n > (SELECT min(n) FROM u)", "groups", SEEN),
@@ -77,6 +79,14 @@ EXAMPLES: dict[str, list[tuple[str, str, int]]] = {
         ),
         (
             "SELECT t.id, x.m FROM t, LATERAL (SELECT max(n) AS m FROM u WHERE u.g = t.g) x",
+            "",
+            SEEN,
+        ),
+    ],
+    "`LIMIT` in a subquery that depends on the row": [
+        (
+            "SELECT t.id, x.n AS m FROM t, "
+            "LATERAL (SELECT n FROM u WHERE u.g = t.g ORDER BY n DESC LIMIT 2) x",
             "",
             SEEN,
         ),

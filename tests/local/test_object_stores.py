@@ -57,6 +57,7 @@ from deltaproduce.engines.local.delta import writes
 from deltaproduce.engines.selections import Selection
 from deltaproduce.storage import failpoints
 from deltaproduce.storage.locations import Location
+from deltaproduce.storage.parquet import seeks
 from deltaproduce.storage.tables.access import TableAccess
 from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.testing import Oracle, Upsert
@@ -382,11 +383,11 @@ def test_beside_a_session_keys_are_sought_here_and_commits_are_sparks(
     engines = Engines(cast(Any, object()), Limits())
     found = Tables(TableAccess(engines, Location.parse(location)))
     table = found.location.table("orders", "content")
-    files = found.files(table, 0)
+    files = found.reader.files(table, 0)
     assert files is not None
     columns = tuple(Column(name, LongType()) for name in ("id", "customer", "amount"))
     keys = Selection(columns[:1], pa.table({"id": pa.array([2, 9], pa.int64())}), engines)
-    rows = files.rows_of(keys, columns, 100)
+    rows = seeks.rows_of(files, keys, columns, 100)
     assert rows is not None
     assert rows.to_pylist() == [{"id": 2, "customer": 2, "amount": 20}]
     place = Deltas(engines).within(table.place)
