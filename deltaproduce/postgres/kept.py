@@ -15,7 +15,7 @@ from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.postgres.copies import Copy, Database
 from deltaproduce.postgres.statements import quoted
 from deltaproduce.postgres.types import postgres_type
-from deltaproduce.sync import CopyPosition
+from deltaproduce.sync import Position
 from deltaproduce.types.columns import Column
 
 TABLE: Final = "_deltaproduce_sync"
@@ -32,7 +32,7 @@ class CopyState:
         rows: the number of rows that it had.
     """
 
-    position: CopyPosition
+    position: Position
     oid: int
     rows: int
 
@@ -89,7 +89,7 @@ def kept(database: Database, schema: str) -> dict[str, CopyState]:
     )
     return {
         table: CopyState(
-            CopyPosition(store, version, attempt, {stage: Fingerprint(layout, function)}),
+            Position(store, version, attempt, {stage: Fingerprint(layout, function)}),
             oid,
             count,
         )

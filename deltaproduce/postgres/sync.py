@@ -23,7 +23,7 @@ from deltaproduce.reading.copying import copied_columns, copied_stage
 from deltaproduce.reading.opened import Opened, opened_by
 from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.store import Store
-from deltaproduce.sync import CopyPosition, OnBreak, StageChanges, changes_since
+from deltaproduce.sync import OnBreak, Position, StageChanges, changes_since
 from deltaproduce.types.excerpts import shown
 
 _KEYS = "__keys"
@@ -217,7 +217,7 @@ class Sync:
         return _Work(copy, names, changes, had, is_new=not fits)
 
     def _changes(
-        self, copy: Copy, position: CopyPosition | None, version: Version, on_break: OnBreak
+        self, copy: Copy, position: Position | None, version: Version, on_break: OnBreak
     ) -> StageChanges:
         changes = changes_since(
             self._store, position, [copy.stage], until=version.number, on_break=on_break
@@ -250,9 +250,7 @@ class Sync:
             _check_rows(work, rows, version)
             table = kept.existing_table(database, self._schema, work.copy.table)
             assert table is not None
-            position = CopyPosition.of(
-                opened_by(self._store).log.store_id, version, [work.copy.stage]
-            )
+            position = Position.of(opened_by(self._store).log.store_id, version, [work.copy.stage])
             kept.keep(database, self._schema, work.copy, kept.CopyState(position, table.oid, rows))
             yield SyncedTable(
                 work.copy.table,

@@ -21,7 +21,7 @@ from deltaproduce.reading.copying import all_rows, changed_rows, copied_columns,
 from deltaproduce.reading.opened import Opened, opened_by
 from deltaproduce.storage.versions import Version, find, stage_at
 from deltaproduce.store import Store
-from deltaproduce.sync.positions import CopyPosition, fault
+from deltaproduce.sync.positions import Position, fault
 from deltaproduce.types.columns import Column
 
 OnBreak = Literal["raise", "reload"]
@@ -75,13 +75,13 @@ class Changes:
         stages: in the order in which you asked for them.
     """
 
-    position: CopyPosition
+    position: Position
     stages: tuple[StageChanges, ...]
 
 
 def changes_since(
     store: Store,
-    position: CopyPosition | None,
+    position: Position | None,
     stages: Sequence[str] | None = None,
     *,
     until: int | None = None,
@@ -118,9 +118,7 @@ def changes_since(
     changes = [
         _changes_of(opened, stage, position, versions, last, store_id, on_break) for stage in chosen
     ]
-    return Changes(
-        CopyPosition.of(store_id, last, [stage.name for stage in chosen]), tuple(changes)
-    )
+    return Changes(Position.of(store_id, last, [stage.name for stage in chosen]), tuple(changes))
 
 
 def _chosen(store: Store, stages: Sequence[str] | None) -> list[Stage]:
@@ -130,7 +128,7 @@ def _chosen(store: Store, stages: Sequence[str] | None) -> list[Stage]:
     return [copied_stage(opened_by(store), name) for name in names]
 
 
-def _check_forwards(position: CopyPosition, until: int, versions: Sequence[Version]) -> None:
+def _check_forwards(position: Position, until: int, versions: Sequence[Version]) -> None:
     """Refuse to go back to a version before the position, if the store has its version."""
     if versions and position.version <= versions[-1].number:
         raise InvalidArgumentError(
@@ -142,7 +140,7 @@ def _check_forwards(position: CopyPosition, until: int, versions: Sequence[Versi
 def _changes_of(
     store: Opened,
     stage: Stage,
-    position: CopyPosition | None,
+    position: Position | None,
     versions: Sequence[Version],
     last: Version,
     store_id: str | None,

@@ -18,7 +18,7 @@ from deltaproduce.types.json.fields import fields, is_integer, is_text, objects_
 
 
 @dataclass(frozen=True, slots=True)
-class CopyPosition:
+class Position:
     """What a copy has: some stages at one version of a store.
 
     Attributes:
@@ -34,13 +34,13 @@ class CopyPosition:
     definitions: Mapping[str, Fingerprint] = field(default_factory=dict)
 
     @staticmethod
-    def of(store_id: str | None, version: Version, stages: Sequence[str]) -> CopyPosition:
+    def of(store_id: str | None, version: Version, stages: Sequence[str]) -> Position:
         """The position of a copy that has these stages at a version."""
         known_definitions = version.definitions
         attempt = "" if version.attempt is None else version.attempt.id
         unknown = Fingerprint("", "")
         definitions = {stage: known_definitions.get(stage, unknown) for stage in stages}
-        return CopyPosition(store_id or "", version.number, attempt, definitions)
+        return Position(store_id or "", version.number, attempt, definitions)
 
     def to_json(self) -> str:
         """The position as JSON text."""
@@ -52,7 +52,7 @@ class CopyPosition:
         return json.dumps({**values, "definitions": definitions})
 
     @staticmethod
-    def from_json(text: str) -> CopyPosition:
+    def from_json(text: str) -> Position:
         """The inverse of `to_json`.
 
         Raises:
@@ -65,7 +65,7 @@ class CopyPosition:
             stage: Fingerprint(one.get("layout", ""), one.get("function", ""))
             for stage, one in values["definitions"].items()
         }
-        return CopyPosition(values["store_id"], values["version"], values["attempt"], definitions)
+        return Position(values["store_id"], values["version"], values["attempt"], definitions)
 
 
 _POSITION = {
@@ -77,7 +77,7 @@ _POSITION = {
 
 
 def fault(
-    position: CopyPosition, store_id: str | None, versions: Sequence[Version], stage: str
+    position: Position, store_id: str | None, versions: Sequence[Version], stage: str
 ) -> str | None:
     """Return why it is unknown what a copy of a stage lacks; None if it is known.
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from deltaproduce import Pipeline, Store, sync
 from deltaproduce.engines.spark.frames import fetched
-from deltaproduce.sync import CopyPosition
+from deltaproduce.sync import Position
 
 
 class Copy:
@@ -22,11 +22,11 @@ class Copy:
     @property
     def version(self) -> int:
         """The version that it has."""
-        return 0 if self.position is None else CopyPosition.from_json(self.position).version
+        return 0 if self.position is None else Position.from_json(self.position).version
 
     def take(self, store: Store, until: int | None = None) -> None:
         """Take what is lacking, as a program of users would."""
-        position = None if self.position is None else CopyPosition.from_json(self.position)
+        position = None if self.position is None else Position.from_json(self.position)
         changes = sync.changes_since(store, position, until=until)
         for stage in changes.stages:
             width = len(stage.key)

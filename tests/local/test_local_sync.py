@@ -22,7 +22,7 @@ from deltaproduce import (
     SyncError,
     sync,
 )
-from deltaproduce.sync import CopyPosition
+from deltaproduce.sync import Position
 from deltaproduce.testing import strategies
 
 
@@ -107,8 +107,8 @@ def test_what_is_wrong_is_refused(location: str) -> None:
         with pytest.raises(error):
             sync.changes_since(store, **{"position": position, **given})
     with pytest.raises(SyncError, match="another store") as caught:
-        sync.changes_since(store, CopyPosition("x", 1, "y", position.definitions))
+        sync.changes_since(store, Position("x", 1, "y", position.definitions))
     assert caught.value.stage == "lines"
     for text in ("", "[]", '{"store_id": "x"}', '{"version": "1"}'):
         with pytest.raises(InvalidArgumentError):
-            CopyPosition.from_json(text)
+            Position.from_json(text)

@@ -15,7 +15,7 @@ from selecting import long
 from test_local_own import STAGES, assert_twins, failing_shop, own_history, own_site
 
 import deltaproduce as dp
-from deltaproduce.engines import choice
+from deltaproduce.engines import calls, choice
 from deltaproduce.testing import Oracle
 
 
@@ -69,8 +69,9 @@ def test_rows_on_the_driver_go_to_spark_where_its_workers_are_others(
     spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where a session has files that a process beside the driver has not."""
-    monkeypatch.setattr(choice, "are_as_beside", lambda _: False)
-    monkeypatch.setattr(choice, "process_workers", lambda: None)  # none is asked for
+    for module in (calls, choice):
+        monkeypatch.setattr(module, "are_as_beside", lambda _: False)
+    monkeypatch.setattr(calls, "process_workers", lambda: None)  # none is asked for
     store = dp.Store(spark, location, failing_shop())
     store.update({"rows": pa.table({"id": [1, 2, 3], "g": ["a", "b", "a"], "n": [1, 2, 4]})})
     store.update({"rows": pa.table({"id": [4, 5], "g": ["a", "c"], "n": [None, 3]})})

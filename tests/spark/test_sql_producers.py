@@ -82,7 +82,6 @@ def test_functions_read_queries_and_queries_join_functions(
     [
         "SELECT customer, unheard_of(amount) AS v FROM orders",
         "SELECT customer, amount + array(1) AS v FROM orders",
-        "SELECT customer, amount, interval 1 day AS v FROM orders",
     ],
 )
 def test_what_spark_refuses_is_found_before_anything_is_written(

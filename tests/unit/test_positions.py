@@ -9,7 +9,7 @@ from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.figures import StageColumns, StageFigures
 from deltaproduce.storage.versions import EMPTY, Version
-from deltaproduce.sync.positions import CopyPosition, fault
+from deltaproduce.sync.positions import Position, fault
 
 FIGURES = StageFigures(
     "seek", delta_versions={"content": 1}, columns=StageColumns("k int", "v int")
@@ -25,21 +25,20 @@ def version(number: int, figures: StageFigures = FIGURES) -> Version:
 
 
 VERSIONS = [version(3), version(4), version(5)]
-HERE = CopyPosition.of("a store", VERSIONS[1], ["totals"])
+HERE = Position.of("a store", VERSIONS[1], ["totals"])
 
 
 def test_a_position_is_what_its_text_says():
-    assert CopyPosition.from_json(HERE.to_json()) == HERE
-    nowhere = CopyPosition.of(None, EMPTY, ["totals"])
-    assert CopyPosition.from_json(nowhere.to_json()) == nowhere
+    assert Position.from_json(HERE.to_json()) == HERE
+    nowhere = Position.of(None, EMPTY, ["totals"])
+    assert Position.from_json(nowhere.to_json()) == nowhere
     assert (nowhere.store_id, nowhere.version, nowhere.attempt) == ("", 0, "")
 
 
 def test_a_position_of_the_store_leads_on():
     for known in VERSIONS:
         assert (
-            fault(CopyPosition.of("a store", known, ["totals"]), "a store", VERSIONS, "totals")
-            is None
+            fault(Position.of("a store", known, ["totals"]), "a store", VERSIONS, "totals") is None
         )
 
 
