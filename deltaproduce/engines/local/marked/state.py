@@ -26,7 +26,7 @@ from deltaproduce.engines.delta.log import (
     commit_file,
     commits_in,
 )
-from deltaproduce.engines.delta.tables import MARKS_ROWS, BrokenLogError
+from deltaproduce.engines.delta.tables import BrokenLogError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.types.excerpts import one_line
 
@@ -80,13 +80,6 @@ class TableState:
     def partition_columns(self) -> list[str]:
         """The columns that the table is partitioned by."""
         return list(self.metadata.get("partitionColumns") or ())
-
-    @property
-    def may_be_marked(self) -> bool:
-        """Whether rows are marked as deleted, or writers may mark some."""
-        if self.configuration.get(MARKS_ROWS) == "true":
-            return True
-        return any(add.get(VECTOR) for add in self.files.values())
 
     @property
     def is_inside(self) -> bool:
