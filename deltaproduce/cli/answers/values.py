@@ -126,8 +126,8 @@ def _no_key_column(name: str, columns: Columns) -> InvalidArgumentError:
     return InvalidArgumentError(message, argument="key")
 
 
-def _check_once(name: str, strings: Collection[str]) -> None:
-    if name in strings:
+def _check_once(name: str, given: Collection[str]) -> None:
+    if name in given:
         raise InvalidArgumentError(f"column {name!r} has two values; give one", argument="key")
 
 

@@ -214,8 +214,8 @@ def _session(file: ProjectFile | None) -> str:
     from deltaproduce.engines.spark.sessions.session import local_session
     from deltaproduce.projects.sessions import session
 
-    options = None if file is None else session(file)
-    spark = local_session() if options is None else options
+    of_project = None if file is None else session(file)
+    spark = local_session() if of_project is None else of_project
     return f"Spark {spark.version} runs, with Delta"
 
 

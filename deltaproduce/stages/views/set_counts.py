@@ -67,7 +67,7 @@ class SetCounts:
         repeated = Generate(counted, (), "as often as counted", TIMES, (times,), is_outer=False)
         keys = [key.field for key in self.groups.keys]
         pairs = zip(self.operation.fields, keys, strict=True)
-        return ProjectRelation(repeated, tuple(Output(new, _copied(old)) for new, old in pairs))
+        return ProjectRelation(repeated, tuple(Output.copy(old, new) for new, old in pairs))
 
     def _times(self, left: exp.Expr, right: exp.Expr) -> exp.Expr:
         """Return how often the operation has a row, from its numbers on both sides."""
@@ -89,7 +89,7 @@ def _marked(
     side: Relation, own: Sequence[Field], marks: Sequence[Field], *, counted: int
 ) -> ProjectRelation:
     """Return a side in some fields, with a mark that counts its rows, and one that does not."""
-    outputs = [Output(new, _copied(old)) for new, old in zip(own, side.fields, strict=True)]
+    outputs = [Output.copy(old, new) for new, old in zip(own, side.fields, strict=True)]
     for place, mark in enumerate(marks):
         outputs.append(Output(mark, Scalar.of(exp.Literal.number(int(place == counted)), ())))
     return ProjectRelation(side, tuple(outputs))
@@ -97,9 +97,5 @@ def _marked(
 
 def _sum(mark: Field) -> AggregateExpression:
     return AggregateExpression.of(
-        "sum", (_copied(mark),), is_distinct=False, where=None, text=f"sum({mark.name})"
+        "sum", (Scalar.of_field(mark),), is_distinct=False, where=None, text=f"sum({mark.name})"
     )
-
-
-def _copied(field: Field) -> Scalar:
-    return Scalar.of(field.tree, [field])

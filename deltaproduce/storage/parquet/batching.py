@@ -11,9 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltaproduce.engines.local.arrays import (
-    Numbers,
-)
+from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.storage.parquet.row_groups import Footers, RowGroup
 
 _SMALL: Final = 1 << 12

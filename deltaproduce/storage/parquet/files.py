@@ -17,11 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltaproduce.engines.file_systems.directory import Directory
-from deltaproduce.engines.local.arrays import (
-    Marks,
-    Numbers,
-    empty,
-)
+from deltaproduce.engines.local.arrays import Marks, Numbers, empty
 from deltaproduce.engines.local.large.parting import side_by_side
 from deltaproduce.engines.local.large.spilling import Spill
 from deltaproduce.errors import CorruptStoreError, StorageError

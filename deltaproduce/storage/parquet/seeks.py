@@ -22,12 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.local.arrays import (
-    Marks,
-    Numbers,
-    empty,
-    isin_rows,
-)
+from deltaproduce.engines.local.arrays import Marks, Numbers, empty, isin_rows
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.model.partitions import Ranges

@@ -12,10 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.delta.tables import (
-    BrokenLogError,
-    Place,
-)
+from deltaproduce.engines.delta.tables import BrokenLogError, Place
 from deltaproduce.engines.deltas import Deltas
 from deltaproduce.engines.paths import is_linked
 from deltaproduce.engines.spark.delta import Detail

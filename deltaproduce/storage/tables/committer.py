@@ -16,15 +16,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
-from deltaproduce.engines.delta.tables import (
-    TableWrite,
-    Written,
-    properties,
-)
+from deltaproduce.engines.delta.tables import TableWrite, Written, properties
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.storage.attempts import Attempt
@@ -38,10 +34,6 @@ from deltaproduce.storage.tables.effects import TableEffects
 from deltaproduce.storage.tables.reader import TableReader
 from deltaproduce.storage.tables.writes import as_write
 from deltaproduce.types.columns import Column
-
-if TYPE_CHECKING:
-    pass
-
 
 _ROLLED_BACK: Final = "deltaproduce.rolledBackBy"
 """The property that gives a table a new commit if it is already at the restored version."""
@@ -156,9 +148,9 @@ class Committer:
         with self._effects.run("create", table):
             wanted = properties((), marked=False)
             self._access.delta.create(self._access.place(table), columns, wanted)
-            self._tell_people()
+            self._write_readme()
 
-    def _tell_people(self) -> None:
+    def _write_readme(self) -> None:
         """Write the text of the store's folder where there is none, if it can be written."""
         directory = self._access.root.directory
         if directory is not None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from deltaproduce.engines.delta.tables import (
-    RefusedError,
-)
+from deltaproduce.engines.delta.tables import RefusedError
 from deltaproduce.engines.local import commit_probe
 from deltaproduce.engines.spark.delta import unwritable
 from deltaproduce.errors import DeltaProduceError, StorageError
@@ -18,9 +15,6 @@ from deltaproduce.storage.failpoints import effect
 from deltaproduce.storage.locations import StoreTable
 from deltaproduce.storage.tables.access import TableAccess
 from deltaproduce.storage.tables.reader import TableReader
-
-if TYPE_CHECKING:
-    pass
 
 
 class TableEffects:

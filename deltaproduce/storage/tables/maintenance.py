@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -16,9 +15,6 @@ from deltaproduce.storage.locations import StoreTable
 from deltaproduce.storage.tables.access import TableAccess
 from deltaproduce.storage.tables.effects import TableEffects
 from deltaproduce.storage.tables.writes import as_write
-
-if TYPE_CHECKING:
-    pass
 
 
 class Maintenance:

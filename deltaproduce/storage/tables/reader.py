@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from deltaproduce.engines.delta.tables import (
-    TableSize,
-)
+from deltaproduce.engines.delta.tables import TableSize
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.kernels import checks as here
 from deltaproduce.engines.local.marked.listing import MARKED

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from deltaproduce.engines.delta.tables import (
-    TableWrite,
-    properties,
-)
+from deltaproduce.engines.delta.tables import TableWrite, properties
 from deltaproduce.storage.edits import Edit
 from deltaproduce.storage.tables.access import TableAccess
-
-if TYPE_CHECKING:
-    pass
 
 
 def as_write(edit: Edit, metadata: str, access: TableAccess, *, is_known: bool) -> TableWrite:

@@ -6,17 +6,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 import pyarrow as pa
-from deltalake import (
-    CommitProperties,
-    DeltaTable,
-    WriterProperties,
-)
+from deltalake import CommitProperties, DeltaTable, WriterProperties
 from deltalake.exceptions import DeltaError
 
-from deltaproduce.engines.delta.tables import (
-    BrokenLogError,
-    RefusedError,
-)
+from deltaproduce.engines.delta.tables import BrokenLogError, RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.delta.commits import committed, properties_of

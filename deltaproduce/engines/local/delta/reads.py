@@ -11,25 +11,16 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import (
-    DeltaTable,
-)
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from deltaproduce.engines.delta.tables import (
-    UNTOLD,
-    BrokenLogError,
-    LoggedCommit,
-    TableSize,
-)
+from deltaproduce.engines.delta.tables import UNTOLD, BrokenLogError, LoggedCommit, TableSize
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.engines.local.handles import Handles, opened_at
 from deltaproduce.engines.local.marked import listing
 from deltaproduce.engines.local.marked.state import TableStates
-from deltaproduce.types.data_types import (
-    StructType,
-)
+from deltaproduce.types.data_types import StructType
 from deltaproduce.types.excerpts import one_line
 from deltaproduce.types.pandas_on_demand import in_numpy
 

@@ -27,13 +27,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import RemoveAction, create_table_with_add_actions
 
 from deltaproduce.engines.delta.log import logged
-from deltaproduce.engines.delta.tables import (
-    APP_ID,
-    RefusedError,
-    TableWrite,
-    Written,
-    packed,
-)
+from deltaproduce.engines.delta.tables import APP_ID, RefusedError, TableWrite, Written, packed
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.delta.commits import CHECKPOINTS, committed, properties_of

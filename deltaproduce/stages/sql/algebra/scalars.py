@@ -79,6 +79,11 @@ class Scalar:
     may_fail: bool = True
 
     @staticmethod
+    def of_field(field: Field) -> Scalar:
+        """Return the values of a field."""
+        return Scalar.of(field.tree, [field])
+
+    @staticmethod
     def of(tree: exp.Expr, fields: Iterable[Field], text: str = "") -> Scalar:
         """Find the type of an expression.
 
@@ -167,9 +172,9 @@ class Output:
     scalar: Scalar
 
     @staticmethod
-    def copy(field: Field) -> Output:
-        """Return a field as it is."""
-        return Output(field, Scalar.of(field.tree, [field]))
+    def copy(field: Field, own: Field | None = None) -> Output:
+        """Return a field as it is, or its values in a field of its own."""
+        return Output(field if own is None else own, Scalar.of_field(field))
 
 
 @dataclass(frozen=True, slots=True)

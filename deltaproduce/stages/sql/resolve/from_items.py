@@ -229,7 +229,7 @@ def _item(
 
 def _pivoted(node: exp.Expr, relation: Relation, reading: QueryContext) -> tuple[Relation, Scope]:
     """Return what PIVOT makes of all columns of a relation, in columns that only Spark knows."""
-    named = [Scalar.of(one.tree, [one]) for one in relation.fields]
+    named = [*map(Scalar.of_field, relation.fields)]
     own = reading.field("in_spark", None)
     return reading.in_spark(node, [relation], [own], named), Scope(is_open=True)
 

@@ -74,7 +74,7 @@ def _of_first_rows(
     if not given:
         return None
     copies = {one.id: reading.field(one.name, one.data_type) for one in given}
-    outputs = tuple(Output(copies[one.id], Scalar.of(one.tree, [one])) for one in given)
+    outputs = tuple(Output.copy(one, copies[one.id]) for one in given)
     distinct = Distinct(ProjectRelation(left, outputs))
     links = tuple(
         CorrelatedPredicate(_renamed(link.tree, copies), link.node) for link in selected.links
@@ -82,7 +82,7 @@ def _of_first_rows(
     of_each = linked(replace(selected, links=links), distinct, reading)
     assert of_each is not None  # the fields have other names only
     joined = Join(distinct, selected.relation, "inner", of_each.equal, of_each.rest)
-    by = [Scalar.of(one.tree, [one]) for one in copies.values()]
+    by = [*map(Scalar.of_field, copies.values())]
     rows = first_of_each(first, joined, by, reading)
     equal = []
     for one in given:
