@@ -431,7 +431,7 @@ class Pipeline(Tabular):
         if incremental not in get_args(Incremental):
             message = f"stage {name!r}: incremental is {shown(incremental)}; give one of "
             raise DefinitionError(message + ", ".join(get_args(Incremental)), stage=name)
-        known = (stage for stage in self._stages if stage.kind.lists_columns)
+        known = (stage for stage in self._stages if not stage.kind.intake.all_columns)
         schemas = {stage.name: stage.schema for stage in known}
         files = stored_as(stored, stage=name)
         if incremental == "never" or key == "":
@@ -752,7 +752,7 @@ class Pipeline(Tabular):
                 check_text(given, f"its {what}", stage=name)
         return partitioned(
             query,
-            [stage for stage in self._stages if stage.kind.lists_columns],
+            [stage for stage in self._stages if not stage.kind.intake.all_columns],
             key=lambda names: {} if key is None else key_columns(key, names, stage=name),
             partition=partition,
             scopes=scopes or "",

@@ -244,7 +244,7 @@ def of_stage(store: Opened, stage: str | Stage, version: int | None) -> StageDat
     recorded, wanted = store.stage(stage), store.version(version)
     store.check_there(wanted, [recorded.name], CONTENT, RUNS)
     figures = wanted.stages.get(recorded.name, _NO_TABLES)
-    if recorded.kind.place is not None or figures.origin.table:
+    if recorded.kind.intake.table is not None or figures.origin.table:
         raise InvalidArgumentError(
             f"source {recorded.name!r} is read in place: read its own table, or "
             f"store.content({recorded.name!r})",

@@ -63,7 +63,7 @@ def clusterings(graph: Graph, zone: str) -> Mapping[str, Clustering]:
     """
     by_stage: dict[str, list[Clustering]] = {}
     for stage in graph.producers:
-        window = stage.kind.window
+        window = stage.kind.upkeep.window
         if window is None:
             continue
         over = planned(window, stage.feeders[0].schema.key, zone, stage=stage.name)

@@ -121,7 +121,7 @@ def _check_forgotten(stage: Producer) -> None:
         DefinitionError: with `stage`.
     """
     for feeder in stage.merged:
-        kept, window = feeder.kind.intake.retention, stage.kind.window
+        kept, window = feeder.kind.intake.retention, stage.kind.upkeep.window
         if kept is None or not kept.forgets:
             continue
         fault, place = None, feeder.schema.key.names.index(kept.window.column)
@@ -178,7 +178,7 @@ def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str, by_key: b
     for merged in inputs:
         for feeder in merged:
             unknown = any(
-                not one.kind.lists_columns and not one.schema.value.columns for one in merged
+                one.kind.intake.all_columns and not one.schema.value.columns for one in merged
             )
             if not unknown and _differ(feeder.schema.value, merged[0].schema.value):
                 message = (

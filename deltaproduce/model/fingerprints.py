@@ -107,7 +107,7 @@ class Altered:
 
 
 MAKERS: Final = ("function", "query", "definition")
-"""The values of `Kind.maker`: the parts of a definition that are texts of several lines."""
+"""The values of `Definition.maker`: the parts of a definition that are texts of several lines."""
 
 LONGEST_TEXT: Final = 20_000
 """The most characters of a definition's text that are kept: about 500 lines."""
@@ -130,7 +130,7 @@ def fingerprint(stage: Stage) -> Fingerprint:
         "key": stage.schema.key.ddl,
         "value": stage.schema.value.ddl,
         "source key": stage.feeders[0].schema.key.ddl if stage.feeders else "",
-        "surrogate": stage.kind.numbered,
+        "surrogate": stage.kind.key_use.numbered,
     }
     if stage.schema.states:
         layout["states"] = stage.schema.states.ddl
@@ -143,7 +143,9 @@ def _making(stage: Stage) -> str:
     """Return the text that defines a stage's rows; empty for a source."""
     if isinstance(stage, Source):
         return ""
-    computed_by = described(stage.kind.row_definition) if stage.revision is None else stage.revision
+    computed_by = (
+        described(stage.kind.definition.identity) if stage.revision is None else stage.revision
+    )
     return f"{stage.kind.word}: {computed_by}"
 
 
@@ -151,8 +153,8 @@ def _text(stage: Stage) -> str | None:
     """Return the text that a user wrote for a stage; None if the stage is hidden or has none."""
     if stage.hidden is not None:
         return None
-    definition = stage.kind.definition([feeder.name for feeder in stage.merged])
-    return None if definition is None else definition.text[:LONGEST_TEXT]
+    text = stage.kind.definition.text([feeder.name for feeder in stage.merged])
+    return None if text is None else text[:LONGEST_TEXT]
 
 
 _ATOMS: Final = (
@@ -211,7 +213,7 @@ def _parts(value: object) -> Iterable[object]:
         case functools.partial():
             return value.func, value.args, value.keywords
         case Producer():
-            return (value.kind.row_definition,)
+            return (value.kind.definition.identity,)
         case MethodType():
             return (value.__func__,)
         case FunctionType():

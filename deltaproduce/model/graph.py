@@ -46,7 +46,7 @@ class Source:
     @property
     def table(self) -> str | None:
         """The path or name of its Delta table; None if the user gives its rows."""
-        return self.kind.place
+        return self.kind.intake.table
 
     @property
     def inputs(self) -> tuple[tuple["Stage", ...], ...]:
@@ -152,7 +152,7 @@ class Producer:
     @property
     def function(self) -> Callable[..., Any] | None:
         """The function that it calls; None if there is none."""
-        return self.kind.called
+        return self.kind.definition.called
 
     @property
     def feeders(self) -> tuple["Stage", ...]:

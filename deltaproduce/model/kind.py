@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
 from textwrap import dedent
 from types import CellType, FunctionType
-from typing import Any, Final
+from typing import Any
 
 from deltaproduce.model.retention import Retention
 from deltaproduce.model.windows import Window
@@ -28,29 +28,58 @@ from deltaproduce.types.columns import RowSchema
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The definition of a stage's rows, as people read it.
+    """What defines the rows of a stage: functions, a query or other values; nothing if it is empty.
 
     Attributes:
-        language: ``python`` or ``sql``.
+        identity: functions, texts, plain values. A change to it causes the stage to be produced
+            again.
+        functions: those of its user that make the rows; calling the stage calls the first.
+        sql: the query that its user wrote; functions get its rows, if there are any.
+        constants: the values that names in the query stand for.
+        written: returns a query that says the same, given the names of the stages that it reads.
+        has_methods: whether methods of its user's own aggregates are called.
     """
 
-    language: str
-    text: str
+    identity: object = None
+    functions: tuple[Callable[..., Any], ...] = ()
+    sql: str | None = None
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    written: Callable[[Sequence[str]], str] | None = None
+    has_methods: bool = False
 
-    @staticmethod
-    def of_functions(*functions: Callable[..., Any]) -> Definition | None:
-        """Return the source text of functions, and of the functions in their closures.
+    @property
+    def maker(self) -> str:
+        """The sort of the definition: ``function``, ``query`` or ``definition``."""
+        if self.functions:
+            return "function"
+        return "definition" if self.sql is None else "query"
 
-        None if a given function has no source text.
+    @property
+    def called(self) -> Callable[..., Any] | None:
+        """The function that calling the stage calls; None if there is none."""
+        return self.functions[0] if self.functions else None
+
+    @property
+    def language(self) -> str:
+        """The language of its text: ``python`` or ``sql``."""
+        return "python" if self.functions else "sql"
+
+    def text(self, feeders: Sequence[str]) -> str | None:
+        """Return the definition as its user would write it; None if there is no text.
+
+        Of functions it has the source text, and that of the functions in their closures.
+
+        Args:
+            feeders: the names of the stages that the stage reads.
         """
-        texts: dict[str, None] = {}
-        for function in functions:
-            text = _source_text(function)
-            if text is None:
-                return None
-            texts[text] = None
-        texts |= dict.fromkeys(filter(None, map(_source_text, _taken(functions))))
-        return Definition("python", "\n\n".join(texts))
+        if self.functions:
+            own = [text for text in map(_source_text, self.functions) if text is not None]
+            others = filter(None, map(_source_text, _taken(self.functions)))
+            is_known = len(own) == len(self.functions)
+            return "\n\n".join(dict.fromkeys([*own, *others])) if is_known else None
+        if self.sql is not None:
+            return dedent(self.sql).strip()
+        return None if self.written is None else self.written(feeders)
 
 
 def _source_text(function: Callable[..., Any]) -> str | None:
@@ -78,17 +107,21 @@ def _taken(functions: Sequence[object]) -> list[FunctionType]:
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """What a source does with rows that a user gives.
+    """Which rows a source has, and where they are from.
 
     Attributes:
         takes_rows: whether a user may give rows for it.
         unique: whether a key that is given twice in one batch is refused.
         retention: the rows that it keeps; None if all.
+        table: the path or name of the external Delta table with its rows; None if there is none.
+        all_columns: whether its values are all other columns of that table; they are not declared.
     """
 
     takes_rows: bool = False
     unique: bool = False
     retention: Retention | None = None
+    table: str | None = None
+    all_columns: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +145,7 @@ class Upkeep:
     """How a stage follows the changes of its feeders.
 
     Attributes:
+        window: the window of its feeder's partitions that it covers; None if it covers all rows.
         by_key: whether it reads its feeders by equal keys, which have the same types then.
         has_lineage: whether it is known which keys of its feeders made which of its keys.
         recomputes: why all of it is made again whenever a feeder changes; None if only changed keys
@@ -130,6 +164,7 @@ class Upkeep:
         note: what a plan says of its incremental steps besides their inputs; None if nothing.
     """
 
+    window: Window | None = None
     by_key: bool = True
     has_lineage: bool = True
     recomputes: str | None = None
@@ -149,23 +184,21 @@ class Upkeep:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyOrder:
+class KeyUse:
     """What the keys of a stage are besides keys.
 
     Attributes:
         is_index: whether it has one row for each row of its one feeder, under another key.
         group_width: how many of the first key columns identify a group of adjacent rows, of which a
             step may read only the first or the last; 0 if there are no groups.
+        numbered: the value column with the key's number, which a key keeps over versions.
+        copied: the key columns that copy a feeder's column -> that column.
     """
 
     is_index: bool = False
     group_width: int = 0
-
-
-NO_INTAKE: Final = Intake()
-NO_PARTITIONS: Final = TaskPartitions()
-UPKEEP: Final = Upkeep()
-NO_ORDER: Final = KeyOrder()
+    numbered: str | None = None
+    copied: Mapping[str, str] = field(default_factory=dict)
 
 
 class Kind(ABC):
@@ -174,8 +207,8 @@ class Kind(ABC):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        called = getattr(self.called, "__name__", None)
-        return one_line(self, called or self.place)
+        called = getattr(self.definition.called, "__name__", None)
+        return one_line(self, called or self.intake.table)
 
     @property
     @abstractmethod
@@ -188,76 +221,29 @@ class Kind(ABC):
         """The tables that a store has of such a stage, from `layouts.KINDS`."""
 
     @property
-    def row_definition(self) -> object:
-        """The definition of its rows: functions, texts, plain values; None if its rows are given.
-
-        A change to it causes the stage to be produced again.
-        """
-        return None
-
-    def definition(self, feeders: Sequence[str]) -> Definition | None:
-        """Return the definition of its rows, as its user would write it; None if there is no text.
-
-        Args:
-            feeders: the names of the stages that it reads.
-        """
-        del feeders
-        return None if self.called is None else Definition.of_functions(self.called)
-
-    @property
-    def maker(self) -> str:
-        """The sort of its definition: ``function``, ``query`` or ``definition``."""
-        return "definition" if self.called is None else "function"
-
-    @property
-    def called(self) -> Callable[..., Any] | None:
-        """The function that calling the stage calls; None if there is none."""
-        return None
-
-    @property
-    def calls_user(self) -> bool:
-        """Whether functions of the user are called to make its rows."""
-        return self.called is not None
+    def definition(self) -> Definition:
+        """What defines its rows; nothing if they are given."""
+        return Definition()
 
     @property
     def intake(self) -> Intake:
-        """What it does with rows that a user gives."""
-        return NO_INTAKE
+        """Which rows it has, and where they are from, if it is of a source."""
+        return Intake()
 
     @property
     def tasks(self) -> TaskPartitions:
         """The partitions by which tasks read or make its rows."""
-        return NO_PARTITIONS
+        return TaskPartitions()
 
     @property
     def upkeep(self) -> Upkeep:
         """How it follows the changes of its feeders."""
-        return UPKEEP
+        return Upkeep()
 
     @property
-    def order(self) -> KeyOrder:
+    def key_use(self) -> KeyUse:
         """What its keys are besides keys."""
-        return NO_ORDER
-
-    @property
-    def place(self) -> str | None:
-        """The path or name of the external Delta table with its rows."""
-        return None
-
-    @property
-    def lists_columns(self) -> bool:
-        """Whether its definition names all its columns."""
-        return True
-
-    @property
-    def numbered(self) -> str | None:
-        """The value column with the target key's number, which a key keeps over versions."""
-        return None
-
-    @property
-    def window(self) -> Window | None:
-        """The window of its feeder's partitions that it covers; None if it covers all rows."""
-        return None
+        return KeyUse()
 
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
         """Return whether its rows may depend on the time zone of the store.
@@ -283,11 +269,6 @@ class Kind(ABC):
         """
         del feeders, column
         return True
-
-    def passed_on(self, column: str) -> str | None:
-        """Return the feeder's column that a column of the stage copies; None if it copies none."""
-        del column
-        return None
 
     def check(self, schema: RowSchema, inputs: int, *, stage: str) -> None:  # noqa: B027
         """Refuse a definition that a stage of this kind cannot have.

@@ -38,7 +38,7 @@ class Layout:
         schema: the key, value and state columns.
         sources: the columns that hold the key of the stage's feeders; none in a source, and in a
             stage whose rows do not come from one source key each.
-        by_ends: whether a step may read the ends of groups; see `KeyOrder.group_width`.
+        by_ends: whether a step may read the ends of groups; see `KeyUse.group_width`.
     """
 
     schema: RowSchema
@@ -48,7 +48,9 @@ class Layout:
     @staticmethod
     def of(stage: Stage) -> Layout:
         """Return the layout of a source or stage."""
-        return Layout(stage.schema, sources_of(stage.source_key), stage.kind.order.group_width > 0)
+        return Layout(
+            stage.schema, sources_of(stage.source_key), stage.kind.key_use.group_width > 0
+        )
 
     @property
     def key(self) -> tuple[Column, ...]:

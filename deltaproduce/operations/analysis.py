@@ -72,7 +72,7 @@ def analysed(graph: Graph, tables: Tables, head: Callable[[], Version]) -> Analy
 def _as_recorded(stage: Stage, version: Version) -> Stage | None:
     """Return a stage with the types that a version has recorded for this very definition."""
     known = version.definitions.get(stage.name)
-    if known is None or (not has_tables(version, stage.name) and stage.kind.place is None):
+    if known is None or (not has_tables(version, stage.name) and stage.kind.intake.table is None):
         return None
     then = stage_at(version, stage)
     is_fed_alike = all(

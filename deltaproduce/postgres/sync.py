@@ -343,7 +343,7 @@ def _rows_copy(stage: Stage) -> Copy:
 
 
 def _keys_copy(stage: Stage) -> Copy:
-    numbered = stage.kind.numbered
+    numbered = stage.kind.key_use.numbered
     column = next((c for c in stage.schema.value if c.name == numbered), None)
     if column is None:
         raise DefinitionError(

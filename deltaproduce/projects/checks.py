@@ -14,7 +14,6 @@ from typing import Any, Literal
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.projects.statements import SqlFile
-from deltaproduce.stages.kind import stage_kind
 from deltaproduce.stages.sql.algebra.usage import columns_used
 from deltaproduce.stages.sql.resolve import for_spark
 from deltaproduce.stages.sql.scopes.clauses import Scope, Scopes
@@ -172,9 +171,9 @@ def _queries(
             with suppress(DefinitionError):  # a problem that is reported separately
                 yield name, (file.statement.select, Scopes.read(file.scopes or "").sample)
     for stage in stages:
-        query = stage_kind(stage).select
-        if query is not None and stage.name not in files:
-            yield stage.name, query
+        definition = stage.kind.definition
+        if definition.sql is not None and stage.name not in files:
+            yield stage.name, (definition.sql, definition.constants)
 
 
 def _of_stage(name: str, before: RowSchema, now: RowSchema | None) -> Iterator[Problem]:

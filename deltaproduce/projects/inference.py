@@ -49,11 +49,10 @@ def _types(stage: Stage, known: Mapping[str, RowSchema]) -> dict[str, DataType]:
     feeders = {one.name: known[one.name] for one in stage.merged}
     types = stage_kind(stage).over(feeders)
     if types is None:
-        query = stage_kind(stage).select
-        if query is None or not all(one.kind.lists_columns for one in stage.merged):
+        definition = stage.kind.definition
+        if definition.sql is None or any(one.kind.intake.all_columns for one in stage.merged):
             return {}
-        text, sample = query
-        types = for_spark(text, feeders, sample)
+        types = for_spark(definition.sql, feeders, definition.constants)
     return {name.lower(): kind for name, kind in types.types.items()}
 
 

@@ -145,7 +145,7 @@ class SqlFile:
         with shifted(said.select_line):
             query = said.select
             if self.vars:
-                known = {s.name: s.schema for s in pipeline.stages if s.kind.lists_columns}
+                known = {s.name: s.schema for s in pipeline.stages if not s.kind.intake.all_columns}
                 values = Scopes.read(let(self.vars, self.vars)).sample
                 query = for_spark(query, known, values).with_literals(values)
             pipeline.sql(name, query, key=said.text("key"))

@@ -216,7 +216,7 @@ class _Walk:
 
     def _in_window(self, stage: Stage, feeder: Stage, rows: Rows, engines: Engines) -> Rows:
         """Return the feeder's rows that a stage reads: all, or those in its window."""
-        window, figures = stage.kind.window, self.version.stages.get(stage.name)
+        window, figures = stage.kind.upkeep.window, self.version.stages.get(stage.name)
         if window is None:
             return rows
         zone = engines.time_zone

@@ -115,7 +115,7 @@ def _looked_up(
 
 def _feeder(version: Version, index: Stage) -> Stage:
     """Return the feeder of an index, which must be defined now as in the version."""
-    if not index.kind.order.is_index:
+    if not index.kind.key_use.is_index:
         message = f"fetch is True, and {index.name!r} is not an index; look its own rows up"
         raise InvalidArgumentError(message, argument="fetch")
     (feeder,) = index.feeders

@@ -53,8 +53,8 @@ def sql_name(store: Opened, stage: str | Stage, table: str) -> str:
         return location.log().sql
     arguments.choice(table, "table", KINDS)
     target = store.mapped(stage) if table == KEY_MAPPINGS else store.stage(stage)
-    if target.kind.place is not None and table == CONTENT:
-        return store.tables.access.existing(target.kind.place).sql
+    if target.kind.intake.table is not None and table == CONTENT:
+        return store.tables.access.existing(target.kind.intake.table).sql
     return location.table(target.name, table).sql
 
 

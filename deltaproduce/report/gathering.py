@@ -104,7 +104,8 @@ def _stage(
     chosen = past[0] if past else EMPTY
     figures, recorded = chosen.stages.get(stage.name), stage_at(chosen, stage)
     feeders = _names(stage.merged)
-    definition = stage.kind.definition(feeders)
+    definition = stage.kind.definition
+    text = definition.text(feeders)
     touched = (
         (version, version.stages[stage.name])
         for version in past
@@ -119,8 +120,8 @@ def _stage(
         tuple(readers),
         tuple(_columns(recorded)),
         tuple(column.name for column in recorded.source_key if not column.is_hidden),
-        "" if definition is None else definition.language,
-        "" if definition is None else definition.text,
+        "" if text is None else definition.language,
+        text or "",
         None if figures is None else _step(chosen, figures),
         () if figures is None else tuple(_tables(store, stage, figures)),
         steps,
@@ -138,7 +139,7 @@ def _columns(stage: Stage) -> list[ColumnReport]:
             ddl_of(column.data_type).lower() if column.is_known else "",
             column.nullable,
             column.descending,
-            stage.kind.passed_on(column.name),
+            stage.kind.key_use.copied.get(column.name),
         )
         for column, role in (*of_key, *((column, "value") for column in stage.schema.value))
     ]
@@ -173,7 +174,7 @@ def _tables(store: Opened, stage: Stage, figures: StageFigures) -> list[TableRep
 
 def _table(store: Opened, stage: Stage, kind: str, delta_version: int) -> TableReport:
     """Return the size of one table; someone else's table is not read."""
-    if kind == CONTENT and stage.kind.place is not None:
+    if kind == CONTENT and stage.kind.intake.table is not None:
         return TableReport(kind, delta_version, None, None)
     size = store.tables.reader.size(store.tables.location.table(stage.name, kind), delta_version)
     if size is None:

@@ -45,7 +45,7 @@ class StageInput:
         before: finds its rows before; None if there were none.
         step: its own step; None if the version did not reach it.
         is_after: whether `before` finds the rows after the step, also of keys that it changed.
-        by_states: whether the stage reads the states of its rows, too (`Kind.reads_states`).
+        by_states: whether the stage reads the states of its rows, too (`Upkeep.reads_states`).
         role: what a hidden stage is to the stage that reads it; empty for its other feeders.
         looked_up: the rows before that have been looked up in this version.
     """

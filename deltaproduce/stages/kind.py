@@ -14,13 +14,15 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+from typing_extensions import override
+
 from deltaproduce.engines.choice import OPEN_IN_SESSION, Engines
 from deltaproduce.errors import DefinitionError, InvalidChangesError, SessionError
 from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.kind import Kind
+from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.shown.explanations import Explanation, Operator
 from deltaproduce.stages.batches import Batch
-from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.storage.figures import InPlace, StageFigures
 from deltaproduce.storage.parquet.shared_lookups import Wanted
 from deltaproduce.storage.stored import Stored
@@ -36,6 +38,12 @@ class StageKind(Kind):
     """The kind of a stage, with the methods that execute it."""
 
     __slots__ = ()
+
+    @property
+    @override
+    def tables(self) -> tuple[str, ...]:
+        """No key mappings: its rows do not come from one source key each."""
+        return (CONTENT, UPDATES, RUNS)
 
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
         """Return the stage with the types of all its columns; no row is read.
@@ -57,11 +65,6 @@ class StageKind(Kind):
         """Return the look-ups that a stage of this kind may make in its feeders, but by keys."""
         del stage
         return ()
-
-    @property
-    def select(self) -> tuple[str, Mapping[str, Constant]] | None:
-        """The query over its feeders, and the constants that its names stand for; None without."""
-        return None
 
     def over(self, feeders: Mapping[str, RowSchema]) -> Resolved | None:
         """Return the query that makes all its rows of all rows of its feeders; None without one.
@@ -185,9 +188,9 @@ def needing(stage: Stage) -> Iterator[None]:
         if error.stage is not None:
             raise
         what = f"stage {stage.owner!r}"
-        if stage.kind.place is not None:
+        if stage.kind.intake.table is not None:
             what = f"source {stage.name!r} is an existing table, which"
-        elif stage.kind.maker == "query":
+        elif stage.kind.definition.maker == "query":
             what += " is a query, which"
         raise SessionError(
             f"{what} needs Spark, and the store was opened without a session; {OPEN_IN_SESSION}",

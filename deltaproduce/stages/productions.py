@@ -28,6 +28,7 @@ from deltaproduce.engines.spark.frames import row_bytes
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.graph import Stage
+from deltaproduce.model.kind import Definition
 from deltaproduce.model.layouts import Layout
 from deltaproduce.model.window_moves import Shift, WindowMove
 from deltaproduce.stages.inputs import StageInput, all_parts, changed_parts
@@ -68,8 +69,8 @@ class DerivedKind(StageKind):
     @property
     @abstractmethod
     @override
-    def row_definition(self) -> object:
-        """Not None."""
+    def definition(self) -> Definition:
+        """What makes its rows."""
 
     @abstractmethod
     def produced(
@@ -190,7 +191,7 @@ class Production:
         dates: tuple[date | None, date | None] = (None, None),
     ) -> Production:
         """Return the production that follows a version with these figures of the stage."""
-        is_numbered = last.numbering.surrogate == stage.kind.numbered
+        is_numbered = last.numbering.surrogate == stage.kind.key_use.numbered
         last_number = last.numbering.surrogates if is_numbered else 0
         return Production(stage, last_number, engines, is_numbered, shift, clustering, dates)
 
@@ -286,10 +287,10 @@ class Production:
         Raises:
             ProducerError: the stage's function failed, if it runs one.
         """
-        columns = self.content if columns is None else columns
+        columns, definition = self.content if columns is None else columns, self.kind.definition
         size = f.coalesce(f.sum(row_bytes(columns)), f.lit(0))
         counted = {"rows": f.count(f.lit(1)), "bytes": size}
-        function = self.stage.name if self.stage.kind.calls_user else None
+        function = self.stage.name if definition.functions or definition.has_methods else None
         computed, counts = checkpoint(rows, counted, stage=function)
         count = counts["rows"]
         return self.engines.settled(computed, columns, count, counts["bytes"]), count

@@ -20,8 +20,8 @@ from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.model.graph import HiddenInput, Producer, Stage
 from deltaproduce.model.hidden import Hidden, hidden_name
-from deltaproduce.model.kind import Upkeep
-from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
+from deltaproduce.model.kind import Definition, Upkeep
+from deltaproduce.model.layouts import CONTENT, RUNS, Layout
 from deltaproduce.stages.aggregates.kind import Aggregate
 from deltaproduce.stages.inputs import StageInput, hidden_input
 from deltaproduce.stages.productions import DerivedKind, Production, ProductionResult
@@ -60,12 +60,8 @@ class Copied(DerivedKind):
         return "copied"
 
     @property
-    def tables(self) -> tuple[str, ...]:
-        return (CONTENT, UPDATES, RUNS)
-
-    @property
-    def row_definition(self) -> object:
-        return self.role, self.least, self.factor
+    def definition(self) -> Definition:
+        return Definition((self.role, self.least, self.factor))
 
     @property
     def upkeep(self) -> Upkeep:

@@ -281,9 +281,9 @@ def test_variables_are_lists_tables_and_names_in_plain_queries(folder: Path) -> 
     partitions = kind.partitions.at(datetime(2022, 3, 31, tzinfo=UTC), stage="d")
     assert [partitions.values(row) for row in range(2)] == [("L'Isle",), ("Paris",)]
     assert d.schema.value.ddl == "n decimal(23,1), first date"
-    assert "v + CAST('1.5' AS decimal(2,1)) AS v" in str(e.kind.row_definition)
-    assert g.kind.place == str(folder / "lake" / "others")
-    assert h.kind.place == str(folder / "it's" / "where")
+    assert "v + CAST('1.5' AS decimal(2,1)) AS v" in str(e.kind.definition.identity)
+    assert g.kind.intake.table == str(folder / "lake" / "others")
+    assert h.kind.intake.table == str(folder / "it's" / "where")
 
 
 @pytest.mark.parametrize(

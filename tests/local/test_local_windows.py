@@ -120,7 +120,7 @@ def site(chosen: Collection[str] = ()) -> dp.Pipeline:
     return pipeline
 
 
-WINDOWED = [stage.name for stage in site().stages if stage.kind.window is not None]
+WINDOWED = [stage.name for stage in site().stages if stage.kind.upkeep.window is not None]
 SOME = ("of_days", "lagging", "of_seqs", "of_two")
 
 

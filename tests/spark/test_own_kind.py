@@ -20,6 +20,7 @@ from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
 from deltaproduce.engines.spark.data_types import in_spark
+from deltaproduce.model.kind import Definition
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import Production
 from deltaproduce.stages.source_keys import ProducerKind
@@ -48,8 +49,8 @@ class Distinct(ProducerKind):
         return "distinct"
 
     @property
-    def row_definition(self) -> object:
-        return self.least
+    def definition(self) -> Definition:
+        return Definition(self.least)
 
     def emitted(
         self, production: Production, inputs: Sequence[StageInput], keys: Selection | None

@@ -366,7 +366,7 @@ def answered(
 ) -> DataFrame:
     """What Spark returns for a view's query over the store's contents, at a date."""
     stage = pipeline.graph().stage(name)
-    text = stage.kind.definition(()).text  # type: ignore[union-attr]
+    text = stage.kind.definition.text(())
     for feeder in stage.merged:
         seen = [c.name for c in (*feeder.schema.key, *feeder.schema.value) if not c.is_hidden]
         store.content(feeder.name).select(*seen).createOrReplaceTempView(feeder.name)

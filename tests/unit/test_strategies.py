@@ -264,7 +264,7 @@ def test_pipelines_are_small_and_their_functions_can_be_pickled(pipeline):
     assert 1 <= sources <= 2
     assert 1 <= len(pipeline.stages) - sources <= 4
     for stage in pipeline.stages:
-        function = stage.kind.called
+        function = stage.kind.definition.called
         assert pickle.loads(pickle.dumps(function)) is function
 
 
@@ -393,7 +393,9 @@ WINDOWS = {
 @long
 def test_pipelines_have_windows_of_all_sorts():
     def had_by(pipeline):
-        kinds = [stage.kind for stage in aggregated(pipeline) if stage.kind.window is not None]
+        kinds = [
+            stage.kind for stage in aggregated(pipeline) if stage.kind.upkeep.window is not None
+        ]
         return {name for name, has in WINDOWS.items() for k in kinds if has(k.window, k)}
 
     assert_all_drawn(pipelines(strict=True), WINDOWS, had_by)
@@ -421,4 +423,4 @@ def test_updates_name_partitions_and_days_and_keys_are_near_them():
 @settings(deadline=None)
 @given(pipelines(remembering=False))
 def test_pipelines_that_remember_nothing_have_no_windows(pipeline):
-    assert not any(stage.kind.window for stage in pipeline.stages)
+    assert not any(stage.kind.upkeep.window for stage in pipeline.stages)

@@ -346,4 +346,4 @@ def test_a_column_is_named_without_regard_to_case() -> None:
     stage = pipeline.aggregate(
         "w", "events", key="n", values=values, window=dp.window("dAY", last=1)
     )
-    assert stage.kind.window == Window("Day", last=1)
+    assert stage.kind.upkeep.window == Window("Day", last=1)

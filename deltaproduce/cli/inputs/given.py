@@ -113,7 +113,9 @@ def undone(
         option, what = ("--hold", "snapshot") if hold and not snapshots else ("--retake", "file")
         said = f"{option} is given, and there is no {what} that version {version} undoes"
         raise InvalidArgumentError(f"{said}: leave it out", argument=option)
-    tables = tuple(one.name for one in pipeline.graph().sources if one.kind.place is not None)
+    tables = tuple(
+        one.name for one in pipeline.graph().sources if one.kind.intake.table is not None
+    )
     return Undone(version, now.runs, snapshots, files, tables, hold, retake)
 
 

@@ -148,7 +148,7 @@ class Rollback(VersionJob):
     def write(self, result: StepResult, head: Version) -> StageWrite:
         stage, name = result.stage, result.stage.name
         last, then = head.stages.get(name, NO_TABLES), self.wanted.stages.get(name, NO_TABLES)
-        if stage.kind.place is not None:
+        if stage.kind.intake.table is not None:
             return WriteInPlace(result, last, InPlace.of(then), begins=False, mode="restore")
         if result.comparison.complete:
             overlay = self.context.reader.overlay(head, stage)

@@ -114,9 +114,9 @@ class Update(VersionJob):
                 for name, shared in context.windows.shared([s.stage.name for s in steps]).items()
             },
             neighbours={
-                stage.name: Neighbours(stage.schema.key.columns[: stage.kind.order.group_width])
+                stage.name: Neighbours(stage.schema.key.columns[: stage.kind.key_use.group_width])
                 for stage in (step.stage for step in steps)
-                if stage.kind.order.group_width
+                if stage.kind.key_use.group_width
             },
             looked_up=_looked_up(steps),
         )

@@ -253,7 +253,7 @@ def altered(
     if was != is_now:
         altered_parts.append(Altered("how it is stored", was, is_now))
     if known.function not in (NOT_COMPUTED, definition.function):
-        altered_parts.append(Altered(stage.kind.maker, known.text, definition.text))
+        altered_parts.append(Altered(stage.kind.definition.maker, known.text, definition.text))
     if zones is not None:
         altered_parts.append(Altered("time zone", *zones))
     return tuple(altered_parts)

@@ -232,7 +232,7 @@ def forgotten_by(stage: Stage, state: WindowState) -> str | None:
 
     A stage with a window has no results of forgotten rows any more.
     """
-    if stage.kind.window is not None:
+    if stage.kind.upkeep.window is not None:
         return None
     names = [feeder.name for feeder in stage.merged] or [stage.name]
     floors = ((name, state.floors.get(name)) for name in names)
@@ -242,7 +242,7 @@ def forgotten_by(stage: Stage, state: WindowState) -> str | None:
 def may_forget(stage: Stage) -> bool:
     """Return whether a stage has, or will have, results of forgotten rows."""
     kept = (feeder.kind.intake.retention for feeder in stage.merged)
-    return stage.kind.window is None and any(one is not None and one.forgets for one in kept)
+    return stage.kind.upkeep.window is None and any(one is not None and one.forgets for one in kept)
 
 
 def remembered(rows: Rows, stage: Stage, state: WindowState, zone: str) -> Rows:

@@ -347,7 +347,7 @@ def _full_step(
     if stage.name in causes.refreshed:
         return Step(stage, "full", "refresh asked for")
     if head.definitions[stage.name].function != definition.function:
-        return Step(stage, "full", f"its {stage.kind.maker} changed", redefined=True)
+        return Step(stage, "full", f"its {stage.kind.definition.maker} changed", redefined=True)
     if stage.name in causes.rezoned:
         return Step(stage, "full", causes.rezoned[stage.name], redefined=True)
     return None
@@ -371,7 +371,7 @@ def _has_other_columns(feeder: Stage, stage: Producer, head: Version) -> bool:
     A window may read them as they are stored.
     """
     was, now = stage_at(head, feeder).schema, feeder.schema
-    if stage.kind.window is None and not stage.kind.upkeep.by_all_columns:
+    if stage.kind.upkeep.window is None and not stage.kind.upkeep.by_all_columns:
         return bool(faults(was, now))
     return (was.key.ddl, was.value.ddl) != (now.key.ddl, now.value.ddl)
 
@@ -502,7 +502,7 @@ def check_layouts(definitions: Mapping[str, Fingerprint], version: Version) -> N
 
 def _moving_with(stage: Producer, graph: Graph) -> Iterator[Producer]:
     """Yield the owners of a hidden stage that has a limited window, which is theirs."""
-    window = stage.kind.window
+    window = stage.kind.upkeep.window
     if stage.hidden is not None and window is not None and window.is_limited:
         yield from (one for one in graph.producers if one.name in stage.hidden.owners)
 

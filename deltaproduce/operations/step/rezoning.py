@@ -52,7 +52,7 @@ class Rezoned:
 
     def _zone_of(self, stage: Stage) -> str:
         """Return the zone that a stage's rows depend on in the head; today's if on none."""
-        window, feeders = stage.kind.window, [one.schema for one in stage.feeders]
+        window, feeders = stage.kind.upkeep.window, [one.schema for one in stage.feeders]
         if window is not None:
             over = next(column for column in feeders[0].key if column.name == window.column)
             if self.moves(over):

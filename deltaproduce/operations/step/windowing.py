@@ -312,7 +312,7 @@ def _ends(version: Version) -> dict[str, tuple[Partition | None, Partition | Non
 
 
 def _windowed(stage: Stage, zone: str) -> WindowedStage | None:
-    window = stage.kind.window
+    window = stage.kind.upkeep.window
     if window is None:
         return None
     planned_window = planned(window, stage.feeders[0].schema.key, zone, stage=stage.name)
@@ -341,7 +341,7 @@ def root_kept_by(source: Source, zone: str) -> Root | None:
 
 def _roots(stage: Stage, column: Column, partitions: Partitioning) -> Iterator[Root]:
     """Yield the origins of the partitions of a stage's column."""
-    name = stage.kind.passed_on(column.name) if stage.feeders else None
+    name = stage.kind.key_use.copied.get(column.name)
     if name is None:
         yield Root(stage, column, partitions)
         return

@@ -112,7 +112,7 @@ class StepResult:
             rows_not_taken=self.rows_not_taken,
             tasks=self.tasks,
             seconds=round(self.seconds, 3),
-            numbering=Numbering(self.surrogates, self.stage.kind.numbered),
+            numbering=Numbering(self.surrogates, self.stage.kind.key_use.numbered),
             columns=columns_of(self.stage),
             window=self.window,
         )

@@ -25,7 +25,7 @@ def _refreshed(writer: Writer, target: Stage | None) -> Version:
     store, executor = writer.computing.now()
     if target is None or target.kind.tasks.make_rows:
         return _with_tasks(writer, head, target)
-    if target.kind.place is None:
+    if target.kind.intake.table is None:
         stages = [one.name for one in with_hidden(store.producer(target.name))]
         return executor.update(Request(operation="refresh", refreshed=stages), head)
     readers = [producer.name for producer in store.graph.readers_of(target.name)]

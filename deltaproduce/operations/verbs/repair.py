@@ -44,7 +44,7 @@ def _repaired(writer: Writer, recompute: bool | int) -> Version:
     store.log.repair(Attempt.after(store.log.last_read, writer.options.clock()))
     findings = verify(writer, recompute)
     for finding in findings:
-        in_place = store.graph.stage(finding.stage).kind.place if finding.stage else None
+        in_place = store.graph.stage(finding.stage).kind.intake.table if finding.stage else None
         if finding.table == CONTENT and in_place is not None:
             raise CorruptStoreError(
                 f"source {finding.stage!r}: {finding.wrong}; {finding.mend}", table=finding.stage

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from deltaproduce.errors import NotFoundError
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Graph, Producer, Source, Stage
-from deltaproduce.model.kind import Kind
+from deltaproduce.model.kind import Intake, Kind
 from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.readers import StageReader
 from deltaproduce.reading.store_zone import StoreZone
@@ -47,9 +47,9 @@ class _RecordedKind(Kind):
         return self.has
 
     @property
-    def place(self) -> str | None:
-        """The external table of a source that is read in place."""
-        return self.origin or None
+    def intake(self) -> Intake:
+        """With the external table of a source that is read in place."""
+        return Intake(table=self.origin or None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.declarations import check_text
 from deltaproduce.model.graph import Stage
-from deltaproduce.model.kind import Definition, Kind, Upkeep
-from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout, sources_of
+from deltaproduce.model.kind import Definition, KeyUse, Kind, Upkeep
+from deltaproduce.model.layouts import Layout, sources_of
 from deltaproduce.model.window_moves import Shift
 from deltaproduce.model.windows import Window, making, over
 from deltaproduce.stages.aggregates.grouping import Grouping
@@ -152,21 +152,18 @@ class Aggregate(DerivedKind):
 
     @property
     @override
-    def tables(self) -> tuple[str, ...]:
-        """No key mappings, since one row comes from many source keys."""
-        return (CONTENT, UPDATES, RUNS)
-
-    @property
-    @override
-    def row_definition(self) -> object:
+    def definition(self) -> Definition:
         key = tuple((name, one.text) for name, one in self.key)
         values = tuple((name, call.definition) for name, call in self.values)
-        definition = key, values, None if self.where is None else self.where.text
-        return definition if self.window is None else (*definition, making(self.window))
+        identity = key, values, None if self.where is None else self.where.text
+        return Definition(
+            identity if self.window is None else (*identity, making(self.window)),
+            written=self._query,
+            has_methods=self._has_methods,
+        )
 
-    @override
-    def definition(self, feeders: Sequence[str]) -> Definition:
-        """It does not include the window."""
+    def _query(self, feeders: Sequence[str]) -> str:
+        """Return the definition as a query. It does not include the window."""
         written = {one.name: _written(one) for one in self.arguments}
         chosen = [_aliased(name, one) for name, one in self.key]
         for name, call in self.values:
@@ -177,11 +174,12 @@ class Aggregate(DerivedKind):
             lines.append(f"WHERE {self.where.text}")
         if self.key:
             lines.append(f"GROUP BY {', '.join(_written(one) for _, one in self.key)}")
-        return Definition("sql", "\n".join(lines))
+        return "\n".join(lines)
 
+    @property
     @override
-    def passed_on(self, column: str) -> str | None:
-        return dict(self.key)[column].column if column in dict(self.key) else None
+    def key_use(self) -> KeyUse:
+        return KeyUse(copied={name: one.column for name, one in self.key if one.column is not None})
 
     @override
     def reads_again(self, feeders: int, column: str) -> bool:
@@ -194,8 +192,7 @@ class Aggregate(DerivedKind):
         return not is_of_partition and any(not call.subtracts for call in self.origins)
 
     @property
-    @override
-    def calls_user(self) -> bool:
+    def _has_methods(self) -> bool:
         return any(OwnAggregate.among(call.parameters) for call in self.origins)
 
     @property
@@ -205,6 +202,7 @@ class Aggregate(DerivedKind):
         again = [call.sql for call in self.origins if not call.subtracts]
         reason = f"a key that loses a row is made again from its rows, for {', '.join(again)}"
         return Upkeep(
+            window=self.window,
             subtracts=True,
             reads_states=self.reads_states,
             by_history=any(call.estimates for call in self.origins),
@@ -220,9 +218,8 @@ class Aggregate(DerivedKind):
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
         """By its expressions, and methods that get timestamps."""
         types = types_of(feeders)
-        own = (OwnAggregate.among(call.parameters) for call in self.origins)
         read = (*(one for _, one in self.key), *self.arguments, *filter(None, [self.where]))
-        if any(own) and Kind.depends_on_zone(self, schema, feeders):
+        if self._has_methods and Kind.depends_on_zone(self, schema, feeders):
             return True
         return any(depends_on_zone(one.tree, types) for one in read)
 

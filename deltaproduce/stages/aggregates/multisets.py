@@ -9,7 +9,7 @@ value that a row of its group has now, keyed in the order of the values (`functi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +20,7 @@ from deltaproduce.engines.spark.columns import col
 from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.model.graph import HiddenInput, Producer, Stage
 from deltaproduce.model.hidden import MULTISET, Hidden, hidden_name
-from deltaproduce.model.kind import KeyOrder
+from deltaproduce.model.kind import KeyUse
 from deltaproduce.stages.aggregates.kind import Aggregate
 from deltaproduce.stages.sql.states.agg import count
 from deltaproduce.stages.sql.states.functions.encodings import encoded, encoded_type
@@ -52,8 +52,8 @@ class Multiset(Aggregate):
 
     @property
     @override
-    def order(self) -> KeyOrder:
-        return KeyOrder(group_width=self.width)
+    def key_use(self) -> KeyUse:
+        return replace(super(Multiset, self).key_use, group_width=self.width)
 
     @property
     @override

@@ -90,7 +90,7 @@ def calls(stage: Stage, function: Callable[..., Iterable[Any]], zone: tzinfo) ->
     name, names = stage.name, output_struct(stage).names
     source, target = stage.feeders[0].schema.key, stage.schema
     values = [merged[0].schema.value for merged in stage.inputs]
-    writer = emission_writer(target, zone, stage.kind.numbered)
+    writer = emission_writer(target, zone, stage.kind.key_use.numbered)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         blocks = Blocks(batches, source, values, zone, stage=name)

@@ -19,7 +19,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.declarations import check_function, check_preserved
 from deltaproduce.model.graph import Stage
-from deltaproduce.model.kind import Definition, Upkeep
+from deltaproduce.model.kind import Definition, KeyUse, Upkeep
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.functions import by_key, over_tables
 from deltaproduce.stages.functions.preservation import PreserveFunction, preserved
@@ -95,26 +95,17 @@ class ByKey(FunctionKind):
 
     @property
     @override
-    def row_definition(self) -> object:
+    def definition(self) -> Definition:
         """The function, and the processing of its emissions."""
-        return self.function if self.preserve is None else (self.function, self.preserve)
-
-    @override
-    def definition(self, feeders: Sequence[str]) -> Definition | None:
-        """Both functions."""
-        del feeders
-        preserve = () if self.preserve is None else (self.preserve,)
-        return Definition.of_functions(self.function, *preserve)
+        if self.preserve is None:
+            return Definition(self.function, (self.function,))
+        functions = (self.function, self.preserve)
+        return Definition(functions, functions)
 
     @property
     @override
-    def called(self) -> ProduceFunction:
-        return self.function
-
-    @property
-    @override
-    def numbered(self) -> str | None:
-        return self.surrogate
+    def key_use(self) -> KeyUse:
+        return KeyUse(numbered=self.surrogate)
 
     @property
     @override
@@ -175,13 +166,8 @@ class OverTables(FunctionKind):
 
     @property
     @override
-    def row_definition(self) -> object:
-        return self.function
-
-    @property
-    @override
-    def called(self) -> ArrowFunction:
-        return self.function
+    def definition(self) -> Definition:
+        return Definition(self.function, (self.function,))
 
     @override
     def check(self, schema: RowSchema, inputs: int, *, stage: str) -> None:

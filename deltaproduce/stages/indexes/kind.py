@@ -20,7 +20,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
-from deltaproduce.model.kind import Definition, KeyOrder
+from deltaproduce.model.kind import Definition, KeyUse
 from deltaproduce.model.layouts import Layout, sources_of
 from deltaproduce.stages.indexes.columns import IndexColumn, check_types, include_list, key_list
 from deltaproduce.stages.inputs import StageInput, all_parts, changed_parts
@@ -89,22 +89,18 @@ class Index(ProducerKind):
 
     @property
     @override
-    def row_definition(self) -> object:
-        return tuple(
+    def definition(self) -> Definition:
+        identity = tuple(
             tuple((column.name, column.expression.text) for column in part)
             for part in (self.key, self.value)
         )
+        return Definition(identity, written=self._query)
 
-    @override
-    def definition(self, feeders: Sequence[str]) -> Definition:
+    def _query(self, feeders: Sequence[str]) -> str:
         named = ((c.name, c.expression.name) for c in (*self.key, *self.value))
         chosen = (text if text == name else f"{text} AS {name}" for name, text in named)
         lines = ["SELECT", ",\n".join(f"  {one}" for one in chosen), f"FROM {', '.join(feeders)}"]
-        return Definition("sql", "\n".join(lines))
-
-    @override
-    def passed_on(self, column: str) -> str | None:
-        return next((c.expression.column for c in self.key if c.name == column), None)
+        return "\n".join(lines)
 
     @override
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
@@ -117,8 +113,9 @@ class Index(ProducerKind):
 
     @property
     @override
-    def order(self) -> KeyOrder:
-        return KeyOrder(is_index=True)
+    def key_use(self) -> KeyUse:
+        columns = ((column.name, column.expression.column) for column in self.key)
+        return KeyUse(is_index=True, copied={name: of for name, of in columns if of is not None})
 
     def schema(self, feeder: Stage, *, stage: str) -> RowSchema:
         """Return the columns of such a stage, without types if only Spark knows some.

@@ -30,8 +30,8 @@ from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.model.hidden import DIGESTS, Hidden, hidden_name
-from deltaproduce.model.kind import Upkeep
-from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
+from deltaproduce.model.kind import Definition, Upkeep
+from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import DerivedKind, Production, ProductionResult
 from deltaproduce.storage.stored import Stored
@@ -68,14 +68,8 @@ class Digests(DerivedKind):
 
     @property
     @override
-    def tables(self) -> tuple[str, ...]:
-        """A digest comes from no single key."""
-        return (CONTENT, UPDATES, RUNS)
-
-    @property
-    @override
-    def row_definition(self) -> object:
-        return ("digests", *self.by)
+    def definition(self) -> Definition:
+        return Definition(("digests", *self.by))
 
     @override
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:

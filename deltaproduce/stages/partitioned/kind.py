@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from textwrap import dedent
 
 import pyarrow as pa
 from typing_extensions import override
@@ -16,7 +15,6 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.model.fingerprints import described
 from deltaproduce.model.graph import HiddenInput, Producer, Stage
 from deltaproduce.model.kind import Definition, TaskPartitions
-from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.partitioned.digests import digests_of, digests_stage
 from deltaproduce.stages.partitioned.in_spark import query_types
@@ -27,7 +25,7 @@ from deltaproduce.stages.productions import Production
 from deltaproduce.stages.scheduled.kinds import ForeignFunction, ScheduledKind
 from deltaproduce.stages.scheduled.outcomes import Outcomes, Tasked
 from deltaproduce.stages.scheduled.schedules import Schedule
-from deltaproduce.stages.sql.scopes.clauses import Scope, Scopes
+from deltaproduce.stages.sql.scopes.clauses import Scopes
 from deltaproduce.stages.sql.scopes.partitions import ExpectedPartitions, are_kept
 from deltaproduce.stages.sql.text import QueryText
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
@@ -70,12 +68,6 @@ class Partitioned(ScheduledKind):
 
     @property
     @override
-    def tables(self) -> tuple[str, ...]:
-        """No key mappings, since no row comes from a single key."""
-        return (CONTENT, UPDATES, RUNS)
-
-    @property
-    @override
     def tasks(self) -> TaskPartitions:
         return TaskPartitions(self.partitions.names, make_rows=True)
 
@@ -91,32 +83,12 @@ class Partitioned(ScheduledKind):
 
     @property
     @override
-    def called(self) -> Callable[..., object] | None:
-        return self.function
-
-    @property
-    @override
-    def row_definition(self) -> object:
-        definition = (self.query.text, self.partitions.text, self.partitions.scopes.text)
-        return definition if self.function is None else (*definition, self.function)
-
-    @override
-    def definition(self, feeders: Sequence[str]) -> Definition | None:
-        del feeders
-        if self.function is not None:
-            return Definition.of_functions(self.function)
-        return Definition("sql", dedent(self.query.text).strip())
-
-    @property
-    @override
-    def maker(self) -> str:
-        return "query" if self.function is None else "function"
-
-    @property
-    @override
-    def select(self) -> tuple[str, Scope]:
-        """With a scope of an arbitrary date."""
-        return self.query.text, self.partitions.scopes.sample
+    def definition(self) -> Definition:
+        """The names in its query have the values of an arbitrary date."""
+        text, scopes = self.query.text, self.partitions.scopes
+        functions = () if self.function is None else (self.function,)
+        identity = (text, self.partitions.text, scopes.text, *functions)
+        return Definition(identity, functions, text, scopes.sample)
 
     @override
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:

@@ -21,7 +21,6 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.hidden import RECORDS, Hidden, hidden_name
-from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.kind import Arrival, SourceKind
@@ -43,11 +42,6 @@ class Presence(SourceKind):
     @override
     def word(self) -> str:
         return "partitions"
-
-    @property
-    @override
-    def tables(self) -> tuple[str, ...]:
-        return (CONTENT, UPDATES, RUNS)
 
 
 def presence_stage(source: Stage) -> Source:

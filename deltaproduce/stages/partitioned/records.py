@@ -20,7 +20,8 @@ from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.model.hidden import RECORDS, Hidden, hidden_name
-from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
+from deltaproduce.model.kind import Definition
+from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.partitioned.entries import MARK, ComputedTasks
 from deltaproduce.stages.scheduled.kinds import MadeByTasks
@@ -46,14 +47,8 @@ class TaskRecords(MadeByTasks):
 
     @property
     @override
-    def tables(self) -> tuple[str, ...]:
-        """A record comes from no single key."""
-        return (CONTENT, UPDATES, RUNS)
-
-    @property
-    @override
-    def row_definition(self) -> object:
-        return "records"
+    def definition(self) -> Definition:
+        return Definition("records")
 
 
 def records_stage(stage: Stage, types: Sequence[tuple[str, DataType]]) -> Producer:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from textwrap import dedent
 
 import pyarrow as pa
 from typing_extensions import override
@@ -23,7 +22,6 @@ from deltaproduce.stages.queries import on_driver
 from deltaproduce.stages.queries.query import Query
 from deltaproduce.stages.queries.running import queried, query_schema, typed_schema
 from deltaproduce.stages.source_keys import ProducerKind
-from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.stages.sql.projection import is_ansi
 from deltaproduce.stages.sql.text import QueryText
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
@@ -45,23 +43,8 @@ class KeyLocalQuery(ProducerKind):
 
     @property
     @override
-    def row_definition(self) -> object:
-        return self.query.text
-
-    @override
-    def definition(self, feeders: Sequence[str]) -> Definition:
-        del feeders
-        return Definition("sql", dedent(self.query.text).strip())
-
-    @property
-    @override
-    def maker(self) -> str:
-        return "query"
-
-    @property
-    @override
-    def select(self) -> tuple[str, Mapping[str, Constant]]:
-        return self.query.text, {}
+    def definition(self) -> Definition:
+        return Definition(self.query.text, sql=self.query.text)
 
     @override
     def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:

@@ -52,18 +52,6 @@ class MadeByTasks(DerivedKind):
         """Only tasks make rows."""
         del production, inputs, content, mappings
 
-    @override
-    def sampled(
-        self,
-        production: Production,
-        inputs: Sequence[StageInput],
-        content: Stored | None,
-        mappings: Callable[[], Stored | None],
-        keys: Callable[[], object],
-    ) -> None:
-        """Only tasks make rows."""
-        del production, inputs, content, mappings, keys
-
 
 class ScheduledKind(MadeByTasks):
     """The kind of a stage whose own tasks make its rows."""

@@ -72,7 +72,7 @@ class FollowedInput:
         Raises:
             TooManyRowsError: they are in Spark.
         """
-        width, names = self.input.stage.kind.order.group_width, list(columns)
+        width, names = self.input.stage.kind.key_use.group_width, list(columns)
         stored = self.input.before() if width else None
         if stored is None:
             return None if not width else empty(self._columns(columns)).select(names)

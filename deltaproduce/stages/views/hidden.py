@@ -16,7 +16,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.model.graph import HiddenInput, Producer, Stage
 from deltaproduce.model.hidden import Hidden
-from deltaproduce.model.kind import KeyOrder, Upkeep
+from deltaproduce.model.kind import Definition, KeyUse, Upkeep
 from deltaproduce.model.layouts import CONTENT, RUNS, Layout
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import DerivedKind, Production, ProductionResult
@@ -62,19 +62,14 @@ class HiddenTable(DerivedKind):
 
     @property
     @override
-    def row_definition(self) -> object:
-        return self.query, self.operator_labels, self.role
+    def definition(self) -> Definition:
+        return Definition((self.query, self.operator_labels, self.role), sql=self.query)
 
     @property
     @override
-    def maker(self) -> str:
-        return "query"
-
-    @property
-    @override
-    def order(self) -> KeyOrder:
+    def key_use(self) -> KeyUse:
         """The first rows of an order are read."""
-        return KeyOrder(group_width=1 if self.role == ORDERED else 0)
+        return KeyUse(group_width=1 if self.role == ORDERED else 0)
 
     @property
     @override

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from textwrap import dedent
 from typing import Final, TypeAlias
 
 from typing_extensions import override
@@ -17,7 +16,6 @@ from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.errors import DefinitionError, SessionError
 from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.model.kind import Definition, Upkeep
-from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.shown.explanations import Operator
 from deltaproduce.stages.inputs import StageInput, fed_by
 from deltaproduce.stages.productions import DerivedKind, Production, ProductionResult
@@ -25,7 +23,6 @@ from deltaproduce.stages.sql.algebra.relations import AggregateRelation, Relatio
 from deltaproduce.stages.sql.algebra.scalars import readable
 from deltaproduce.stages.sql.algebra.spark_only import InSpark
 from deltaproduce.stages.sql.algebra.windows import WindowRelation
-from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.stages.sql.keys import key_columns
 from deltaproduce.stages.sql.operators_in_spark import has_frame
 from deltaproduce.stages.sql.projection import check_ansi
@@ -116,27 +113,12 @@ class View(DerivedKind):
 
     @property
     @override
-    def tables(self) -> tuple[str, ...]:
-        """No key mappings, since a row comes from rows of many source keys."""
-        return (CONTENT, UPDATES, RUNS)
-
-    @property
-    @override
-    def row_definition(self) -> object:
+    def definition(self) -> Definition:
         """What Spark and the driver make otherwise is made again by whoever opens the store."""
         is_by_spark = self.recomputed == FLOATS_IN_SPARK
-        definition = (self.query, self.recomputed) if is_by_spark else self.query
-        return (definition, self.beside) if self.beside else definition
-
-    @override
-    def definition(self, feeders: Sequence[str]) -> Definition:
-        del feeders
-        return Definition("sql", dedent(self.query).strip())
-
-    @property
-    @override
-    def maker(self) -> str:
-        return "query"
+        identity: object = (self.query, self.recomputed) if is_by_spark else self.query
+        identity = (identity, self.beside) if self.beside else identity
+        return Definition(identity, sql=self.query, constants=NO_DATE)
 
     @property
     @override
@@ -153,11 +135,6 @@ class View(DerivedKind):
             by_all_columns=True,
             by_date=self.is_dated,
         )
-
-    @property
-    @override
-    def select(self) -> tuple[str, Mapping[str, Constant]]:
-        return self.query, NO_DATE
 
     @staticmethod
     def defined(

@@ -47,7 +47,7 @@ def is_known(producer: Producer) -> bool:
 
 def fed_rows(producer: Stage, state: Rows, forgotten: Rows) -> Rows:
     """Return a producer's input, with forgotten rows of sources unless it has a window."""
-    if producer.kind.window is not None or not any(forgotten.values()):
+    if producer.kind.upkeep.window is not None or not any(forgotten.values()):
         return state
     state_of = dict(state)
     for feeder in producer.merged:
@@ -136,7 +136,7 @@ def given_rows(
         forgotten: the forgotten rows of sources, of which these parts may be.
         consumer: the one feeder to read; all if None.
     """
-    schema, window = stage.feeders[0].schema, stage.kind.window
+    schema, window = stage.feeders[0].schema, stage.kind.upkeep.window
     if window is not None:
         windows.place(stage)  # it may raise, even if there is no row
     for feeder in stage.merged:
@@ -192,7 +192,7 @@ def numbered_rows(
     producer: Producer, rows: list[Row], before: list[Row], last: int
 ) -> tuple[list[Row], int]:
     """Return the rows with surrogates, and the last surrogate assigned (S12)."""
-    place = producer.schema.value.names.index(str(producer.kind.numbered))
+    place = producer.schema.value.names.index(str(producer.kind.key_use.numbered))
     numbers = {plain(row.key): row.value[place] for row in before}
     for key, _ in key_groups(rows):  # in key order
         if key not in numbers:
@@ -238,7 +238,7 @@ def _emissions(
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """Yield what the producer's function emits for one key's values, as it will be stored."""
     key = as_argument(source_key, producer.feeders[0].schema.key)
-    model, numbered = by_key(producer.kind), producer.kind.numbered
+    model, numbered = by_key(producer.kind), producer.kind.key_use.numbered
     assert model is not None  # all kinds in the oracle have one
     columns = Columns(  # a number is filled in later, whatever its declaration
         tuple(replace(c, nullable=c.nullable or c.name == numbered) for c in producer.schema.value)

@@ -192,7 +192,7 @@ class Oracle:
             fed = fed_rows(producer, rows, taken.forgotten)
             rows[name] = produced_rows(producer, fed, windows, taken.forgotten)
             windows = windows.seen(self._graph, named_rows([producer], rows))
-            if producer.kind.numbered is not None:
+            if producer.kind.key_use.numbered is not None:
                 rows[name], surrogates[name] = numbered_rows(
                     producer, rows[name], head.rows[name], surrogates.get(name, 0)
                 )

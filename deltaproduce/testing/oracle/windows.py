@@ -117,7 +117,7 @@ class WindowStates:
 
     def advanced(self, stage: Stage) -> WindowStates:
         """Return the state after a stage's limited window has moved on."""
-        window = stage.kind.window
+        window = stage.kind.upkeep.window
         if window is None or not _is_limited(stage):
             return self
         goal, at = self._goal(stage), self.limited.get(stage.name)
@@ -129,7 +129,7 @@ class WindowStates:
 
     def _goal(self, stage: Stage) -> Place:
         """Return the target position of a stage's window."""
-        window = stage.kind.window
+        window = stage.kind.upkeep.window
         assert window is not None
         mine = [self.present.get(key, frozenset()) for key in set(tracked_of(stage, window))]
         goal = self._between(stage.feeders[0].schema.key, window, mine)
@@ -168,7 +168,7 @@ class WindowStates:
 
     def has(self, stage: Stage, value: Any) -> bool:  # noqa: ANN401 as it may be
         """Return whether a row with this value in the window's column is in the window."""
-        place, window = self.place(stage), stage.kind.window
+        place, window = self.place(stage), stage.kind.upkeep.window
         if place is None or window is None or value is None:
             return False
         return bool(place[0] <= _partition(value, window.step) <= place[1])
@@ -176,8 +176,8 @@ class WindowStates:
 
 def window_place(stage: Stage) -> int:
     """Return the position of the feeder's column that a stage's window is over."""
-    assert stage.kind.window is not None
-    return stage.feeders[0].schema.names.index(stage.kind.window.column)
+    assert stage.kind.upkeep.window is not None
+    return stage.feeders[0].schema.names.index(stage.kind.upkeep.window.column)
 
 
 def tracked(graph: Graph) -> set[Key]:
@@ -186,13 +186,14 @@ def tracked(graph: Graph) -> set[Key]:
     return {_key_kept_by(source, one.window) for source, one in kept if one is not None} | {
         key
         for stage in graph.producers
-        if stage.kind.window is not None
-        for key in tracked_of(stage, stage.kind.window)
+        if stage.kind.upkeep.window is not None
+        for key in tracked_of(stage, stage.kind.upkeep.window)
     }
 
 
 def _is_limited(stage: Stage) -> bool:
-    return stage.kind.window is not None and stage.kind.window.max_partitions is not None
+    window = stage.kind.upkeep.window
+    return window is not None and window.max_partitions is not None
 
 
 def _on_the_way(window: Window, at: Place, goal: tuple[Any, Any], there: Sequence[Any]) -> Place:
@@ -245,7 +246,7 @@ def _unit_step(key: Columns, window: Window) -> int | None:
 
 def _roots(stage: Stage, place: int) -> Iterator[tuple[str, str]]:
     name = stage.schema.names[place]
-    passed = stage.kind.passed_on(name) if stage.feeders else None
+    passed = stage.kind.key_use.copied.get(name)
     if passed is None:
         yield stage.name, name
         return

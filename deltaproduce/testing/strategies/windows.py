@@ -65,7 +65,7 @@ def window_arguments(draw: st.DrawFn, pipeline: Pipeline) -> dict[str, Any]:
     """
     options: dict[str, Any] = {}
     columns = partitioned(pipeline)
-    if not any(stage.kind.window for stage in pipeline.stages):
+    if not any(stage.kind.upkeep.window for stage in pipeline.stages):
         return options
     what = draw(st.sampled_from(["nothing", "nothing", "the day", "partitions", "both"]))
     if what in ("the day", "both"):

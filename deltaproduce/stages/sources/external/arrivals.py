@@ -193,7 +193,7 @@ def _check_columns(source: Source, struct: t.StructType) -> None:
     faults = [
         (column.name, column_fault(column, fields.get(column.name.lower()))) for column in known
     ]
-    if not source.kind.lists_columns:
+    if source.kind.intake.all_columns:
         names = {column.name.lower() for column in known}
         faults += [(field.name, "is new") for field in struct if field.name.lower() not in names]
     for name, fault in faults:

@@ -17,7 +17,7 @@ from deltaproduce.engines.spark.data_types import frame_struct
 from deltaproduce.engines.spark.file_systems import check_relative
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Source, Stage
-from deltaproduce.model.kind import TaskPartitions
+from deltaproduce.model.kind import Intake, TaskPartitions
 from deltaproduce.model.layouts import UPDATES
 from deltaproduce.stages.kind import SourceKind
 from deltaproduce.stages.sources.external.arrivals import TableArrival, arrival, column_fault
@@ -59,18 +59,13 @@ class External(SourceKind):
 
     @property
     @override
-    def place(self) -> str:
-        return self.table
+    def intake(self) -> Intake:
+        return Intake(table=self.table, all_columns=self.whole)
 
     @property
     @override
     def tasks(self) -> TaskPartitions:
         return TaskPartitions(self.partition, self.expecting)
-
-    @property
-    @override
-    def lists_columns(self) -> bool:
-        return not self.whole
 
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
         """Return the source with its path and the types, perhaps names, of the table's columns.

@@ -16,7 +16,6 @@ from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.engines.spark.sessions.zoned import in_session
 from deltaproduce.model.graph import Source
 from deltaproduce.model.kind import Intake, TaskPartitions
-from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.model.retention import Retention
 from deltaproduce.stages.batches import Batch, computing
 from deltaproduce.stages.kind import SourceKind
@@ -66,11 +65,6 @@ class Given(SourceKind):
     @override
     def intake(self) -> Intake:
         return Intake(takes_rows=True, unique=self.has_unique_key, retention=self.retention)
-
-    @property
-    @override
-    def tables(self) -> tuple[str, ...]:
-        return (CONTENT, UPDATES, RUNS)
 
     @override
     def taken(
