@@ -11,7 +11,8 @@ import pytest
 import deltaproduce
 from deltaproduce.stages.sql.operators.following import LOOKED_UP, RULES
 from deltaproduce.stages.sql.resolve import resolved
-from deltaproduce.stages.views import kind, modes
+from deltaproduce.stages.views import kind
+from deltaproduce.stages.views.plan import modes
 from deltaproduce.types.columns import row_schema
 
 PAGE = Path(deltaproduce.__file__).parent.parent / "docs" / "sql.md"

@@ -20,7 +20,7 @@ from deltaproduce.stages.sql.operators.following import Following
 from deltaproduce.stages.sql.resolve import Resolved, resolved
 from deltaproduce.stages.views.kept import ORDERED, MaterializedRelation, ViewTable
 from deltaproduce.stages.views.keys import key_of
-from deltaproduce.stages.views.planning import ViewPlan, planned
+from deltaproduce.stages.views.plan.planning import ViewPlan, planned
 from deltaproduce.types.columns import row_schema
 
 

@@ -31,7 +31,6 @@ from deltaproduce.stages.sql.resolve import Resolved, resolved
 from deltaproduce.stages.sql.text import QueryText
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.stages.views import in_spark
-from deltaproduce.stages.views.costs import SMALL
 from deltaproduce.stages.views.dates import NO_DATE, check_date, dated, is_dated, with_time
 from deltaproduce.stages.views.following import TooManyRowsError
 from deltaproduce.stages.views.hidden import (
@@ -42,9 +41,10 @@ from deltaproduce.stages.views.hidden import (
 )
 from deltaproduce.stages.views.kept import MaterializedRelation
 from deltaproduce.stages.views.keys import key_of, naming
-from deltaproduce.stages.views.modes import NO_DELTA_RULE, ORDER_OF_OTHER_COLUMNS
 from deltaproduce.stages.views.on_driver import compared, compute, followed_rows
-from deltaproduce.stages.views.planning import Sides, ViewPlan, planned
+from deltaproduce.stages.views.plan.costs import SMALL
+from deltaproduce.stages.views.plan.modes import NO_DELTA_RULE, ORDER_OF_OTHER_COLUMNS
+from deltaproduce.stages.views.plan.planning import Sides, ViewPlan, planned
 from deltaproduce.storage.parquet.shared_lookups import Wanted
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables.tables import Tables

@@ -31,7 +31,7 @@ from deltaproduce.stages.sql.algebra.windows import WindowRelation
 from deltaproduce.stages.sql.operators.groups import by_rows
 from deltaproduce.stages.sql.operators.joins import join, matched, single
 from deltaproduce.stages.sql.operators.windows.window import partition_fields
-from deltaproduce.stages.views.costs import Cost, Fields, Places, lefts, rights
+from deltaproduce.stages.views.plan.costs import Cost, Fields, Places, lefts, rights
 from deltaproduce.types.data_types import (
     ArrayType,
     DataType,

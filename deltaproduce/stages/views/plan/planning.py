@@ -38,7 +38,6 @@ from deltaproduce.stages.sql.operators.groups.by_states import States
 from deltaproduce.stages.sql.operators.joins import join, matched, single
 from deltaproduce.stages.sql.operators.windows.window import partition_fields
 from deltaproduce.stages.sql.resolve import Resolved
-from deltaproduce.stages.views.costs import Cost, Fields, Places, lefts, rights
 from deltaproduce.stages.views.grouped import GroupedQuery
 from deltaproduce.stages.views.kept import (
     GROUPS,
@@ -48,8 +47,9 @@ from deltaproduce.stages.views.kept import (
     are_stored,
     may_hold,
 )
-from deltaproduce.stages.views.modes import JOIN_WITHOUT_EQUALITY, Modes
-from deltaproduce.stages.views.set_counts import SetCounts
+from deltaproduce.stages.views.plan.costs import Cost, Fields, Places, lefts, rights
+from deltaproduce.stages.views.plan.modes import JOIN_WITHOUT_EQUALITY, Modes
+from deltaproduce.stages.views.plan.set_counts import SetCounts
 from deltaproduce.storage.parquet.shared_lookups import Wanted
 from deltaproduce.types.columns import RowSchema
 from deltaproduce.types.data_types import BooleanType
