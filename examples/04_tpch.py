@@ -14,14 +14,12 @@ After each version the example compares each view with what DuckDB computes from
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from math import isclose
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +27,7 @@ import pyarrow.parquet as pq
 from flights_2013 import PLAIN, check_installed, program
 from rich.console import Console
 from rich.table import Table
-from tpch import QUERIES, SCHEMAS
+from tpch import QUERIES, SCHEMAS, Answer, agree, generate, pipeline
 
 import deltaproduce as dp
 
@@ -41,21 +39,13 @@ CHANGE_TYPE: Final = "_change_type"
 
 Rows = dict[str, pa.Table]
 """The table -> its rows."""
-Answer = list[tuple[Any, ...]]
-"""The rows of a query."""
 
-warehouse = dp.Pipeline("tpch")
-for _name, (_key, _value) in SCHEMAS.items():
-    warehouse.source(_name, key=_key, value=_value)
-for _name, _query in QUERIES.items():
-    warehouse.sql(_name, _query)
+warehouse = pipeline(QUERIES)
 
 
 def generated(folder: Path, scale: float) -> Rows:
     """Return the rows of all tables, in the columns of the sources."""
-    generator = program("tpchgen-cli") or "tpchgen-cli"
-    command = [generator, "parquet", f"--scale-factor={scale}", f"--output-dir={folder}"]
-    subprocess.run(command, check=True, capture_output=True)
+    generate(folder, scale, program("tpchgen-cli") or "tpchgen-cli")
     found = {}
     for name in SCHEMAS:
         schema = warehouse.graph().stage(name).schema
@@ -141,28 +131,6 @@ def kept(store: dp.Store, name: str, columns: list[str]) -> Answer:
     """Return the rows that the store has of a query."""
     rows = store.content(name).select(columns)
     return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
-
-
-def agree(mine: Answer, other: Answer) -> bool:
-    """Return whether rows are equal, but for the digits of quotients, which DuckDB rounds."""
-
-    def plain(value: Any) -> Any:
-        return float(value) if isinstance(value, Decimal | int) else value
-
-    def same(one: Any, two: Any) -> bool:
-        if isinstance(one, float) and isinstance(two, float):
-            return isclose(one, two, rel_tol=1e-9, abs_tol=1e-5)
-        return bool(one == two)
-
-    def order(row: tuple[Any, ...]) -> list[str]:
-        return [f"{v:020.3f}" if isinstance(v, float) else str(v) for v in row]
-
-    ones, others = (
-        sorted((tuple(map(plain, row)) for row in rows), key=order) for rows in (mine, other)
-    )
-    return len(ones) == len(others) and all(
-        all(map(same, one, two)) for one, two in zip(ones, others, strict=True)
-    )
 
 
 def differing(store: dp.Store, rows: Rows) -> list[str]:

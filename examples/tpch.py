@@ -1,11 +1,22 @@
-"""TPC-H: its tables, and its 22 queries as its text has them, with the values of its own example.
+"""TPC-H: its tables, and its 22 queries as its text has them, with values for small scales.
 
-Comments that no query reads are left out, and so is the clerk of an order.
+Comments that no query reads are left out, and so is the clerk of an order. At the end of the module
+is what the example and the benchmark share: a pipeline, the generator of the rows, the comparison.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import subprocess
+from collections.abc import Mapping
+from decimal import Decimal
+from math import isclose
+from pathlib import Path
+from typing import Any, Final
+
+import deltaproduce as dp
+
+Answer = list[tuple[Any, ...]]
+"""The rows of a query."""
 
 SCHEMAS: Final = {
     "region": ("r_regionkey bigint", "r_name string"),
@@ -216,3 +227,41 @@ QUERIES: Final = {
     """,
 }
 """The query's number -> its text."""
+
+
+def pipeline(queries: Mapping[str, str]) -> dp.Pipeline:
+    """Return a pipeline of all tables and some queries."""
+    warehouse = dp.Pipeline("tpch")
+    for name, (key, value) in SCHEMAS.items():
+        warehouse.source(name, key=key, value=value)
+    for name, query in queries.items():
+        warehouse.sql(name, query)
+    return warehouse
+
+
+def generate(folder: Path, scale: float, generator: str) -> None:
+    """Write the rows of each table to a Parquet file in a folder, with all of its columns."""
+    command = [generator, "parquet", f"--scale-factor={scale}", f"--output-dir={folder}"]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def agree(mine: Answer, other: Answer) -> bool:
+    """Return whether rows are equal, but for the digits of quotients, which DuckDB rounds."""
+
+    def plain(value: Any) -> Any:
+        return float(value) if isinstance(value, Decimal | int) else value
+
+    def same(one: Any, two: Any) -> bool:
+        if isinstance(one, float) and isinstance(two, float):
+            return isclose(one, two, rel_tol=1e-9, abs_tol=1e-5)
+        return bool(one == two)
+
+    def order(row: tuple[Any, ...]) -> list[str]:
+        return [f"{v:020.3f}" if isinstance(v, float) else str(v) for v in row]
+
+    ones, others = (
+        sorted((tuple(map(plain, row)) for row in rows), key=order) for rows in (mine, other)
+    )
+    return len(ones) == len(others) and all(
+        all(map(same, one, two)) for one, two in zip(ones, others, strict=True)
+    )

@@ -1,0 +1,131 @@
+"""The command: makes the rows, takes the steps, checks them, and writes the report."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import deltaproduce as dp
+from benchmarks.runs import say
+from benchmarks.tpch import peers
+from benchmarks.tpch.ours import Ours
+from benchmarks.tpch.peers import Recomputed
+from benchmarks.tpch.queries import queries
+from benchmarks.tpch.report import markdown
+from benchmarks.tpch.results import Run
+from benchmarks.tpch.rows import LOAD, STEPS, THREADS, Rows
+from examples.tpch import agree, pipeline
+
+PEERS: Final = ("ours", "duckdb", "spark")
+OUT: Final = Path("benchmarks/TPCH.md")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run all; return 1 if a result is wrong."""
+    given = _parser().parse_args(arguments)
+    texts = queries(given.scale)
+    _check("--peers", given.peers, PEERS)
+    _check("--queries", given.queries or (), texts)
+    texts = {name: text for name, text in texts.items() if name in (given.queries or texts)}
+    command = shlex.join(["python", "-m", "benchmarks.tpch", *arguments])
+    run = Run(command, given.scale, tuple(given.peers), tuple(texts))
+    with _folder(given.directory) as folder:
+        place = folder / f"scale-{given.scale:g}"
+        rows = Rows(place, given.scale)
+        rows.prepare()
+        for _ in _parts(run, place, rows, texts, given.memory):
+            given.out.write_text(markdown(run))
+        run.is_complete = True
+        given.out.write_text(markdown(run))
+    say(f"{given.out}: {f'WRONG: {run.wrong}' if run.wrong else 'all results are right'}")
+    return int(bool(run.wrong))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.tpch", description="TPC-H's queries as views."
+    )
+    parser.add_argument("--scale", type=float, default=1, help="1 is 1 GB of rows")
+    parser.add_argument("--directory", type=Path, help="keeps the rows; a temporary one if none")
+    parser.add_argument("--peers", type=_names, default=PEERS, help=",".join(PEERS))
+    parser.add_argument("--queries", type=_names, help="some of them, such as q01,q22")
+    parser.add_argument("--memory", default="6g", help="of the Java process")
+    parser.add_argument("--out", type=Path, default=OUT, help="the report")
+    return parser
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+def _check(option: str, given: Collection[str], known: Collection[str]) -> None:
+    """Refuse unknown names.
+
+    Raises:
+        SystemExit: there are some.
+    """
+    unknown = sorted({*given} - {*known})
+    if unknown:
+        raise SystemExit(f"{option}: {unknown} are unknown; choose among {sorted(known)}")
+
+
+@contextmanager
+def _folder(directory: Path | None) -> Iterator[Path]:
+    """Yield the folder to work in."""
+    if directory is not None:
+        directory.mkdir(parents=True, exist_ok=True)
+        yield directory
+        return
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def _parts(
+    run: Run, place: Path, rows: Rows, texts: Mapping[str, str], memory: str
+) -> Iterator[None]:
+    """Take one part after the other; yield after each."""
+    if "ours" in run.peers:
+        yield from _versions(run, place, rows, texts)
+    else:
+        run.duckdb[LOAD.name] = peers.in_duckdb(rows, texts)
+        yield
+    if "spark" in run.peers:
+        config = {"spark.sql.adaptive.enabled": "true"}
+        spark = dp.local_session(cores=THREADS, memory=memory, config=config)
+        run.spark = peers.in_spark(spark, place / "spark", rows.now, texts)
+        last = list(run.duckdb.values())[-1]
+        run.wrong += [f"{one} in Spark" for one in _differing(last, run.spark)]
+        spark.stop()
+        yield
+
+
+def _versions(run: Run, place: Path, rows: Rows, texts: Mapping[str, str]) -> Iterator[None]:
+    """Take all steps, and check all views after each."""
+    with Ours(place / "store", pipeline(texts)) as ours:
+        for step in (LOAD, *STEPS):
+            run.steps[step.name] = cost = ours.step(rows.batch(step))
+            rows.advance(step)
+            run.reasons = {name: why for name in texts if (why := ours.reasons(name))}
+            expected = run.duckdb[step.name] = peers.in_duckdb(rows, texts)
+            wrong = [
+                name
+                for name, one in expected.items()
+                if not agree(ours.answer(name, one.columns), one.rows)
+            ]
+            run.wrong += [f"{name} at {step.name}" for name in wrong]
+            say(f"{step.name}: {cost.whole.seconds:.2f} s{f', wrong: {wrong}' if wrong else ''}")
+            yield
+
+
+def _differing(one: Mapping[str, Recomputed], other: Mapping[str, Recomputed]) -> list[str]:
+    return [name for name in one if not agree(one[name].rows, other[name].rows)]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,100 @@
+"""The benchmark of TPC-H checks its views, and its report has each query and step."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from benchmarks.tpch import __main__ as tpch
+from benchmarks.tpch.queries import queries
+from benchmarks.tpch.rows import LOAD, STEPS, Rows, count
+
+SCALE = 0.001
+STEP_NAMES = [LOAD.name, *(step.name for step in STEPS)]
+
+
+def report(folder: Path, *arguments: str) -> tuple[int, str]:
+    """The exit code and the report of a run."""
+    out = folder / "TPCH.md"
+    given = ["--scale", str(SCALE), "--peers", "ours,duckdb", "--directory", str(folder)]
+    return tpch.main([*given, "--out", str(out), *arguments]), out.read_text()
+
+
+def tables(text: str, section: str) -> list[list[str]]:
+    """The cells of the first table of a section, without its header."""
+    part = text.split(f"\n## {section}\n")[1].split("\n## ")[0]
+    lines = re.search(r"(^\|.*\|\n)+", part, re.MULTILINE)
+    assert lines is not None, section
+    rows = [line.strip("| ").split(" | ") for line in lines[0].splitlines()]
+    return rows[2:]
+
+
+def check(text: str, names: list[str]) -> None:
+    assert "not complete" not in text
+    assert f"All results equal DuckDB's so far: {len(names)} queries at 6 versions." in text
+    assert [row[0] for row in tables(text, "Sums")] == STEP_NAMES
+    for step in STEP_NAMES:
+        rows = tables(text, f"{step}, by query")
+        assert [row[0] for row in rows] == [*names, "sum"]
+        for row in rows[:-1]:
+            assert float(row[2]) >= 0, row
+            assert re.match(r"(good|bad), [\d.]+ x$", row[-2]), row
+        assert all(row[1].startswith("recompute") for row in rows[:-1]) == (step == LOAD.name)
+
+
+def test_views_are_checked_at_each_step(tmp_path: Path) -> None:
+    code, text = report(tmp_path, "--queries", "q06,q13,q22")
+    assert code == 0
+    check(text, ["q06", "q13", "q22"])
+    assert tables(text, "Hidden tables after the last step")[0][0] == "q13"
+
+
+@pytest.mark.long
+def test_all_queries_are_checked(tmp_path: Path) -> None:
+    code, text = report(tmp_path)
+    assert code == 0
+    check(text, [*queries(SCALE)])
+
+
+def test_a_wrong_result_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tpch, "STEPS", ())
+    monkeypatch.setattr(tpch.Ours, "answer", lambda ours, name, columns: [(name,)])
+    code, text = report(tmp_path, "--queries", "q06")
+    assert code == 1
+    assert "**Wrong results:** q06 at First load." in text
+
+
+def test_unknown_names_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="q99"):
+        tpch.main(["--queries", "q06,q99", "--directory", str(tmp_path)])
+    with pytest.raises(SystemExit, match="polars"):
+        tpch.main(["--peers", "ours,polars", "--directory", str(tmp_path)])
+
+
+def test_steps_change_other_orders_and_all_of_their_lines(tmp_path: Path) -> None:
+    """No order is in two batches, and the rows after all steps are those that the batches say."""
+    rows = Rows(tmp_path, SCALE)
+    rows.prepare()
+
+    def keys(file: Path) -> set[int]:
+        return {key for (key,) in duckdb.sql(f"SELECT #1 FROM '{file}'").fetchall()}
+
+    before = keys(rows.now["orders"])
+    every, deleted = set(before), set[int]()
+    for step in STEPS:
+        batch = rows.batch(step)
+        chosen, lines = keys(batch["orders"]), keys(batch["lineitem"])
+        assert chosen == lines
+        assert len(chosen) == step.size(1_500) == count(batch["orders"])
+        assert (chosen & before == set()) == (step.kind == "insert")
+        every |= chosen
+        deleted |= chosen if step.kind == "delete" else set()
+        rows.advance(step)
+    assert keys(rows.now["orders"]) == keys(rows.now["lineitem"]) == every - deleted
+    assert count(rows.now["orders"]) == 1_500 - len(deleted)
+    assert sum(step.size(1_500) for step in STEPS) == len(
+        set().union(*(keys(rows.batch(step)["orders"]) for step in STEPS))
+    )
