@@ -14,15 +14,18 @@ from typing import Final
 import deltaproduce as dp
 from benchmarks.runs import say
 from benchmarks.tpch import peers
+from benchmarks.tpch.dashboards import dashboards
 from benchmarks.tpch.ours import Ours
 from benchmarks.tpch.peers import Recomputed
 from benchmarks.tpch.queries import queries
 from benchmarks.tpch.report import markdown
-from benchmarks.tpch.results import Run
-from benchmarks.tpch.rows import LOAD, STEPS, THREADS, Rows
+from benchmarks.tpch.results import Run, median
+from benchmarks.tpch.rows import LOAD, REFRESH, STEPS, THREADS, Rows, count
+from benchmarks.tpch.single_changes import MOST_ROWS, single_changes
 from examples.tpch import agree, pipeline
 
 PEERS: Final = ("ours", "duckdb", "spark")
+PARTS: Final = ("queries", "dashboards", "changes")
 OUT: Final = Path("benchmarks/TPCH.md")
 
 
@@ -31,15 +34,16 @@ def main(arguments: Sequence[str]) -> int:
     given = _parser().parse_args(arguments)
     texts = queries(given.scale)
     _check("--peers", given.peers, PEERS)
+    _check("--parts", given.parts, PARTS)
     _check("--queries", given.queries or (), texts)
     texts = {name: text for name, text in texts.items() if name in (given.queries or texts)}
     command = shlex.join(["python", "-m", "benchmarks.tpch", *arguments])
-    run = Run(command, given.scale, tuple(given.peers), tuple(texts))
+    run = Run(command, given.scale, given.peers, tuple(texts))
     with _folder(given.directory) as folder:
         place = folder / f"scale-{given.scale:g}"
         rows = Rows(place, given.scale)
         rows.prepare()
-        for _ in _parts(run, place, rows, texts, given.memory):
+        for _ in _measured(run, place, rows, texts, given):
             given.out.write_text(markdown(run))
         run.is_complete = True
         given.out.write_text(markdown(run))
@@ -54,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scale", type=float, default=1, help="1 is 1 GB of rows")
     parser.add_argument("--directory", type=Path, help="keeps the rows; a temporary one if none")
     parser.add_argument("--peers", type=_names, default=PEERS, help=",".join(PEERS))
+    parser.add_argument("--parts", type=_names, default=PARTS, help=",".join(PARTS))
     parser.add_argument("--queries", type=_names, help="some of them, such as q01,q22")
     parser.add_argument("--memory", default="6g", help="of the Java process")
     parser.add_argument("--out", type=Path, default=OUT, help="the report")
@@ -86,28 +91,31 @@ def _folder(directory: Path | None) -> Iterator[Path]:
         yield Path(name)
 
 
-def _parts(
-    run: Run, place: Path, rows: Rows, texts: Mapping[str, str], memory: str
+def _measured(
+    run: Run, place: Path, rows: Rows, texts: Mapping[str, str], given: argparse.Namespace
 ) -> Iterator[None]:
-    """Take one part after the other; yield after each."""
-    if "ours" in run.peers:
-        yield from _versions(run, place, rows, texts)
-    else:
+    """Measure one part after the other; yield when there are new figures.
+
+    Spark comes last: its Java process stays, with its memory.
+    """
+    by_ours = given.parts if "ours" in run.peers else ()
+    if "queries" in by_ours:
+        yield from _steps(run, place / "store", rows, texts)
+    elif "queries" in given.parts:
         run.duckdb[LOAD.name] = peers.in_duckdb(rows, texts)
         yield
-    if "spark" in run.peers:
-        config = {"spark.sql.adaptive.enabled": "true"}
-        spark = dp.local_session(cores=THREADS, memory=memory, config=config)
-        run.spark = peers.in_spark(spark, place / "spark", rows.now, texts)
-        last = list(run.duckdb.values())[-1]
-        run.wrong += [f"{one} in Spark" for one in _differing(last, run.spark)]
-        spark.stop()
+    if "dashboards" in by_ours:
+        yield from _dashboards(run, place / "dashboards", rows)
+    if "changes" in by_ours:
+        yield from _changes(run, place / "changes", rows)
+    if "queries" in given.parts and "spark" in run.peers:
+        _spark(run, place / "spark", rows, texts, given.memory)
         yield
 
 
-def _versions(run: Run, place: Path, rows: Rows, texts: Mapping[str, str]) -> Iterator[None]:
+def _steps(run: Run, place: Path, rows: Rows, texts: Mapping[str, str]) -> Iterator[None]:
     """Take all steps, and check all views after each."""
-    with Ours(place / "store", pipeline(texts)) as ours:
+    with Ours(place, pipeline(texts)) as ours:
         for step in (LOAD, *STEPS):
             run.steps[step.name] = cost = ours.step(rows.batch(step))
             rows.advance(step)
@@ -121,6 +129,34 @@ def _versions(run: Run, place: Path, rows: Rows, texts: Mapping[str, str]) -> It
             run.wrong += [f"{name} at {step.name}" for name in wrong]
             say(f"{step.name}: {cost.whole.seconds:.2f} s{f', wrong: {wrong}' if wrong else ''}")
             yield
+
+
+def _dashboards(run: Run, place: Path, rows: Rows) -> Iterator[None]:
+    refreshed = REFRESH.name in run.steps
+    for views, seconds in dashboards(rows, place, run.wrong, refreshed=refreshed):
+        run.dashboards[views] = seconds
+        say(f"{views} views: {median(seconds):.2f} s")
+        yield
+
+
+def _changes(run: Run, place: Path, rows: Rows) -> Iterator[None]:
+    run.change_rows = min(count(rows.now["lineitem"]), MOST_ROWS)
+    for change, seconds in single_changes(run.change_rows, place, run.wrong):
+        run.changes[change] = seconds
+        say(f"{', '.join(change)}: {median(seconds):.3f} s")
+        yield
+
+
+def _spark(run: Run, place: Path, rows: Rows, texts: Mapping[str, str], memory: str) -> None:
+    """Recompute all queries in Spark, and compare them with DuckDB's of the same rows."""
+    config = {"spark.sql.adaptive.enabled": "true"}
+    spark = dp.local_session(cores=THREADS, memory=memory, config=config)
+    try:
+        run.spark = peers.in_spark(spark, place, rows.now, texts)
+    finally:
+        spark.stop()
+    last = list(run.duckdb.values())[-1]
+    run.wrong += [f"{one} in Spark" for one in _differing(last, run.spark)]
 
 
 def _differing(one: Mapping[str, Recomputed], other: Mapping[str, Recomputed]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Final
 
 from benchmarks.report import machine
@@ -20,6 +21,7 @@ from benchmarks.tpch.results import (
 )
 from benchmarks.tpch.rows import LOAD, STEPS, THREADS
 
+_GENERATOR: Final = "tpchgen-cli"
 _HOW_TO_READ: Final = f"""\
 One store without a session has TPC-H's 22 queries as views, with the values that the specification
 validates answers with. The rows are those of `tpchgen-cli`. After the first load come, one version
@@ -44,7 +46,8 @@ two and in Spark. The first load also stores hidden tables, which the recomputes
 
 def markdown(run: Run) -> str:
     """Return the whole text."""
-    told = ", ".join(f"{name} {value}" for name, value in machine().items())
+    known = machine() | {_GENERATOR: version(_GENERATOR)}
+    told = ", ".join(f"{name} {value}" for name, value in known.items())
     date = datetime.now(UTC).date().isoformat()
     lines = [f"# TPC-H at scale factor {run.scale:g}", "", f"`{run.command}` on {date}; {told}."]
     if not run.is_complete:
@@ -68,10 +71,10 @@ def markdown(run: Run) -> str:
 
 
 def _checked(run: Run) -> list[str]:
-    steps = f"{len(run.queries)} queries at {len(run.duckdb)} versions"
     if run.wrong:
         return [f"**Wrong results:** {', '.join(run.wrong)}."]
-    return [f"All results equal DuckDB's so far: {steps}." if run.duckdb else "Nothing is checked."]
+    versions = f" These are {len(run.queries)} queries at {len(run.steps)} versions."
+    return [f"All results so far equal DuckDB's.{versions if run.steps else ''}"]
 
 
 def _targets(run: Run) -> list[str]:
@@ -216,8 +219,8 @@ def _small(run: Run) -> list[str]:
             for views, seconds in run.dashboards.items()
         ]
         text = (
-            "Views that group a join of orders, lines and customers by different columns. A "
-            "version adds the orders of RF2 with their lines again, or deletes them."
+            "Views that group the join of orders, lines and customers by different columns. A "
+            "version deletes the orders of RF1 with their lines, or adds them again."
         )
         header = ["views", "version s, median", "least", "most"]
         lines += ["## Dashboards", "", text, "", *table(header, rows)]
@@ -226,6 +229,7 @@ def _small(run: Run) -> list[str]:
             [views, what, f"{median(seconds):.3f}", f"{min(seconds):.3f}", f"{max(seconds):.3f}"]
             for (views, what), seconds in run.changes.items()
         ]
+        text = f"One view in a store, of tables with {run.change_rows:,} rows each."
         header = ["view of", "changed", "version s, median", "least", "most"]
-        lines += ["## One changed row", "", *table(header, rows, texts=2)]
+        lines += ["## One changed row", "", text, "", *table(header, rows, texts=2)]
     return lines

@@ -50,9 +50,10 @@ class Step:
 
 
 LOAD: Final = Step("First load", "load")
+REFRESH: Final = Step("RF1", "insert", 0.001)
 STEPS: Final = (
     Step("100 orders", "insert", fewest=100),
-    Step("RF1", "insert", 0.001),
+    REFRESH,
     Step("RF2", "delete", 0.001),
     Step("1 % changed", "update", 0.01),
     Step("10 % changed", "update", 0.1),
@@ -64,7 +65,7 @@ _OTHER_VALUES: Final = {
     "o_orderdate": "o_orderdate + 31",
     "o_orderpriority": "CASE o_orderpriority WHEN '1-URGENT' THEN '5-LOW' ELSE '1-URGENT' END",
     "l_quantity": "51 - l_quantity",
-    "l_extendedprice": "l_extendedprice * 0.9",
+    "l_extendedprice": "l_extendedprice * 1.1",
     "l_discount": "0.10 - l_discount",
     "l_returnflag": "CASE l_returnflag WHEN 'R' THEN 'A' ELSE 'R' END",
     "l_shipdate": "l_shipdate + 31",

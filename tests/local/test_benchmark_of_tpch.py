@@ -20,6 +20,7 @@ def report(folder: Path, *arguments: str) -> tuple[int, str]:
     """The exit code and the report of a run."""
     out = folder / "TPCH.md"
     given = ["--scale", str(SCALE), "--peers", "ours,duckdb", "--directory", str(folder)]
+    given += ["--parts", "queries"]
     return tpch.main([*given, "--out", str(out), *arguments]), out.read_text()
 
 
@@ -34,7 +35,8 @@ def tables(text: str, section: str) -> list[list[str]]:
 
 def check(text: str, names: list[str]) -> None:
     assert "not complete" not in text
-    assert f"All results equal DuckDB's so far: {len(names)} queries at 6 versions." in text
+    assert "All results so far equal DuckDB's" in text
+    assert f"{len(names)} queries at {len(STEP_NAMES)} versions" in text
     assert [row[0] for row in tables(text, "Sums")] == STEP_NAMES
     for step in STEP_NAMES:
         rows = tables(text, f"{step}, by query")
@@ -57,6 +59,21 @@ def test_all_queries_are_checked(tmp_path: Path) -> None:
     code, text = report(tmp_path)
     assert code == 0
     check(text, [*queries(SCALE)])
+
+
+@pytest.mark.long
+def test_dashboards_and_single_changes_are_checked(tmp_path: Path) -> None:
+    code, text = report(tmp_path, "--parts", "dashboards,changes")
+    assert code == 0
+    assert [row[0] for row in tables(text, "Dashboards")] == ["1", "10"]
+    assert [row[:2] for row in tables(text, "One changed row")] == [
+        ["one table", "a row of lines"],
+        ["join of three", "a row of lines"],
+        ["join of three", "a row of customers"],
+    ]
+    found = {row[0]: row[-1] for row in tables(text, "Targets")}
+    assert len(found) == 4
+    assert {*found.values()} <= {"good", "bad"}
 
 
 def test_a_wrong_result_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
