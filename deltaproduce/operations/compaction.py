@@ -31,9 +31,9 @@ from deltaproduce.operations.step.filing import Filing
 from deltaproduce.operations.step.plan import Compaction, compactions
 from deltaproduce.reading.readers import StageReader
 from deltaproduce.storage.attempts import Attempt, Commit
+from deltaproduce.storage.decisions.merging import merges
 from deltaproduce.storage.decisions.recovery import compacted, current
 from deltaproduce.storage.figures import StageFigures
-from deltaproduce.storage.parquet.merging import merges
 from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.versions import Version, stage_at
 

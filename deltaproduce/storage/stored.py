@@ -29,12 +29,13 @@ from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.shown.phases import in_phase
-from deltaproduce.storage.parquet import seeks
+from deltaproduce.storage.parquet import scans, seeks
 from deltaproduce.storage.parquet.files import ParquetFiles
 from deltaproduce.storage.parquet.held import Held
 from deltaproduce.storage.parquet.lookups import LookedUp, Strategy
 from deltaproduce.storage.parquet.neighbours import Neighbours
 from deltaproduce.storage.parquet.readings import Readings
+from deltaproduce.storage.parquet.scans import Sieve
 from deltaproduce.types.columns import IS_ALIVE, IS_ALIVE_COLUMN, ORDINAL, VERSION, Column
 from deltaproduce.types.pandas_on_demand import in_numpy
 
@@ -230,12 +231,16 @@ class Stored:
 
     @in_phase("reading")
     def reduced(
-        self, columns: Sequence[Column], function: Callable[[pa.Table], pa.Table]
+        self,
+        columns: Sequence[Column],
+        function: Callable[[pa.Table], pa.Table],
+        sieve: Sieve | None = None,
     ) -> pa.Table | None:
-        """Return what a function makes of parts of all rows, which the driver reads in parallel.
+        """Return what a function makes of parts of all rows; the driver reads them in parallel.
 
         Args:
             columns: the columns that the function gets.
+            sieve: marks the rows that the function must get; None for all.
 
         Returns:
             None if Spark has to read the rows, or if they are in memory; see `rows`.
@@ -249,8 +254,8 @@ class Stored:
         pair = () if overlay is None else overlay.pair
         read = tuple(dict.fromkeys((*columns, *pair)))
         rows = engines.rows_of_part(self.count, self.row_bytes)
-        reduced_rows = self.files.reduced(
-            read, rows, lambda part: function(self._kept(part).select(names))
+        reduced_rows = scans.reduced(
+            self.files, read, rows, lambda part: function(self._kept(part).select(names)), sieve
         )
         if reduced_rows is None or overlay is None:
             return reduced_rows

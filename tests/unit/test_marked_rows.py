@@ -19,7 +19,7 @@ from deltaproduce.engines.local.marked.listing import MARKED
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.limits import Limits
 from deltaproduce.model.partitions import Ranges
-from deltaproduce.storage.parquet import seeks
+from deltaproduce.storage.parquet import scans, seeks
 from deltaproduce.storage.parquet.file_ranges import FileRanges
 from deltaproduce.storage.parquet.files import ParquetFiles
 from deltaproduce.storage.parquet.neighbours import Neighbours
@@ -84,7 +84,11 @@ def test_no_way_of_reading_returns_a_marked_row(
         assert _rows(pa.concat_tables(_none(files.each(_COLUMNS)))) == alive
         for size in (1, 4, 100):
             assert _rows(pa.concat_tables(_none(files.batches(_COLUMNS, size)))) == alive
-            assert _rows(files.reduced(_COLUMNS, size, lambda part: part)) == alive
+            assert _rows(scans.reduced(files, _COLUMNS, size, lambda part: part)) == alive
+            sifted = scans.reduced(
+                files, _COLUMNS, size, lambda part: _of(part, keys), _sieve(keys)
+            )
+            assert _rows(sifted) == some
         assert _rows(seeks.rows_of(files, sought, _COLUMNS, None)) == some
         held = Neighbours((_KEY,))
         for _ in range(2):
@@ -101,6 +105,14 @@ def test_no_way_of_reading_returns_a_marked_row(
         within = seeks.rows_in_ranges(files, _KEY, Ranges(((2, 5),)), _COLUMNS, None)
         assert _rows(within) == [row for row in alive if 2 <= row[0] <= 5]
         assert seeks.least_within(files, _KEY, Ranges(((0, 9),))) <= len(alive)
+
+
+def _sieve(keys: set[int]) -> scans.Sieve:
+    return scans.Sieve((_KEY,), lambda rows: np.isin(rows["key"].to_numpy(), list(keys)))
+
+
+def _of(rows: pa.Table, keys: set[int]) -> pa.Table:
+    return rows.filter(pa.array(_sieve(keys).marks(rows)))
 
 
 def _none(parts: Any) -> list[pa.Table]:

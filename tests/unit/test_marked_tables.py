@@ -20,7 +20,8 @@ from deltaproduce.engines.local.marked import vectors
 from deltaproduce.engines.local.marked.listing import MARKED
 from deltaproduce.engines.local.marked.state import TableStates, state_at
 from deltaproduce.engines.local.marked.vectors import Vector
-from deltaproduce.storage.parquet.merging import DataFile, merges
+from deltaproduce.storage.decisions.merging import merges
+from deltaproduce.storage.parquet.files import DataFile
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import DateType, LongType, StringType

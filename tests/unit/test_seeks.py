@@ -27,11 +27,12 @@ from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.limits import Limits
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.parquet import files as parquet_files
-from deltaproduce.storage.parquet import neighbours, seeks
+from deltaproduce.storage.parquet import neighbours, scans, seeks
 from deltaproduce.storage.parquet.file_ranges import FileRanges
 from deltaproduce.storage.parquet.files import ParquetFiles
 from deltaproduce.storage.parquet.neighbours import Neighbours
 from deltaproduce.storage.parquet.readings import Readings
+from deltaproduce.storage.parquet.row_groups import FileFooter
 from deltaproduce.types import data_types as t
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
@@ -111,6 +112,40 @@ def test_rows_in_ranges_are_read_in_the_wanted_columns_alone(tmp_path: Path) -> 
     assert 0 < sizes[0] < sizes[1]
 
 
+@pytest.mark.parametrize("rows", [3, 1_000])
+def test_a_scan_for_few_rows_reads_other_columns_only_where_they_are(
+    tmp_path: Path, rows: int
+) -> None:
+    """Of four files with ten row groups two are read whole; of the others one column is."""
+    tables = [_numbers(0, 10), _numbers(10, 10), _numbers(10, 11), _numbers(11, 30)]
+    readings, wanted = Readings(), {9, 20}
+    directory, names = _written(tmp_path, tables)
+    files = ParquetFiles(directory, names, readings=readings)
+    seen = list[int]()
+
+    def marks(part: pa.Table) -> Any:
+        assert part.column_names == ["id"]
+        return np.isin(part["id"].to_numpy(), list(wanted))
+
+    def some(part: pa.Table) -> pa.Table:
+        seen.extend(part["id"].to_pylist())
+        return part.filter(pa.array(marks(part.select(["id"]))))
+
+    found = scans.reduced(files, [_ID, _TEXT], rows, some, scans.Sieve((_ID,), marks))
+    assert found is not None
+    assert found.to_pylist() == [{"id": i, "text": f"row {i}"} for i in sorted(wanted)]
+    assert sorted(seen) == [9, 20, 21, 22]  # with 20 those of its row group
+
+    amounts = Readings()
+    for columns, number, groups in ((None, 0, {3}), (None, 3, {3}), (["id"], 0, {0, 1, 2})):
+        footer = FileFooter(pq.read_metadata(tmp_path / names[number]))
+        amounts.add(*footer.amount_of(groups, columns))
+    for number, groups in ((2, {0}), (3, {0, 1, 2, 4, 5, 6})):
+        footer = FileFooter(pq.read_metadata(tmp_path / names[number]))
+        amounts.add(*footer.amount_of(groups, ["id"]))
+    assert readings.total == amounts.total
+
+
 @pytest.mark.parametrize("rows", [1, 4, 10, 1_000])
 def test_all_rows_are_reduced_part_by_part(tmp_path: Path, rows: int) -> None:
     """Parts are of whole row groups, of one file or several; of the columns, some are read.
@@ -128,7 +163,7 @@ def test_all_rows_are_reduced_part_by_part(tmp_path: Path, rows: int) -> None:
     readings, at_once = Readings(), Readings()
     directory, names = _written(tmp_path, tables)
     files = ParquetFiles(directory, names, readings=readings)
-    found = files.reduced([_ID], rows, summed)
+    found = scans.reduced(files, [_ID], rows, summed)
     others = [name for name, table in zip(names, tables, strict=True) if len(table)]
     assert ParquetFiles(directory, others, readings=at_once).rows([_ID]) is not None
     assert readings.total == at_once.total
@@ -364,7 +399,7 @@ def test_files_with_other_columns_are_for_spark_or_damaged(
     for files in (ParquetFiles(here, names), alone):
         assert seeks.rows_of(files, _selection([_ID], 1), columns, _MOST) is None
     assert ParquetFiles(here, names).rows(columns) is None
-    assert ParquetFiles(here, names).reduced(columns, 1, lambda part: part) is None
+    assert scans.reduced(ParquetFiles(here, names), columns, 1, lambda part: part) is None
     with pytest.raises(CorruptStoreError):
         alone.rows(columns)
 

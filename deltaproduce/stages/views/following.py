@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
-from deltaproduce.engines.local.arrays import distinct, empty, isin_rows
+from deltaproduce.engines.local.arrays import Marks, distinct, empty, isin_rows
 from deltaproduce.engines.selections import Selection
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.sql.operators.changes.signed import Signed, changed
+from deltaproduce.storage.parquet.scans import Sieve
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
 
@@ -101,11 +102,14 @@ class FollowedInput:
             return read_rows.filter(pa.array(marks)).select(names)
         wanted = self._columns([*names, *keys.column_names])
 
-        def sifted(rows: pa.Table) -> pa.Table:
-            marks = isin_rows(rows.select(keys.column_names), keys)
-            return rows.filter(pa.array(marks)).select(names)
+        def are_sought(rows: pa.Table) -> Marks:
+            return isin_rows(rows.select(keys.column_names), keys)
 
-        read_rows = narrow.reduced(wanted, sifted)
+        def sifted(rows: pa.Table) -> pa.Table:
+            return rows.filter(pa.array(are_sought(rows))).select(names)
+
+        sieve = Sieve(self._columns(keys.column_names), are_sought)
+        read_rows = narrow.reduced(wanted, sifted, sieve)
         return sifted(self._all(narrow)) if read_rows is None else read_rows
 
     def _all(self, stored: Stored) -> pa.Table:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -18,7 +19,6 @@ import pyarrow.parquet as pq
 
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.arrays import Marks, Numbers, empty
-from deltaproduce.engines.local.large.parting import side_by_side
 from deltaproduce.engines.local.large.spilling import Spill
 from deltaproduce.errors import CorruptStoreError, StorageError
 from deltaproduce.model.machine import cores
@@ -26,7 +26,6 @@ from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.parquet.batching import of_files, parts, shared_out, together
 from deltaproduce.storage.parquet.file_ranges import FileRanges, unknown
 from deltaproduce.storage.parquet.marked_rows import MarkedRows
-from deltaproduce.storage.parquet.merging import DataFile
 from deltaproduce.storage.parquet.neighbours import NUMBER
 from deltaproduce.storage.parquet.places import LookupCache
 from deltaproduce.storage.parquet.readings import Readings
@@ -49,12 +48,30 @@ _AT_A_TIME: Final = 8
 """How many parts are read in parallel."""
 _FOOTERS_AT_A_TIME: Final = 16
 """How many footers are read in parallel: for remote files nearly all of the time is waiting."""
-_UNREADABLE: Final = (OSError, KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError)
+UNREADABLE: Final = (OSError, KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError)
 """Files are gone or broken, lack a column, or have one of another type."""
 
 
-class _UnreadError(Exception):
-    """A part of the files could not be read; its cause says why."""
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file of a table.
+
+    Attributes:
+        number: its place in the listing.
+        rows: the number of its rows, with those that are marked as deleted.
+        marked: the number of these.
+        partition: a number that it shares with the files of the same partition.
+    """
+
+    number: int
+    rows: int
+    marked: int = 0
+    partition: int = 0
+
+    @property
+    def alive(self) -> int:
+        """The number of its rows that count."""
+        return self.rows - self.marked
 
 
 class ParquetFiles:
@@ -83,9 +100,9 @@ class ParquetFiles:
         self._directory = directory
         self.paths = paths
         self._table = table
-        self._readings = readings or Readings()
+        self.readings = readings or Readings()
         self.ranges = ranges or unknown(len(paths))
-        self._spill = spill
+        self.spill = spill
         self._known: dict[int, FileFooter] = {}
         self.last_lookups = LookupCache()
         self._values = self.ranges.values()
@@ -127,7 +144,7 @@ class ParquetFiles:
             table: the table's name, for messages.
         """
         return ParquetFiles(
-            self._directory, self.paths, table, self._readings, self.ranges, self._spill
+            self._directory, self.paths, table, self.readings, self.ranges, self.spill
         )
 
     def among(self, numbers: Numbers) -> ParquetFiles:
@@ -141,9 +158,9 @@ class ParquetFiles:
             self._directory,
             [self.paths[number] for number in numbers.tolist()],
             self._table,
-            self._readings,
+            self.readings,
             FileRanges(listed, len(numbers)),
-            self._spill,
+            self.spill,
         )
 
     @property
@@ -185,7 +202,7 @@ class ParquetFiles:
         """
         of_each = -(-int(footers.rows[groups].sum()) // cores())
         size = min(max(of_each, _LEAST_AT_A_TIME), _SOUGHT_AT_A_TIME)
-        spilled, count = self._spill(), 0
+        spilled, count = self.spill(), 0
         read_together = (
             chosen for part in parts(footers, groups, size) for chosen in together(footers, part)
         )
@@ -193,16 +210,17 @@ class ParquetFiles:
         try:
             with ThreadPoolExecutor(cores()) as threads:
                 while chosen := [*islice(read_together, _AT_A_TIME)]:
-                    for part, rows in zip(chosen, threads.map(read, chosen), strict=True):
+                    side_by_side = map if len(chosen) == 1 else threads.map
+                    for part, rows in zip(chosen, side_by_side(read, chosen), strict=True):
                         for of_file in of_files(part):
                             file, numbers = of_file[0].file, [group.number for group in of_file]
                             read_of = None if names is None else names[file]
-                            self._readings.add(*footers.files[file].amount_of(numbers, read_of))
+                            self.readings.add(*footers.files[file].amount_of(numbers, read_of))
                         spilled.add(rows)
                         count += len(rows)
                     if most is not None and count > most:
                         break
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             self._check_answer(error)
             return None
         return spilled.table()
@@ -221,56 +239,16 @@ class ParquetFiles:
         Raises:
             CorruptStoreError: files are gone or broken, and there is no Spark to ask.
         """
-        spilled = self._spill()
+        spilled = self.spill()
         spilled.add(empty(columns))
         try:
             for number in range(len(self.paths)):
                 for rows in self._parts_of(number, columns, versions):
                     spilled.add(_within(rows, versions))
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             if self._table is None:
                 return None
             raise unreadable_here(self._table, self._directory, error) from error
-        return spilled.table()
-
-    def reduced(
-        self, columns: Sequence[Column], rows: int, function: Callable[[pa.Table], pa.Table]
-    ) -> pa.Table | None:
-        """Return what a function makes of all rows, part by part on all cores; None to ask Spark.
-
-        Args:
-            columns: some of the table's, as for `rows_of`; no others are read.
-            rows: about how many rows a part has; it has whole row groups.
-        """
-        footers = self.footers(self.all_files)
-        if footers is None:
-            return None
-
-        names = {number: self.names_in(number, columns) for number in footers.files}
-
-        def reduced_part(groups: Sequence[RowGroup]) -> pa.Table:
-            try:
-                read = [
-                    in_arrow_types(
-                        self.read_groups(footers.files, chosen, names[chosen[0].file]), columns
-                    )
-                    for chosen in of_files(groups)
-                ]
-            except _UNREADABLE as error:
-                raise _UnreadError from error
-            return function(pa.concat_tables(read))
-
-        spilled = self._spill()
-        in_parts = [*parts(footers, np.arange(len(footers.rows)), rows)]
-        spilled.add(function(empty(columns)))
-        try:
-            for part, result in zip(in_parts, side_by_side(reduced_part, in_parts), strict=True):
-                for chosen in of_files(part):
-                    file, of_part = chosen[0].file, [group.number for group in chosen]
-                    self._readings.add(*footers.files[file].amount_of(of_part, names[file]))
-                spilled.add(result)
-        except _UnreadError:
-            return None
         return spilled.table()
 
     def sample_rows(self, columns: Sequence[Column], version: int, most: int) -> pa.Table | None:
@@ -286,7 +264,7 @@ class ParquetFiles:
                     sampled = pa.concat_tables([sampled, _within(rows, (version, version))])
                     if len(sampled) >= most:
                         return sampled.slice(0, most)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             if self._table is None:
                 return None
             raise unreadable_here(self._table, self._directory, error) from error
@@ -301,7 +279,7 @@ class ParquetFiles:
         try:
             for number in range(len(self.paths)):
                 yield pa.concat_tables([empty(columns), *self._parts_of(number, columns)])
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             if self._table is None:
                 raise
             raise unreadable_here(self._table, self._directory, error) from error
@@ -323,7 +301,7 @@ class ParquetFiles:
                         part = self.marked.alive_from(read, number, first)
                         first += len(read)
                         yield in_arrow_types(_beside(part, self._values[number]), columns)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             if self._table is None:
                 raise
             raise unreadable_here(self._table, self._directory, error) from error
@@ -335,10 +313,12 @@ class ParquetFiles:
             missing = [number for number in numbers if number not in self._known]
             if missing:
                 with ThreadPoolExecutor(_FOOTERS_AT_A_TIME) as threads:
-                    said = threads.map(self._directory.footer, map(self.paths.__getitem__, missing))
+                    side_by_side = map if len(missing) == 1 else threads.map
+                    paths = map(self.paths.__getitem__, missing)
+                    said = side_by_side(self._directory.footer, paths)
                     values = (self._values[number] for number in missing)
                     self._known |= zip(missing, map(FileFooter, said, values), strict=True)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             self._check_answer(error)
             return None
         return Footers({number: self._known[number] for number in numbers})
@@ -397,7 +377,7 @@ class ParquetFiles:
     def _count(self, footer: pq.FileMetaData, groups: Sequence[int], names: Sequence[str]) -> None:
         """Count the given columns of row groups as read."""
         for group in groups:
-            self._readings.add(*amount_of(footer, group, names))
+            self.readings.add(*amount_of(footer, group, names))
 
 
 def unreadable_here(

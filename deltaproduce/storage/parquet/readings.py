@@ -26,6 +26,10 @@ class ReadAmount(NamedTuple):
         """Return the amount read since an earlier total."""
         return ReadAmount(self.rows - earlier.rows, self.size - earlier.size)
 
+    def and_(self, other: ReadAmount) -> ReadAmount:
+        """Return both amounts together."""
+        return ReadAmount(self.rows + other.rows, self.size + other.size)
+
 
 NOTHING_READ: Final = ReadAmount()
 

@@ -246,10 +246,13 @@ def _rows_in(
     Args:
         with_places: whether they also have the columns of `PLACE`, unless `neighbours` hold them.
     """
+    names = {number: files.names_in(number, columns) for number in footers.files}
 
     def read(chosen: Sequence[RowGroup]) -> pa.Table:
         by_file = [*of_files(chosen)]
-        tables, numbers = zip(*(files.read_numbered(footers, one) for one in by_file), strict=True)
+        tables, numbers = zip(
+            *(files.read_numbered(footers, one, names[one[0].file]) for one in by_file), strict=True
+        )
         rows = pa.concat_tables([in_arrow_types(one, columns) for one in tables])
         file_numbers = [one[0].file for one in by_file]
         among = files.marked.are_alive(file_numbers, numbers, keys.holds(rows))
@@ -270,7 +273,7 @@ def _rows_in(
         if matches is not None:
             return matches
     output = (*columns, *PLACE) if with_places else columns
-    return files.each_part(footers, groups, read, output, most)
+    return files.each_part(footers, groups, read, output, most, names)
 
 
 def _numbered(

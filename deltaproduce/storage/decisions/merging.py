@@ -13,35 +13,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from deltaproduce.storage.parquet.files import DataFile
 
 PURGED_SHARE: Final = 0.1
 """The share of a file's rows from which on the marked ones are purged."""
 _TIER: Final = 8
 """How many times more rows the files of the next tier have."""
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """One file of a table.
-
-    Attributes:
-        number: its place in the listing.
-        rows: the number of its rows, with those that are marked as deleted.
-        marked: the number of these.
-        partition: a number that it shares with the files of the same partition.
-    """
-
-    number: int
-    rows: int
-    marked: int = 0
-    partition: int = 0
-
-    @property
-    def alive(self) -> int:
-        """The number of its rows that count."""
-        return self.rows - self.marked
 
 
 def merges(

@@ -1,0 +1,118 @@
+"""Scans: what a function makes of all rows of a table, part by part on all cores, without Spark.
+
+A scan for few rows has a `Sieve`: the columns that tell them are read first, and other columns only
+of row groups that have such rows, as column stores materialize late (Abadi et al., "Materialization
+strategies in a column-oriented DBMS", 2007). The invariant: the function gets all rows that the
+sieve marks, and each row once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from deltaproduce.engines.local.arrays import Marks, empty
+from deltaproduce.engines.local.large.parting import side_by_side
+from deltaproduce.storage.parquet.batching import of_files, parts
+from deltaproduce.storage.parquet.files import UNREADABLE, ParquetFiles
+from deltaproduce.storage.parquet.readings import NOTHING_READ, ReadAmount
+from deltaproduce.storage.parquet.row_groups import FileFooter, Footers, RowGroup
+from deltaproduce.types.columns import Column
+from deltaproduce.types.conversions import in_arrow_types
+
+
+@dataclass(frozen=True, slots=True)
+class Sieve:
+    """Tells which rows a scan is for.
+
+    Attributes:
+        columns: the columns that tell them; not all that the scan reads.
+        marks: marks these rows, given the columns.
+    """
+
+    columns: tuple[Column, ...]
+    marks: Callable[[pa.Table], Marks]
+
+
+class _UnreadError(Exception):
+    """A part of the files could not be read; its cause says why."""
+
+
+def reduced(
+    files: ParquetFiles,
+    columns: Sequence[Column],
+    rows: int,
+    function: Callable[[pa.Table], pa.Table],
+    sieve: Sieve | None = None,
+) -> pa.Table | None:
+    """Return what a function makes of all rows, part by part on all cores; None to ask Spark.
+
+    Args:
+        columns: some of the table's, as for `seeks.rows_of`; no others are read.
+        rows: about how many rows a part has; it has whole row groups.
+        sieve: the function need not get row groups without a row that it marks; None for all.
+    """
+    footers = files.footers(files.all_files)
+    if footers is None:
+        return None
+    scan = _Scan(files, footers, columns, sieve)
+
+    def reduced_part(groups: Sequence[RowGroup]) -> tuple[pa.Table, ReadAmount]:
+        try:
+            rows, amount = scan.rows(groups)
+        except UNREADABLE as error:
+            raise _UnreadError from error
+        return function(rows), amount
+
+    spilled = files.spill()
+    spilled.add(function(empty(columns)))
+    in_parts = parts(footers, np.arange(len(footers.rows)), rows)
+    try:
+        for result, amount in side_by_side(reduced_part, in_parts):
+            files.readings.add(*amount)
+            spilled.add(result)
+    except _UnreadError:
+        return None
+    return spilled.table()
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """Reads row groups."""
+
+    files: ParquetFiles
+    footers: Footers
+    columns: Sequence[Column]
+    sieve: Sieve | None
+
+    def rows(self, groups: Sequence[RowGroup]) -> tuple[pa.Table, ReadAmount]:
+        """Return the rows of some row groups, and the amount that was read."""
+        tables, amount = [empty(self.columns)], NOTHING_READ
+        for of_file in of_files(groups):
+            file = self.footers.files[of_file[0].file]
+            wanted: Sequence[RowGroup] = of_file
+            names = self.files.names_in(of_file[0].file, self.columns)
+            if self.sieve is not None:
+                wanted = self._sifted(of_file, file, self.sieve)
+                sifted_by = self.files.names_in(of_file[0].file, self.sieve.columns)
+                # the columns of a row group that is wanted are counted once
+                unwanted = {group.number for group in of_file} - {group.number for group in wanted}
+                amount = amount.and_(file.amount_of(unwanted, sifted_by))
+            if wanted:
+                read = self.files.read_groups(self.footers.files, wanted, names)
+                tables.append(in_arrow_types(read, self.columns))
+                amount = amount.and_(file.amount_of([group.number for group in wanted], names))
+        return pa.concat_tables(tables), amount
+
+    def _sifted(
+        self, groups: Sequence[RowGroup], file: FileFooter, sieve: Sieve
+    ) -> Sequence[RowGroup]:
+        """Return the row groups of one file that have a row that counts."""
+        names = self.files.names_in(groups[0].file, sieve.columns)
+        rows = self.files.read_groups(self.footers.files, groups, names, all_rows=True)
+        places = np.flatnonzero(sieve.marks(in_arrow_types(rows, sieve.columns)))
+        ends = np.cumsum([file.said.row_group(group.number).num_rows for group in groups])
+        return [groups[at] for at in np.unique(ends.searchsorted(places, "right")).tolist()]
