@@ -36,6 +36,14 @@ REFRESHED: Final = 0.001
 FEWEST: Final = 10
 """A refresh has at least so many orders."""
 CHANGE_TYPE: Final = "_change_type"
+IN_DUCKDB: Final = {
+    **QUERIES,
+    "q17": QUERIES["q17"].replace("avg(l_quantity)", "CAST(avg(l_quantity) AS DECIMAL(19, 6))"),
+}
+"""The query -> its text for DuckDB, where an average of decimals is a float.
+
+With this, 27.00 is less than nine tenths of 30.
+"""
 
 Rows = dict[str, pa.Table]
 """The table -> its rows."""
@@ -121,7 +129,7 @@ def expected(rows: Rows) -> dict[str, tuple[list[str], Answer]]:
     with duckdb.connect() as connection:
         for name, table in rows.items():
             connection.register(name, table)
-        for name, text in QUERIES.items():
+        for name, text in IN_DUCKDB.items():
             ran = connection.execute(text)
             found[name] = [column[0] for column in ran.description], ran.fetchall()
     return found

@@ -72,6 +72,16 @@ class StageInput:
         """The columns of its content."""
         return Layout.of(self.stage).content
 
+    @property
+    def count(self) -> int:
+        """How many rows its content has after the step."""
+        before = None if self.step is not None and self.step.complete else self.before()
+        count = 0 if before is None else before.count
+        if self.step is None:
+            return count
+        counts = self.step.counts
+        return count + counts.rows_after - (0 if before is None else counts.rows_before)
+
     def moved(self, columns: Sequence[Column] | None = None) -> tuple[Rows, Rows]:
         """Return the removed and the added rows of its changed keys, unsorted.
 

@@ -144,6 +144,21 @@ def test_a_key_that_is_named_orders_its_rows_by_the_query(tmp_path: Path) -> Non
         shop().sql("view", f"{ordered}", "nothing")
 
 
+def test_a_final_order_may_name_a_value_twice(tmp_path: Path) -> None:
+    """Two columns are the same, and rows are ordered by both."""
+    pipeline = shop()
+    text = "SELECT c.name, o.amount AS a, o.amount AS b FROM orders o JOIN customers c ON "
+    pipeline.sql("v", f"{text} o.customer = c.name ORDER BY a DESC, b, name", "name")
+    with Store(None, str(tmp_path / "store"), pipeline) as store:
+        store.update({"orders": ORDERS, "customers": [{"name": "a", "city": "x"}]})
+        store.update({"orders": [{"id": 9, "customer": "a", "amount": 7, "rate": 0.5}]})
+        rows = store.content("v", ordered=True).to_pylist()
+        assert [row["a"] for row in rows] == [row["b"] for row in rows]
+        assert [row["a"] for row in rows] == sorted((row["a"] for row in rows), reverse=True)
+        assert len(rows) > 1
+        assert not store.verify()
+
+
 def test_an_aggregate_without_group_by_has_a_row_over_no_rows(tmp_path: Path) -> None:
     """From the first version on, though its stage never had a row, and after all have gone."""
     pipeline = shop()

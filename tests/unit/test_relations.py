@@ -17,7 +17,7 @@ from view_queries import EXAMPLES, OF_SPARK, STAGES, contents, tables
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.operators.computing import Computing, QueryError
-from deltaproduce.stages.sql.operators.evaluation import rows_of
+from deltaproduce.stages.sql.operators.evaluation import Stream, rows_of
 from deltaproduce.stages.sql.resolve import Resolved, resolved
 from deltaproduce.testing import plain_rows
 from deltaproduce.testing.oracle.relations import interpreted
@@ -42,6 +42,27 @@ def computed(query: Resolved, rows: Rows) -> Counter[Any]:
     made = rows_of(query.relation, tables(rows), Computing("UTC"))
     columns = [made.column(field).to_pylist() for field in query.fields.values()]
     return Counter(plain_rows(zip(*columns, strict=True)))
+
+
+def in_parts(query: Resolved, rows: Rows, random: Random) -> Counter[Any] | None:
+    """The rows that parts of some stage make, each beside all rows of the others.
+
+    None if no stage makes rows of the query one by one.
+    """
+    stream = Stream.of(query.relation, {name: random.random() for name in STAGES})
+    if stream is None:
+        return None
+    whole, computing, made = tables(rows), Computing("UTC"), Counter[Any]()
+    beside = {id(one): rows_of(one, whole, computing) for one in stream.beside}
+    left = whole[stream.scan.feeder]
+    while True:
+        size = random.randint(0, max(len(left), 1))
+        part = stream.rows(left.slice(0, size), beside, computing)
+        columns = [part.column(field).to_pylist() for field in query.fields.values()]
+        made += Counter(plain_rows(zip(*columns, strict=True)))
+        left = left.slice(size)
+        if not len(left):
+            return made
 
 
 def by_oracle(query: Resolved, rows: Rows) -> Counter[Any]:
@@ -72,6 +93,7 @@ def check(text: str, random: Random, times: int, *, is_of_spark: bool = False) -
         rows = contents(random)
         found = computed(query, rows)
         assert found == by_oracle(query, rows), text
+        assert in_parts(query, rows, random) in (None, found), text
         is_of_nothing = any(word in text for word in SETS) and not (text in EXAMPLES and rows["t"])
         if is_of_spark or is_of_nothing:
             continue
@@ -100,6 +122,30 @@ def test_random_queries_return_what_duckdb_and_the_oracle_return(part: int, long
 def test_an_example_of_each_operator(text: str) -> None:
     """NOT IN beside nulls, in particular; conditions of more than two tables."""
     check(text, Random(text), 12, is_of_spark=text in OF_SPARK)
+
+
+STREAMS = {
+    "SELECT a + 1 AS x FROM t WHERE b > 1": "t",
+    "SELECT t.k, u.n FROM t JOIN u ON t.k = u.k": "u",
+    "SELECT t.k, u.n FROM t LEFT JOIN u ON t.k = u.k": "t",
+    "SELECT u.k, t.a FROM t RIGHT JOIN u ON t.k = u.k": "u",
+    "SELECT k FROM t WHERE a NOT IN (SELECT n FROM u)": "t",
+    "SELECT k, (SELECT sum(n) FROM u) AS m FROM t": "t",
+    "SELECT x.k FROM u x JOIN u y ON x.k = y.n": "u",
+    "SELECT k FROM t LATERAL VIEW explode(array(a, b)) x AS e": "t",
+    "SELECT t.k FROM t FULL JOIN u ON t.k = u.k": None,
+    "SELECT k FROM t UNION ALL SELECT k FROM u": None,
+    "SELECT DISTINCT k FROM t": None,
+    "SELECT k FROM t ORDER BY a LIMIT 3": None,
+    "WITH c AS (SELECT k, n FROM u WHERE n > 1) SELECT x.k FROM c x JOIN c y ON x.k = y.n": None,
+}
+"""Query -> the stage whose parts make its rows, where ``u`` has more rows than ``t``."""
+
+
+@pytest.mark.parametrize("text", STREAMS)
+def test_the_largest_stage_makes_rows_in_parts(text: str) -> None:
+    stream = Stream.of(resolved(text, STAGES).relation, {"t": 1, "u": 2, "f": 3})
+    assert (stream and stream.scan.feeder) == STREAMS[text]
 
 
 REFUSED = {

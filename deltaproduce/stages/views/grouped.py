@@ -22,7 +22,7 @@ from deltaproduce.stages.sql.operators.changes.keys import LookupKeys
 from deltaproduce.stages.sql.operators.changes.rules import NO_KEYS, both
 from deltaproduce.stages.sql.operators.changes.signed import Signed
 from deltaproduce.stages.sql.operators.computing import Computing
-from deltaproduce.stages.sql.operators.following import Following
+from deltaproduce.stages.sql.operators.following import Following, no_rows
 from deltaproduce.stages.sql.operators.groups import by_rows
 from deltaproduce.stages.sql.operators.groups.by_states import STATE, States
 from deltaproduce.types.atoms import arrow_type
@@ -86,9 +86,17 @@ class GroupedQuery:
 
     def compute(self, rows: pa.Table, layout: Layout, computing: Computing) -> pa.Table:
         """Return the view's rows, from all rows of the operator's input."""
+        return self.completed(self.part(rows, computing), layout, computing)
+
+    def part(self, rows: pa.Table, computing: Computing) -> pa.Table:
+        """Return the states of some of all rows of the operator's input."""
+        return States(self.aggregate, computing).of(rows, np.ones(len(rows), np.int64))
+
+    def completed(self, parts: pa.Table, layout: Layout, computing: Computing) -> pa.Table:
+        """Return the view's rows, from what `part` has made of all rows, each one once."""
         states = States(self.aggregate, computing)
-        stored = states.alive(states.of(rows, np.ones(len(rows), np.int64)))
-        return self._rows(stored, rows.slice(0, 0), layout, computing)
+        stored = states.alive(states.added(parts.slice(0, 0), parts))
+        return self._rows(stored, no_rows(self.aggregate.input), layout, computing)
 
     def changed(self, known: pa.Table, following: Following, layout: Layout) -> pa.Table:
         """Return the view's rows of the groups that change.

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from deltaproduce.stages.sql.algebra.relations import AggregateRelation, Limit, Relation, Scan
 from deltaproduce.stages.sql.algebra.scalars import Field, SortKey
+from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.stages.sql.states.functions.encodings import encoded, encoded_type
 from deltaproduce.stages.views.grouped import GroupedQuery
 from deltaproduce.types.atoms import arrow_type
@@ -106,6 +107,17 @@ class MaterializedRelation:
     order: tuple[SortKey, ...] = ()
     grouped: GroupedQuery | None = None
     order_columns: Mapping[str, OrderColumn] = field(default_factory=dict)
+
+    @property
+    def made_of(self) -> Relation:
+        """The relation whose rows are computed: that below groups with states."""
+        return self.relation if self.grouped is None else self.grouped.aggregate.input
+
+    def part(self, rows: pa.Table, computing: Computing) -> pa.Table:
+        """Return what some of all rows of `made_of` are for the stage: columns, or states."""
+        if self.grouped is not None:
+            return self.grouped.part(rows, computing)
+        return self.columns_of(rows)
 
     def columns_of(self, rows: pa.Table) -> pa.Table:
         """Return the columns of the stage that rows of the relation have."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -14,9 +14,10 @@ from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import Production, ProductionResult
+from deltaproduce.stages.sql.algebra.relations import Relation, Scan
 from deltaproduce.stages.sql.operators.changes.signed import InconsistentError, Signed, changed
 from deltaproduce.stages.sql.operators.computing import Computing, blaming
-from deltaproduce.stages.sql.operators.evaluation import rows_of
+from deltaproduce.stages.sql.operators.evaluation import Stream, rows_of
 from deltaproduce.stages.sql.operators.following import Following
 from deltaproduce.stages.sql.operators.groups.by_states import NegativeCountError
 from deltaproduce.stages.sql.operators.numbering import numbered
@@ -35,21 +36,61 @@ def compute(
 ) -> tuple[pa.Table, int] | None:
     """Return all rows of a stage, and their number; None if rows that it reads are in Spark.
 
+    Rows of its largest feeder are read and computed in parts, if each makes rows by itself.
+
     Raises:
         ProducerError: an expression fails for a row; with `stage`.
     """
-    contents, read = dict[str, pa.Table](), set(kept.relation.feeders)
-    for each in inputs:
-        if each.stage.name in read:
-            rows = each.all_rows()
-            rows = empty(each.content) if rows is None else rows
-            if not isinstance(rows, pa.Table):
-                return None
-            contents[each.stage.name] = rows
+    feeders = {each.stage.name: each for each in inputs}
+    stream = Stream.of(kept.made_of, {name: each.count for name, each in feeders.items()})
     _, computing = computings(production)
-    layout = Layout.of(production.stage)
-    computed_rows = computed(kept, contents, layout, computing, stage=production.stage.name)
+    with blaming(production.stage.name):
+        rows = None if stream is None else _streamed(kept, stream, feeders, computing)
+        if rows is None:
+            contents = _contents(kept.made_of.walk(), feeders)
+            if contents is None:
+                return None
+            rows = kept.part(rows_of(kept.made_of, contents, computing), computing)
+        computed_rows = _completed(kept, rows, Layout.of(production.stage), computing)
     return computed_rows, len(computed_rows)
+
+
+def _streamed(
+    kept: MaterializedRelation,
+    stream: Stream,
+    feeders: Mapping[str, StageInput],
+    computing: Computing,
+) -> pa.Table | None:
+    """Return what `MaterializedRelation.part` makes of all rows, read in parts.
+
+    None if a feeder is not read in parts on the driver.
+    """
+    beside = {id(one): one for one in stream.beside}
+    contents = _contents((scan for one in beside.values() for scan in one.walk()), feeders)
+    if contents is None:
+        return None
+    known = {place: rows_of(one, contents, computing) for place, one in beside.items()}
+
+    def part(content: pa.Table) -> pa.Table:
+        return kept.part(stream.rows(content, known, computing), computing)
+
+    feeder = feeders[stream.scan.feeder]
+    columns = {column.name: column for column in feeder.content}
+    return feeder.reduced([columns[name] for name in dict.fromkeys(stream.scan.columns)], part)
+
+
+def _contents(
+    relations: Iterable[Relation], feeders: Mapping[str, StageInput]
+) -> dict[str, pa.Table] | None:
+    """Return all rows of the stages that are scanned; None if some are in Spark."""
+    contents = dict[str, pa.Table]()
+    for name in dict.fromkeys(one.feeder for one in relations if isinstance(one, Scan)):
+        rows = feeders[name].all_rows()
+        rows = empty(feeders[name].content) if rows is None else rows
+        if not isinstance(rows, pa.Table):
+            return None
+        contents[name] = rows
+    return contents
 
 
 def computings(production: Production) -> tuple[Computing, Computing]:
@@ -58,29 +99,17 @@ def computings(production: Production) -> tuple[Computing, Computing]:
     return Computing(zone, dated(was)), Computing(zone, dated(is_now))
 
 
-def computed(
-    kept: MaterializedRelation,
-    contents: Mapping[str, pa.Table],
-    layout: Layout,
-    computing: Computing,
-    *,
-    stage: str,
+def _completed(
+    kept: MaterializedRelation, parts: pa.Table, layout: Layout, computing: Computing
 ) -> pa.Table:
-    """Return all rows of a stage, in the columns of its content.
+    """Return all rows of a stage from those of its parts, in the columns of its content.
 
     Args:
-        kept: what the stage keeps.
-        contents: the rows of the stages that it reads, by name.
-
-    Raises:
-        ProducerError: an expression fails for a row; with `stage`.
+        parts: what `MaterializedRelation.part` made of each.
     """
-    with blaming(stage):
-        if kept.grouped is not None:
-            rows = rows_of(kept.grouped.aggregate.input, contents, computing)
-            return kept.grouped.compute(rows, layout, computing)
-        rows = rows_of(kept.relation, contents, computing)
-    return _numbered(kept.columns_of(rows), kept, layout)
+    if kept.grouped is not None:
+        return kept.grouped.completed(parts, layout, computing)
+    return _numbered(parts, kept, layout)
 
 
 def compared(
@@ -151,9 +180,9 @@ def _applied(
 
     def after(known: pa.Table) -> pa.Table:
         rows = changed(known.select([c.name for c in columns]), Signed(own, change.counts))
-        for key in kept.order:
-            name = next(name for name, one in kept.fields.items() if one == key.field.id)
-            rows = rows.append_column(key.field.id, rows.column(name))
+        for field in dict.fromkeys(key.field.id for key in kept.order):
+            name = next(name for name, one in kept.fields.items() if one == field)
+            rows = rows.append_column(field, rows.column(name))
         return _numbered(rows, kept, layout)
 
     return _replaced(own.select([c.name for c in layout.key]), after, production, content)

@@ -44,6 +44,8 @@ def evaluated(term: Term, rows: pa.Table) -> pa.Array:
             return rows.column(name).combine_chunks()
         case Constant(value=value):
             return _constant(value, term.data_type, len(rows))
+        case _ if len(rows) > 1 and not term.reads_rows:
+            return pa.repeat(evaluated(term, rows.slice(0, 1))[0], len(rows))
         case Call():
             arguments = _arguments(term, rows)
             return term.kernel(_held(term.data_type), *arguments)

@@ -40,12 +40,22 @@ class Term:
         """Whether it may fail for some row."""
         return any(part.may_fail for part in self.parts)
 
+    @property
+    def reads_rows(self) -> bool:
+        """Whether its values depend on the row."""
+        return any(part.reads_rows for part in self.parts)
+
 
 @dataclass(frozen=True, slots=True)
 class Reference(Term):
     """A column, by its exact name."""
 
     name: str
+
+    @property
+    @override
+    def reads_rows(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ class Following:
     def before(self, relation: Relation, keys: LookupKeys | None = None) -> pa.Table:
         """See `Changes.before`."""
         if is_none(relation) or keys is NO_KEYS or (keys is not None and not len(keys.rows)):
-            return _empty(relation)
+            return no_rows(relation)
         if isinstance(relation, Scan):
             return self._scanned(relation, keys)
         if keys is not None:
@@ -143,7 +143,7 @@ class Following:
 
     def _changed(self, relation: Relation) -> Signed:
         if is_none(relation):
-            return Signed.added(_empty(relation))
+            return Signed.added(no_rows(relation))
         if self.is_anew(relation):
             return self._recomputed_now(relation)
         if not isinstance(relation, Scan):
@@ -173,7 +173,7 @@ class Following:
         return rows.rename_columns(list(columns))
 
 
-def _empty(relation: Relation) -> pa.Table:
+def no_rows(relation: Relation) -> pa.Table:
     """Return no rows, in the columns of a relation that the driver computes."""
     kinds = ((f.id, f.data_type) for f in relation.fields)
     return pa.schema([(name, _arrow(kind)) for name, kind in kinds]).empty_table()

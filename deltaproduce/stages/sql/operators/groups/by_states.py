@@ -144,6 +144,8 @@ class States:
         groups = self._groups(both)
         firsts = firsts_of(groups)
         size = len(firsts)
+        if size == len(both):  # no group has two
+            return both
         arrays = {name: both.column(name).take(pa.array(firsts)) for name in self.keys}
         for name, part in self._named:
             states = both.column(name).combine_chunks()

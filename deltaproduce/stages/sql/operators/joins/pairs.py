@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaproduce.engines.local.arrays import Marks, Numbers, factorize
+from deltaproduce.engines.local.arrays import Marks, Numbers, factorize, sorting
 from deltaproduce.stages.sql.algebra.scalars import Equality, Field, Scalar
 from deltaproduce.stages.sql.operators.computing import Computing, is_null_safe
 from deltaproduce.types.pandas_on_demand import in_numpy
@@ -115,10 +115,9 @@ def _ranges(
     )
     codes = factorize(together)
     mine, theirs = codes[: len(ones)], codes[len(ones) :]
-    order = np.argsort(theirs, kind="stable")
-    in_order = theirs[order]
-    starts = in_order.searchsorted(mine, "left")
-    return ones, starts, in_order.searchsorted(mine, "right") - starts, others[order]
+    sizes = np.bincount(theirs, minlength=int(codes.max(initial=-1)) + 1)
+    starts = sizes.cumsum() - sizes
+    return ones, starts[mine], sizes[mine], others[sorting([theirs])]
 
 
 def _fulfilling(
