@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -56,7 +57,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.tpch", description="TPC-H's queries as views."
     )
     parser.add_argument("--scale", type=float, default=1, help="1 is 1 GB of rows")
-    parser.add_argument("--directory", type=Path, help="keeps the rows; a temporary one if none")
+    parser.add_argument(
+        "--directory", type=Path, help="keeps rows and the store; temporary if none"
+    )
     parser.add_argument("--peers", type=_names, default=PEERS, help=",".join(PEERS))
     parser.add_argument("--parts", type=_names, default=PARTS, help=",".join(PARTS))
     parser.add_argument("--queries", type=_names, help="some of them, such as q01,q22")
@@ -135,8 +138,9 @@ def _dashboards(run: Run, place: Path, rows: Rows) -> Iterator[None]:
     refreshed = REFRESH.name in run.steps
     for views, seconds in dashboards(rows, place, run.wrong, refreshed=refreshed):
         run.dashboards[views] = seconds
-        say(f"{views} views: {median(seconds):.2f} s")
+        say(f"stores with {views} of the dashboards' views: {median(seconds):.2f} s")
         yield
+    shutil.rmtree(place)
 
 
 def _changes(run: Run, place: Path, rows: Rows) -> Iterator[None]:
@@ -145,6 +149,7 @@ def _changes(run: Run, place: Path, rows: Rows) -> Iterator[None]:
         run.changes[change] = seconds
         say(f"{', '.join(change)}: {median(seconds):.3f} s")
         yield
+    shutil.rmtree(place)
 
 
 def _spark(run: Run, place: Path, rows: Rows, texts: Mapping[str, str], memory: str) -> None:
@@ -155,6 +160,7 @@ def _spark(run: Run, place: Path, rows: Rows, texts: Mapping[str, str], memory: 
         run.spark = peers.in_spark(spark, place, rows.now, texts)
     finally:
         spark.stop()
+        shutil.rmtree(place, ignore_errors=True)
     last = list(run.duckdb.values())[-1]
     run.wrong += [f"{one} in Spark" for one in _differing(last, run.spark)]
 

@@ -34,13 +34,14 @@ values. The orders are at random places of their table, and none is in two steps
 batch, sources and commits serve all queries, and count in the sums only. Rows that several views
 look up are read once, and count for the first of them. *Read* are rows that were read of stored
 tables, and *read / changed* are these over the rows of the batch. *Keys* are the keys of the view
-that changed.
+that changed. *Peak* is the memory of the process that the system cannot drop.
 
 DuckDB recomputes each query from Parquet to Parquet after each step, with {THREADS} threads. Spark
 recomputes each from Delta to Delta, with {THREADS} cores; this does not depend on the step, so it
 is measured once, after the last one. Both run a query once to warm up; the second time counts.
-*Good* is a query or a step whose refresh takes no longer than recomputing it, in the better of the
-two and in Spark. The first load also stores hidden tables, which the recomputes do not.
+Their tables have the batch already, at no cost, while ours takes it in. *Good* is a query or a step
+whose refresh takes no longer than recomputing it, in the better of the two and in Spark. The first
+load also stores the sources and hidden tables, which the recomputes do not.
 """
 
 

@@ -8,9 +8,15 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from benchmarks import measures
 from benchmarks.tpch import __main__ as tpch
+from benchmarks.tpch.ours import HIDDEN, VIEW, StageCost, StepCost
+from benchmarks.tpch.peers import Recomputed
 from benchmarks.tpch.queries import queries
+from benchmarks.tpch.report import markdown
+from benchmarks.tpch.results import Run, targets
 from benchmarks.tpch.rows import LOAD, STEPS, Rows, count
+from deltaproduce.storage.figures import StageFigures
 
 SCALE = 0.001
 STEP_NAMES = [LOAD.name, *(step.name for step in STEPS)]
@@ -82,6 +88,53 @@ def test_a_wrong_result_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     code, text = report(tmp_path, "--queries", "q06")
     assert code == 1
     assert "**Wrong results:** q06 at First load." in text
+
+
+def cost(name: str, owners: tuple[str, ...], seconds: float, *, role: str = "") -> StageCost:
+    figures = StageFigures("seek", seconds=seconds, rows_read=30, role=role)
+    return StageCost(name, HIDDEN if role else VIEW, owners, figures)
+
+
+def step_of(seconds: float, *stages: StageCost) -> StepCost:
+    whole = measures.Step(0, seconds, 0, 0, 0, 0, 0, 0)
+    return StepCost({"orders": 10, "lineitem": 50}, whole, 0.0, {}, stages, ())
+
+
+def test_seconds_of_hidden_tables_belong_to_their_queries() -> None:
+    """Those of one query count for it, and those of several have a line of their own."""
+    stages = (
+        cost("q01", ("q01",), 0.1),
+        cost("_groups_1_q01", ("q01",), 0.25, role="groups"),
+        cost("_groups_1_q02", ("q01", "q02"), 0.5, role="groups"),
+        cost("q02", ("q02",), 0.01),
+    )
+    run = Run("", 1.0, ("ours", "duckdb"), ("q01", "q02"))
+    run.steps = dict.fromkeys(STEP_NAMES, step_of(1.5, *stages))
+    recomputed = {"q01": Recomputed(0.35, [], []), "q02": Recomputed(0.001, [], [])}
+    run.duckdb = dict.fromkeys(STEP_NAMES, recomputed)
+    found = {row[0]: row for row in tables(markdown(run), "RF1, by query")}
+    assert found["q01"][2:4] == ["0.350", "0.250"]
+    assert found["q01"][5:7] == ["60", "1.0"]
+    assert found["q01"][-2:] == ["good, 1.00 x", "-"]
+    assert found["q02"][2] == "0.010"
+    assert found["q02"][-2:] == ["bad, 10.00 x", "-"]
+    assert found["groups of q01, q02"][2:4] == ["0.500", "0.500"]
+    assert found["sum"][2] == "0.860"
+
+
+def test_targets_are_those_of_the_scale() -> None:
+    run = Run("", 1.0, ("ours", "spark"), ("q01",))
+    run.steps = dict.fromkeys(STEP_NAMES, step_of(1.5, cost("q01", ("q01",), 0.1)))
+    assert [(one.found, one.most, one.verdict) for one in targets(run)] == [
+        (3.0, 3.0, "good"),
+        (1.5, 0.6, "bad"),
+    ]
+    run.spark = {"q01": Recomputed(1.4, [], [])}
+    assert [one.verdict for one in targets(run)[2:]] == ["bad", "bad"]
+    run.scale = 0.05
+    assert len(targets(run)) == 2, "only what Spark takes"
+    run.dashboards = {1: [0.1, 9.0, 0.2], 10: [0.6, 0.5, 0.7]}
+    assert targets(run)[-1].found == pytest.approx(3.0)
 
 
 def test_unknown_names_are_refused(tmp_path: Path) -> None:
