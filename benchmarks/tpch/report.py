@@ -33,8 +33,9 @@ values. The orders are at random places of their table, and none is in two steps
 *Ours* are the seconds of a query's view and of the hidden tables for this view alone. Reading the
 batch, sources and commits serve all queries, and count in the sums only. Rows that several views
 look up are read once, and count for the first of them. *Read* are rows that were read of stored
-tables, and *read / changed* are these over the rows of the batch. *Keys* are the keys of the view
-that changed. *Peak* is the memory of the process that the system cannot drop.
+tables, without those that the store holds in memory; *read / changed* are these over the rows of
+the batch. *Keys* are the keys of the view that changed. *Peak* is the memory of the process that
+the system cannot drop.
 
 DuckDB recomputes each query from Parquet to Parquet after each step, with {THREADS} threads. Spark
 recomputes each from Delta to Delta, with {THREADS} cores; this does not depend on the step, so it
@@ -64,7 +65,7 @@ def markdown(run: Run) -> str:
             if step.name in run.steps:
                 changed = _changed(run.steps[step.name].changed)
                 lines += [f"## {step.name}, by query", "", f"{changed}.", ""]
-                lines += _queries(run, step.name)
+                lines += [*_queries(run, step.name), *_sources(run.steps[step.name])]
     elif run.duckdb or run.spark:
         lines += ["## Recomputing", "", *_recomputed(run)]
     lines += _small(run)
@@ -91,10 +92,12 @@ def _sums(run: Run) -> list[str]:
         numbers = [f"{step.rows:,}", f"{seconds:.2f}", *_recomputes(run, recomputed)]
         numbers += [*_verdicts(seconds, recomputed), f"{sum(_own(run, step)):.2f}"]
         sizes = (step.whole.peak_memory_bytes, step.whole.bytes_written)
-        numbers += [f"{step.settling:.2f}", *(f"{size / MIB:,.1f}" for size in sizes)]
+        numbers += [f"{step.settling:.2f}", f"{step.whole.commits:,}"]
+        numbers += [f"{size / MIB:,.1f}" for size in sizes]
         rows.append([name, *numbers])
     header = ["step", "rows changed", "version s", *_peers(run), "against the better",
-              "against Spark", "views s", "compaction s", "peak MiB", "MiB written"]  # fmt: skip
+              "against Spark", "views s", "compaction s", "commits", "peak MiB",
+              "MiB written"]  # fmt: skip
     return table(header, rows)
 
 
@@ -155,6 +158,17 @@ def _queries(run: Run, name: str) -> list[str]:
     header = ["query", "mode", "ours s", "of it hidden", "keys", "read", "read / changed",
               *_peers(run), "against the better", "against Spark"]  # fmt: skip
     return table(header, rows, texts=2)
+
+
+def _sources(step: StepCost) -> list[str]:
+    """Return a row for each source that changed."""
+    rows = []
+    for one in step.stages:
+        if one.sort == SOURCE and one.name in step.changed:
+            figures, changed = one.figures, step.changed[one.name]
+            numbers = [f"{figures.seconds:.3f}", f"{changed:,}", f"{figures.rows_read:,}"]
+            rows.append([one.name, figures.mode, *numbers, f"{figures.rows_read / changed:,.1f}"])
+    return table(["source", "mode", "s", "changed", "read", "read / changed"], rows, texts=2)
 
 
 def _cost(cost: QueryCost, step: StepCost) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import measures
 from benchmarks.tpch import __main__ as tpch
-from benchmarks.tpch.ours import HIDDEN, VIEW, StageCost, StepCost
+from benchmarks.tpch.ours import HIDDEN, SOURCE, VIEW, StageCost, StepCost
 from benchmarks.tpch.peers import Recomputed
 from benchmarks.tpch.queries import queries
 from benchmarks.tpch.report import markdown
@@ -124,13 +124,16 @@ def test_seconds_of_hidden_tables_belong_to_their_queries() -> None:
 
 def test_targets_are_those_of_the_scale() -> None:
     run = Run("", 1.0, ("ours", "spark"), ("q01",))
-    run.steps = dict.fromkeys(STEP_NAMES, step_of(1.5, cost("q01", ("q01",), 0.1)))
+    source = StageCost("orders", SOURCE, ("orders",), StageFigures("seek", seconds=0.4))
+    run.steps = dict.fromkeys(STEP_NAMES, step_of(1.5, source, cost("q01", ("q01",), 0.1)))
     assert [(one.found, one.most, one.verdict) for one in targets(run)] == [
         (3.0, 3.0, "good"),
         (1.5, 0.6, "bad"),
+        (0.4, 0.3, "bad"),
+        (0.4, 0.3, "bad"),
     ]
     run.spark = {"q01": Recomputed(1.4, [], [])}
-    assert [one.verdict for one in targets(run)[2:]] == ["bad", "bad"]
+    assert [one.verdict for one in targets(run)[4:]] == ["bad", "bad"]
     run.scale = 0.05
     assert len(targets(run)) == 2, "only what Spark takes"
     run.dashboards = {1: [0.1, 9.0, 0.2], 10: [0.6, 0.5, 0.7]}
