@@ -21,12 +21,13 @@ from benchmarks.tpch.peers import Recomputed
 from benchmarks.tpch.queries import queries
 from benchmarks.tpch.report import markdown
 from benchmarks.tpch.results import Run, median
-from benchmarks.tpch.rows import LOAD, REFRESH, STEPS, THREADS, Rows, count
+from benchmarks.tpch.rows import LOAD, REFRESH, STEPS, THREADS, Rows, Step, count
 from benchmarks.tpch.single_changes import MOST_ROWS, single_changes
 from examples.tpch import agree, pipeline
 
 PEERS: Final = ("ours", "duckdb", "spark")
 PARTS: Final = ("queries", "dashboards", "changes")
+_STEPS: Final = {step.name: step for step in STEPS}
 OUT: Final = Path("benchmarks/TPCH.md")
 
 
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     texts = queries(given.scale)
     _check("--peers", given.peers, PEERS)
     _check("--parts", given.parts, PARTS)
+    _check("--steps", given.steps, _STEPS)
     _check("--queries", given.queries or (), texts)
     texts = {name: text for name, text in texts.items() if name in (given.queries or texts)}
     command = shlex.join(["python", "-m", "benchmarks.tpch", *arguments])
@@ -62,6 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--peers", type=_names, default=PEERS, help=",".join(PEERS))
     parser.add_argument("--parts", type=_names, default=PARTS, help=",".join(PARTS))
+    steps = f"after the first load, some of {','.join(_STEPS)}"
+    parser.add_argument("--steps", type=_names, default=(*_STEPS,), help=steps.replace("%", "%%"))
     parser.add_argument("--queries", type=_names, help="some of them, such as q01,q22")
     parser.add_argument("--memory", default="6g", help="of the Java process")
     parser.add_argument("--out", type=Path, default=OUT, help="the report")
@@ -103,7 +107,8 @@ def _measured(
     """
     by_ours = given.parts if "ours" in run.peers else ()
     if "queries" in by_ours:
-        yield from _steps(run, place / "store", rows, texts)
+        steps = [step for name, step in _STEPS.items() if name in given.steps]
+        yield from _versions(run, place / "store", rows, texts, [LOAD, *steps])
     elif "queries" in given.parts:
         run.duckdb[LOAD.name] = peers.in_duckdb(rows, texts)
         yield
@@ -116,10 +121,12 @@ def _measured(
         yield
 
 
-def _steps(run: Run, place: Path, rows: Rows, texts: Mapping[str, str]) -> Iterator[None]:
-    """Take all steps, and check all views after each."""
+def _versions(
+    run: Run, place: Path, rows: Rows, texts: Mapping[str, str], steps: Sequence[Step]
+) -> Iterator[None]:
+    """Take steps, one version each, and check all views after each."""
     with Ours(place, pipeline(texts)) as ours:
-        for step in (LOAD, *STEPS):
+        for step in steps:
             run.steps[step.name] = cost = ours.step(rows.batch(step))
             rows.advance(step)
             run.reasons = {name: why for name in texts if (why := ours.reasons(name))}

@@ -83,11 +83,10 @@ def test_dashboards_and_single_changes_are_checked(tmp_path: Path) -> None:
 
 
 def test_a_wrong_result_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tpch, "STEPS", ())
     monkeypatch.setattr(tpch.Ours, "answer", lambda ours, name, columns: [(name,)])
-    code, text = report(tmp_path, "--queries", "q06")
+    code, text = report(tmp_path, "--queries", "q06", "--steps", "RF2")
     assert code == 1
-    assert "**Wrong results:** q06 at First load." in text
+    assert "**Wrong results:** q06 at First load, q06 at RF2." in text
 
 
 def cost(name: str, owners: tuple[str, ...], seconds: float, *, role: str = "") -> StageCost:
@@ -143,6 +142,8 @@ def test_targets_are_those_of_the_scale() -> None:
 def test_unknown_names_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="q99"):
         tpch.main(["--queries", "q06,q99", "--directory", str(tmp_path)])
+    with pytest.raises(SystemExit, match="RF9"):
+        tpch.main(["--steps", "RF9", "--directory", str(tmp_path)])
     with pytest.raises(SystemExit, match="polars"):
         tpch.main(["--peers", "ours,polars", "--directory", str(tmp_path)])
 
