@@ -1,12 +1,15 @@
 """The application: all verbs as one command with subcommands.
 
 Help is plain text, in the groups of the table: drawing it with rich would take longer than
-everything else that ``--help`` does.
+everything else that ``--help`` does. Most of the time of a verb that reads is that of a start, so
+only the verb that is called is assembled, and Python does not look for garbage meanwhile.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -15,6 +18,9 @@ from typer.core import TyperGroup
 from deltaproduce.cli.answers.answer import INTERRUPTED
 from deltaproduce.cli.commands.command import command
 from deltaproduce.cli.verbs import VERBS
+
+_OBJECTS_OF_A_START: Final = 100_000
+"""More than the objects of all modules that a verb imports: they stay, so none is garbage."""
 
 
 class Verbs(TyperGroup):
@@ -49,7 +55,8 @@ def _root(
     """Incremental views on Delta Lake: derived tables that stay correct as inputs change."""
 
 
-def _assembled() -> typer.Typer:
+def application(arguments: Sequence[str] = ()) -> typer.Typer:
+    """Return the command with all verbs; with one only if the arguments begin with it."""
     app = typer.Typer(
         cls=Verbs,
         rich_markup_mode=None,
@@ -58,18 +65,19 @@ def _assembled() -> typer.Typer:
         help=_root.__doc__,
     )
     app.callback()(_root)
-    for verbs in VERBS.values():
-        for verb in verbs:
-            app.command(verb.__name__)(command(verb))
+    verbs = {verb.__name__: verb for verbs in VERBS.values() for verb in verbs}
+    called = [name for name in arguments[:1] if name in verbs]
+    for name in called or verbs:
+        app.command(name)(command(verbs[name]))
     return app
-
-
-app: Final = _assembled()
 
 
 def main() -> None:
     """Run the command ``deltaproduce``."""
+    gc.set_threshold(_OBJECTS_OF_A_START)
     try:
-        app(prog_name="deltaproduce")
+        application(sys.argv[1:])(prog_name="deltaproduce")
     except KeyboardInterrupt:  # during imports; a verb reports it itself
         sys.exit(INTERRUPTED)
+    finally:
+        gc.freeze()  # the process ends: nothing is looked for among what it leaves

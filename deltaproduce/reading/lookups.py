@@ -22,7 +22,6 @@ from deltaproduce.reading.given_keys import selected
 from deltaproduce.reading.opened import Opened
 from deltaproduce.shown.table import UNKNOWN, Table
 from deltaproduce.shown.tabular import Tabular, one_line
-from deltaproduce.stages.productions import derived_kind
 from deltaproduce.storage.parquet.lookups import LookedUp, Strategy, Way
 from deltaproduce.storage.versions import Version, stage_at
 
@@ -150,10 +149,11 @@ def _fetched(
         return None, LookedUp(None, "scan" if strategy == "scan" else "seek", 0, 0)
     sources = Selection.of(rows, Layout.of(index).sources, engines).renamed(own)
     fetched_rows, how = _looked_up(store, version, feeder, sources, strategy)
-    indexed = (
-        None if fetched_rows is None else derived_kind(index).indexed(index, fetched_rows, keys)
-    )
-    return indexed, how
+    if fetched_rows is None:
+        return None, how
+    from deltaproduce.stages.productions import derived_kind
+
+    return derived_kind(index).indexed(index, fetched_rows, keys), how
 
 
 def _together(one: LookedUp, other: LookedUp) -> LookedUp:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from deltaproduce.cli.app import app
+from deltaproduce.cli.app import application
 
 Call = Callable[..., Result]
 
@@ -37,7 +37,8 @@ def own_modules() -> Iterator[None]:
 
 def called(*args: object, code: int = 0) -> Result:
     """The command, with an exit code that it must have, 0 unless another is given."""
-    result = CliRunner().invoke(app, [str(one) for one in args])
+    arguments = [str(one) for one in args]
+    result = CliRunner().invoke(application(arguments), arguments)
     assert result.exit_code == code, (args, result.output, result.exception)
     return result
 

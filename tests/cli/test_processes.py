@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from deltaproduce.cli.app import main
+from deltaproduce.cli.app import application
+from deltaproduce.cli.verbs import VERBS
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "deltaproduce.cli"]
@@ -112,7 +113,8 @@ def test_ctrl_c_ends_a_run_and_leaves_the_last_version(project, call, tmp_path):
 
 def test_help_imports_neither_spark_nor_arrow_nor_rich():
     script = (
-        "import sys; from deltaproduce.cli.app import app; app(['--help'], standalone_mode=False); "
+        "import sys; from deltaproduce.cli.app import application; "
+        "application()(['--help'], standalone_mode=False); "
         "print(sorted({'pyspark', 'pyarrow', 'rich', 'pandas', 'deltalake'} & set(sys.modules)))"
     )
     found = subprocess.run(
@@ -136,6 +138,15 @@ def test_help_is_there_at_once(tmp_path):
     assert helped < alone + FOR_HELP_SECONDS
 
 
+def test_only_the_verb_that_is_called_is_assembled():
+    def names(*arguments: str) -> list[str]:
+        return [str(one.name) for one in application(arguments).registered_commands]
+
+    verbs = [verb.__name__ for group in VERBS.values() for verb in group]
+    assert [names(verb, "--help") for verb in verbs] == [[verb] for verb in verbs]
+    assert all(names(*one) == verbs for one in ((), ("--help",), ("sho",), ("--version", "show")))
+
+
 def asked(words: str) -> dict[str, str]:
     """What the script of `--install-completion bash` says to a process that completes words."""
     return {
@@ -153,7 +164,7 @@ def test_names_are_completed(project, monkeypatch, capsys):
         for name, value in asked(words).items():
             monkeypatch.setenv(name, value)
         with pytest.raises(SystemExit):
-            main()
+            application()(prog_name="deltaproduce")
         return capsys.readouterr().out.split()
 
     assert completed("deltaproduce ver") == ["versions", "verify"]

@@ -7,14 +7,14 @@ import pytest
 from copies import rows
 from typer.testing import CliRunner
 
-from deltaproduce.cli.app import app
+from deltaproduce.cli.app import application
 
 
 def test_the_command_syncs_a_project(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def called(*args: str) -> str:
-        result = CliRunner().invoke(app, args)
+        result = CliRunner().invoke(application(args), args)
         assert result.exit_code == 0, result.output
         return result.stdout
 

@@ -8,7 +8,7 @@ import pytest
 from consoles import DOCS, printed, steady
 from typer.testing import CliRunner
 
-from deltaproduce.cli.app import app
+from deltaproduce.cli.app import application
 from deltaproduce.cli.examination import checkup
 
 
@@ -17,7 +17,7 @@ def test_commands_print_what_the_tutorial_shows(
 ) -> None:
     def call(*args: str) -> str:
         sys.modules.pop("pipeline", None)  # which the tutorial edits
-        result = CliRunner().invoke(app, args)
+        result = CliRunner().invoke(application(args), args)
         assert result.exit_code == 0, (args, result.output, result.exception)
         return result.stdout
 

@@ -11,7 +11,7 @@ from selecting import long
 from typer.testing import CliRunner
 
 import deltaproduce as dp
-from deltaproduce.cli.app import app
+from deltaproduce.cli.app import application
 from deltaproduce.cli.inputs.files import digests, files_of
 from deltaproduce.cli.inputs.given import RunInput
 from deltaproduce.cli.inputs.given import rows as rows_of
@@ -53,7 +53,7 @@ CUSTOMERS = "name;customer_id;since\nAnn;1;2026-01-02\n-;2;-\n"
 
 
 def asked(*args: str) -> Any:
-    result = CliRunner().invoke(app, [*args, "--json"])
+    result = CliRunner().invoke(application(args), [*args, "--json"])
     assert result.exit_code == 0, (result.output, result.exception)
     return json.loads(result.stdout)
 
@@ -128,5 +128,5 @@ def test_files_mean_the_same_with_spark(
             rows_of(file, pipeline, given, "UTC")
         found = error.value
         assert (found.source, found.line, found.column) == (name, case.line, case.column)
-    assert "line" in CliRunner().invoke(app, ["run"]).stderr
+    assert "line" in CliRunner().invoke(application(["run"]), ["run"]).stderr
     assert asked("versions")[-1]["number"] == 1

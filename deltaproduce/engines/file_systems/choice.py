@@ -10,7 +10,6 @@ import re
 from typing import Final
 
 from deltaproduce.engines.file_systems.directory import Directory
-from deltaproduce.engines.file_systems.object_store import ObjectStore
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.paths import local_path
 
@@ -23,4 +22,8 @@ def directory(address: str) -> Directory | None:
     if path is not None:
         return Directory(ThisMachine(), path)
     match = _BUCKET.fullmatch(address)
-    return None if match is None else Directory(ObjectStore.of_environment(), match[1])
+    if match is None:
+        return None
+    from deltaproduce.engines.file_systems.object_store import ObjectStore
+
+    return Directory(ObjectStore.of_environment(), match[1])
