@@ -1,7 +1,8 @@
 """TPC-H: its tables, and its 22 queries as its text has them, with values for small scales.
 
-Comments that no query reads are left out, and so is the clerk of an order. At the end of the module
-is what the example and the benchmark share: a pipeline, the generator of the rows, the comparison.
+Comments that no query reads are left out, and so is the clerk of an order; query 19 has two of its
+three alternatives. At the end of the module is what the example and the benchmark share: a
+pipeline, the generator of the rows, the comparison.
 """
 
 from __future__ import annotations

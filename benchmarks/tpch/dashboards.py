@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -93,7 +93,7 @@ def _differing(store: dp.Store, rows: Rows, columns: Sequence[str]) -> list[str]
     with connected(rows.now, rows.temporary) as connection:
         for column in columns:
             expected = connection.execute(view(column)).fetchall()
-            kept = store.content(f"by_{column}")
+            kept: Any = store.content(f"by_{column}")
             names = (column, "line_count", "revenue")
             mine = list(zip(*(kept[name].to_pylist() for name in names), strict=True))
             if not agree(mine, expected):

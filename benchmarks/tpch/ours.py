@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import deltaproduce as dp
 from benchmarks import measures
@@ -120,7 +120,7 @@ class Ours:
 
     def answer(self, name: str, columns: list[str]) -> Answer:
         """Return the rows of a view."""
-        rows = self.store.content(name).select(columns)
+        rows: Any = self.store.content(name).select(columns)
         return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
     def reasons(self, name: str) -> list[str]:

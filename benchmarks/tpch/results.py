@@ -131,9 +131,9 @@ def targets(run: Run) -> list[Target]:
             taken, most = run.steps[name].seconds(SOURCE), SOURCE_SECONDS[run.scale]
             found.append(Target(f"{name}, seconds of its sources", taken, most))
     if run.spark:
-        for name in (one for one in LARGE if one in seconds):
-            recomputed = run.recomputed(name)["spark"]
-            found.append(Target(f"{name}, seconds, against Spark", seconds[name], recomputed))
+        for large in (one for one in LARGE if one in seconds):
+            recomputed = run.recomputed(large)["spark"]
+            found.append(Target(f"{large}, seconds, against Spark", seconds[large], recomputed))
     return found + _small_targets(run)
 
 

@@ -92,8 +92,9 @@ def count(file: Path) -> int:
 @contextmanager
 def connected(files: Files, temporary: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open DuckDB with a view of each file."""
-    config = {"threads": THREADS, "memory_limit": _MEMORY, "temp_directory": str(temporary)}
-    with duckdb.connect(config=config) as connection:
+    with duckdb.connect(
+        config={"threads": THREADS, "memory_limit": _MEMORY, "temp_directory": str(temporary)}
+    ) as connection:
         for name, file in files.items():
             connection.execute(f"CREATE VIEW {name} AS FROM '{file}'")
         yield connection
