@@ -34,8 +34,40 @@ from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import RowSchema
 
 
+class FollowingKind(DerivedKind):
+    """The kind of a stage that follows changes by the operators of a view's query.
+
+    Attributes:
+        query: the view's query.
+    """
+
+    __slots__ = ()
+
+    query: str
+
+    @override
+    def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
+        """By the text of the query; and a date may have a time."""
+        del schema
+        is_dated = self.upkeep.by_date
+        return is_dated or depends_on_zone(QueryText.read(self.query).tree, types_of(feeders))
+
+    @override
+    def sampled(
+        self,
+        production: Production,
+        inputs: Sequence[StageInput],
+        content: Stored | None,
+        mappings: Callable[[], Stored | None],
+        keys: Callable[[], Selection],
+    ) -> ProductionResult | None:
+        """All rows, and their states unless Spark has made some."""
+        del mappings, keys
+        return compared(production, content, self.produced(production, inputs))
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class HiddenTable(DerivedKind):
+class HiddenTable(FollowingKind):
     """A stage that keeps the rows of an operator of a view's query.
 
     Attributes:
@@ -86,14 +118,6 @@ class HiddenTable(DerivedKind):
         )
 
     @override
-    def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
-        """As the view does."""
-        del schema
-        return self.upkeep.by_date or depends_on_zone(
-            QueryText.read(self.query).tree, types_of(feeders)
-        )
-
-    @override
     def produced(
         self, production: Production, inputs: Sequence[StageInput]
     ) -> tuple[Rows, int] | None:
@@ -133,19 +157,6 @@ class HiddenTable(DerivedKind):
         except TooManyRowsError:
             produced = self.produced(production, inputs)
             return produced and production.replaced(content, *produced)
-
-    @override
-    def sampled(
-        self,
-        production: Production,
-        inputs: Sequence[StageInput],
-        content: Stored | None,
-        mappings: Callable[[], Stored | None],
-        keys: Callable[[], Selection],
-    ) -> ProductionResult | None:
-        """All rows, and their states unless Spark has made some."""
-        del mappings, keys
-        return compared(production, content, self.produced(production, inputs))
 
 
 def is_reached(production: Production, inputs: Sequence[StageInput]) -> bool:

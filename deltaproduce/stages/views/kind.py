@@ -11,14 +11,13 @@ from typing_extensions import override
 from deltaproduce.engines.choice import OPEN_IN_SESSION
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
-from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.errors import DefinitionError, SessionError
 from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.model.kind import Definition, Upkeep
 from deltaproduce.shown.explanations import Operator
 from deltaproduce.stages.inputs import StageInput, fed_by
-from deltaproduce.stages.productions import DerivedKind, Production, ProductionResult
+from deltaproduce.stages.productions import Production, ProductionResult
 from deltaproduce.stages.sql.algebra.relations import AggregateRelation, Relation, Scan
 from deltaproduce.stages.sql.algebra.scalars import readable
 from deltaproduce.stages.sql.algebra.spark_only import InSpark
@@ -28,12 +27,11 @@ from deltaproduce.stages.sql.operators_in_spark import has_frame
 from deltaproduce.stages.sql.projection import check_ansi
 from deltaproduce.stages.sql.projection import naming as of_stage
 from deltaproduce.stages.sql.resolve import Resolved, resolved
-from deltaproduce.stages.sql.text import QueryText
-from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.stages.views import in_spark
 from deltaproduce.stages.views.dates import NO_DATE, check_date, dated, is_dated, with_time
 from deltaproduce.stages.views.following import TooManyRowsError
 from deltaproduce.stages.views.hidden import (
+    FollowingKind,
     hidden_inputs,
     identity,
     is_reached,
@@ -41,7 +39,7 @@ from deltaproduce.stages.views.hidden import (
 )
 from deltaproduce.stages.views.kept import MaterializedRelation
 from deltaproduce.stages.views.keys import key_of, naming
-from deltaproduce.stages.views.on_driver import compared, compute, followed_rows
+from deltaproduce.stages.views.on_driver import compute, followed_rows
 from deltaproduce.stages.views.plan.costs import SMALL
 from deltaproduce.stages.views.plan.modes import NO_DELTA_RULE, ORDER_OF_OTHER_COLUMNS
 from deltaproduce.stages.views.plan.planning import Sides, ViewPlan, planned
@@ -78,7 +76,7 @@ Known: TypeAlias = tuple[Mapping[str, RowSchema], Resolved, ViewPlan]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class View(DerivedKind):
+class View(FollowingKind):
     """A stage that is a query over whole stages.
 
     Attributes:
@@ -180,12 +178,6 @@ class View(DerivedKind):
         first = next((plan.reasons[one] for one in places if one in plan.reasons), None)
         sides, beside = plan.while_small, identity(plan.tables)
         return replace(self, recomputed=first, while_small=sides, beside=beside)
-
-    @override
-    def depends_on_zone(self, schema: RowSchema, feeders: Sequence[RowSchema]) -> bool:
-        """By the text of the query; and a date may have a time."""
-        del schema
-        return self.is_dated or depends_on_zone(QueryText.read(self.query).tree, types_of(feeders))
 
     @override
     def operators(self, stage: Stage) -> tuple[Operator, ...]:
@@ -381,19 +373,6 @@ class View(DerivedKind):
         stored = ((each.stage.name, each.before()) for each in inputs)
         counts = {name: 0 if one is None else one.count for name, one in stored}
         return all(min(counts[name] for name in one) <= SMALL for one in self.while_small)
-
-    @override
-    def sampled(
-        self,
-        production: Production,
-        inputs: Sequence[StageInput],
-        content: Stored | None,
-        mappings: Callable[[], Stored | None],
-        keys: Callable[[], Selection],
-    ) -> ProductionResult | None:
-        """All rows, and their states unless Spark has made some."""
-        del mappings, keys
-        return compared(production, content, self.produced(production, inputs))
 
     def _key(self, query: Resolved, stages: Mapping[str, RowSchema]) -> dict[str, bool]:
         if self.key is not None:
