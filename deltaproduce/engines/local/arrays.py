@@ -418,6 +418,12 @@ def unscaled(array: pa.Decimal128Array) -> Numbers | None:
     return low if fits else None
 
 
+def decimals(numbers: Numbers, kind: pa.Decimal128Type) -> pa.Decimal128Array:
+    """Return decimals that are these numbers without their points: the reverse of `unscaled`."""
+    halves = np.stack([numbers, numbers >> 63], axis=1)
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(halves)])
+
+
 def _codes(array: pa.Array) -> Numbers:
     """Return for each value a number, equal only for equal values; a nested null is -1."""
     codes = _plain(array)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from deltaproduce.engines.local.arrays import Marks, Numbers
+from deltaproduce.engines.local.arrays import Marks, Numbers, decimals
 from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.stages.sql.states.exact.numbers import (
@@ -33,7 +33,7 @@ from deltaproduce.stages.sql.states.exact.numbers import (
     of_integers,
 )
 from deltaproduce.stages.sql.states.exact.states import from_binary, to_binary
-from deltaproduce.stages.sql.states.exact.whole import as_decimals, squared, summed, whole_numbers
+from deltaproduce.stages.sql.states.exact.whole import squared, summed, whole_numbers
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.data_types import BinaryType, DataType, DecimalType, LongType
 from deltaproduce.types.pandas_on_demand import in_numpy
@@ -273,7 +273,7 @@ class Total(Measure):
             numbers = squared(numbers)
         sums = None if numbers is None else summed(numbers * signs, groups, size)
         if sums is not None:
-            return as_decimals(sums, wide)
+            return decimals(sums, wide)
         terms = values.cast(arrow_type(self._of_values))
         if self.power == SQUARED:
             terms = pc.multiply(terms, terms)
@@ -296,7 +296,7 @@ class Total(Measure):
         numbers = whole_numbers(states)
         sums = None if numbers is None else summed(numbers, groups, size)
         if sums is not None:
-            return as_decimals(sums, arrow_type(self.data_type))
+            return decimals(sums, arrow_type(self.data_type))
         together = pa.table({"group": groups, "state": states})
         summed_groups = together.group_by("group", use_threads=False).aggregate([("state", "sum")])
         places = np.empty(size, np.int64)
@@ -346,7 +346,7 @@ class ExactTotal(Measure):
             numbers = exact_values(values.slice(begin, _PART_ROWS))
             if self.power == SQUARED:
                 numbers = numbers.times(numbers)
-            of_part, places = np.unique(groups[part], return_inverse=True)
+            of_part, places = _groups_in(groups[part], size)
             parts.append(numbers.turned(signs[part] < 0).summed(places, len(of_part)))
             their_groups.append(of_part)
         return to_binary(concatenated(parts).summed(np.concatenate(their_groups), size))
@@ -417,6 +417,19 @@ class MergedMeasure(Measure):
     @override
     def added_in_spark(self, state: Expression, sign: Expression) -> Expression | None:
         return self.measure.added_in_spark(state, sign)
+
+
+def _groups_in(groups: Numbers, size: int) -> tuple[Numbers, Numbers]:
+    """Return some groups, with all of these rows', and the place of each row's among them.
+
+    Args:
+        groups: the group of each of some rows.
+        size: the number of all groups.
+    """
+    if size <= len(groups):
+        return np.arange(size), groups
+    some, places = np.unique(groups, return_inverse=True)
+    return some, places
 
 
 def exact_values(values: pa.Array) -> ExactNumbers:

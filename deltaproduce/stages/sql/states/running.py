@@ -9,12 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaproduce.engines.local.arrays import Numbers
+from deltaproduce.engines.local.arrays import Numbers, decimals
 from deltaproduce.stages.sql.states.exact.numbers import ExactNumbers, of_decimals, of_integers
 from deltaproduce.stages.sql.states.exact.rounding import nearest_decimals
 from deltaproduce.stages.sql.states.exact.states import to_binary
 from deltaproduce.stages.sql.states.exact.whole import (
-    as_decimals,
     squared,
     whole_numbers,
 )
@@ -65,7 +64,7 @@ def _totals(measure: Total, values: pa.Array, begin: Numbers, end: Numbers) -> p
     if numbers is not None:
         greatest = max(-int(numbers.min(initial=0)), int(numbers.max(initial=0)))
         if greatest * len(numbers) <= _MOST:
-            return as_decimals(_differences(numbers, begin, end), wanted)
+            return decimals(_differences(numbers, begin, end), wanted)
     sums = _exact(values, measure).of_ranges(begin, end)
     return nearest_decimals(sums, np.ones(len(sums), np.int64), wanted)
 

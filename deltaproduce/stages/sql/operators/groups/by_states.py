@@ -60,6 +60,14 @@ class _Part:
         assert self.call.data_type is not None
         return self.call.data_type
 
+    @property
+    def argument(self) -> tuple[str, ...]:
+        """What it is a state of, as text: equal for equal values of all rows."""
+        if self.call is None:
+            return ()
+        where = () if self.call.where is None else ("where", self.call.where.expression.text)
+        return (*(one.expression.text for one in self.call.arguments), *where)
+
 
 @dataclass(frozen=True, slots=True)
 class States:
@@ -108,14 +116,21 @@ class States:
         size = len(firsts)
         arrays = dict(zip(keys.column_names, keys.take(pa.array(firsts)).columns, strict=True))
         is_added = signs > 0
+        arguments = dict[object, pa.Array | None]()
+        measured = dict[object, pa.Array]()
         for name, part in self._named:
-            values = self._argument(part, rows)
-            if part.measure is not None:
-                arrays[name] = part.measure.here(values, signs, groups, size)
-            else:
+            of, what = part.argument, (part.argument, part.measure)
+            if of not in arguments:
+                arguments[of] = self._argument(part, rows)
+            values = arguments[of]
+            if part.measure is None:
                 assert values is not None
                 values = values.filter(pa.array(is_added))
                 arrays[name] = self._ends(part, values, groups[is_added], size)
+                continue
+            if what not in measured:  # averages have the states of sums
+                measured[what] = part.measure.here(values, signs, groups, size)
+            arrays[name] = measured[what]
         return self._without_nothing(pa.table(arrays))
 
     def ends_lost(self, known: pa.Table, gone: pa.Table) -> Marks:

@@ -44,12 +44,6 @@ def summed(numbers: Numbers, groups: Numbers, size: int) -> Numbers | None:
     return sums
 
 
-def as_decimals(numbers: Numbers, data_type: pa.Decimal128Type) -> pa.Array:
-    """Return the decimals that numbers are without their points."""
-    halves = np.stack([numbers, numbers >> 63], axis=1)
-    return pa.Array.from_buffers(data_type, len(numbers), [None, pa.py_buffer(halves.tobytes())])
-
-
 def _greatest(numbers: Numbers) -> int:
     """Return the greatest absolute value."""
     return max(-int(numbers.min(initial=0)), int(numbers.max(initial=0)))

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaproduce.engines.local.arrays import codes, one_of_each
+from deltaproduce.engines.local.arrays import codes, decimals, one_of_each
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.catalogue import WHOLE_DIGITS
 from deltaproduce.types.data_types import (
@@ -63,10 +63,7 @@ def decoded(keys: pa.Array, data_type: DataType) -> pa.Array:
         return keys.cast(wanted)
     numbers, nulls = in_numpy(keys.fill_null(0), np.int64), in_numpy(keys.is_null())
     if isinstance(data_type, DecimalType):
-        halves = np.stack([numbers, numbers >> 63], axis=1)  # the lower one first
-        buffers = [None, pa.py_buffer(np.ascontiguousarray(halves))]
-        array = pa.Array.from_buffers(wanted, len(numbers), buffers)
-        return pc.if_else(pa.array(~nulls), array, pa.scalar(None, wanted))
+        return pc.if_else(pa.array(~nulls), decimals(numbers, wanted), pa.scalar(None, wanted))
     bits = np.where(numbers < 0, numbers ^ _MAGNITUDE, numbers)
     return pa.array(bits.view(np.float64), mask=nulls).cast(wanted)
 
