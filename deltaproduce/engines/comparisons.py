@@ -176,18 +176,28 @@ class Comparison:
         rows: Rows = self._engine.updates(self.rows, self.layout)
         return rows
 
-    def content_after(self, before: Callable[[], Rows] | None) -> Rows:
+    def content_after(
+        self, before: Callable[[], Rows] | None, columns: Sequence[Column] | None = None
+    ) -> Rows:
         """Return all rows of the content after the step, unsorted.
 
         Args:
             before: reads all rows before the step; None if there were none.
+            columns: those that are wanted; all of the content's if None.
         """
-        content = self.layout.content
+        wanted = self.layout.content if columns is None else columns
         if self.complete or before is None:
-            return self.select(content, ALIVE)
-        new = self.select(content, ROWS_OF_CHANGED_PAIRS)
-        stays = self._anti_join(before(), content, CHANGED_PAIRS)
-        return self.engines.concat(stays, new, content)
+            return self.select(wanted, ALIVE)
+        new = self.select(wanted, ROWS_OF_CHANGED_PAIRS)
+        return self.engines.concat(self.unchanged(before(), wanted), new, wanted)
+
+    def unchanged(self, before: Rows, columns: Sequence[Column]) -> Rows:
+        """Return those of some rows before the step that stay as they are.
+
+        Args:
+            before: they have at least these columns, and those that tell pairs.
+        """
+        return self._anti_join(before, columns, CHANGED_PAIRS)
 
     def mappings_after(self, before: Callable[[], Rows] | None) -> Rows:
         """Return all key mappings after the step, unsorted; ``before`` as in `content_after`."""

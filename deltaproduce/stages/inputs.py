@@ -21,7 +21,15 @@ from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import FeederPart, Filling, Rows
 from deltaproduce.engines.local.arrays import empty
-from deltaproduce.engines.marks import AFTER, ALIVE, BEFORE, KEY_DIFFERS, ROW_DIFFERS, SIDE
+from deltaproduce.engines.marks import (
+    AFTER,
+    ALIVE,
+    BEFORE,
+    KEY_DIFFERS,
+    ROW_DIFFERS,
+    ROWS_OF_CHANGED_PAIRS,
+    SIDE,
+)
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.model.graph import Stage
@@ -97,19 +105,24 @@ class StageInput:
         gone, added = (self.step.select(wanted, {SIDE: side, **differ}) for side in (BEFORE, AFTER))
         return gone, added
 
-    def all_rows(self, *, for_spark: bool = False) -> Rows | None:
+    def all_rows(
+        self, columns: Sequence[Column] | None = None, *, for_spark: bool = False
+    ) -> Rows | None:
         """Return its content after the step, unsorted; None if there is none.
 
         Args:
+            columns: those that are wanted, perhaps beside others; all of its content if None.
             for_spark: whether Spark processes the rows, so that it had better read many of them.
         """
+        wanted = self.content if columns is None else tuple(columns)
         if self.step is not None and self.step.complete:
-            return self.step.content_after(None)
+            return self.step.content_after(None, wanted)
         before = self.before()
         if before is None:
-            return None if self.step is None else self.step.content_after(None)
-        read = before.for_spark if for_spark else before.rows
-        return read() if self.step is None else self.step.content_after(read)
+            return None if self.step is None else self.step.content_after(None, wanted)
+        stored = before.narrowed((*wanted, *Layout.of(self.stage).pair))
+        read = stored.for_spark if for_spark else stored.rows
+        return read() if self.step is None else self.step.content_after(read, wanted)
 
     def reduced(
         self, columns: Sequence[Column], function: Callable[[pa.Table], pa.Table]
@@ -122,15 +135,19 @@ class StageInput:
         Returns:
             None if it is read all at once, with `all_rows`.
         """
+        before = None if self.step is not None and self.step.complete else self.before()
         if self.step is None:
-            before = self.before()
             return None if before is None else before.reduced(columns, function)
-        rows = self.step.content_after(None) if self.step.complete else None
-        if not isinstance(rows, pa.Table):
+        new = self.step.select(columns, ALIVE if before is None else ROWS_OF_CHANGED_PAIRS)
+        if not isinstance(new, pa.Table):
             return None
-        engines = self.step.engines
-        here = engines.of(rows).here(rows, columns)
-        return engines.by_slices(here, function, threads=cores())
+        engines, step = self.step.engines, self.step
+        rows = engines.of(new).here(new, columns)
+        if before is None:
+            return engines.by_slices(rows, function, threads=cores())
+        read = tuple(dict.fromkeys((*columns, *step.layout.pair)))
+        stays = before.reduced(read, lambda part: function(step.unchanged(part, columns)))
+        return None if stays is None else pa.concat_tables([stays, function(rows)])
 
     def within(self, column: Column, values: Ranges) -> Rows | None:
         """Return its content after the step with a value in the ranges; None if there is none.

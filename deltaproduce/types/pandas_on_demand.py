@@ -43,17 +43,21 @@ class _Class(type):
     """A class of pandas; an object is an instance of it only if pandas is imported."""
 
     home: str
+    original: type | None
 
     def __new__(cls, home: str, name: str) -> _Class:
-        return super().__new__(cls, name, (), {"home": home})
+        return super().__new__(cls, name, (), {"home": home, "original": None})
 
     def __init__(cls, home: str, name: str) -> None:
         super().__init__(name, (), {})
 
     def __instancecheck__(cls, instance: object) -> bool:
-        module = sys.modules.get(cls.home)
-        original = None if isinstance(module, _Module) else getattr(module, cls.__name__, None)
-        return original is not None and isinstance(instance, original)
+        if cls.original is None:  # pyarrow asks this of whatever it makes an array of
+            module = sys.modules.get(cls.home)
+            if module is None or isinstance(module, _Module):
+                return False
+            cls.original = getattr(module, cls.__name__, None)
+        return cls.original is not None and isinstance(instance, cls.original)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 the arguments of that class
         return cls._real_class()(*args, **kwargs)

@@ -75,12 +75,29 @@ class HiddenTable(FollowingKind):
         operator_labels: its operators, which say with the query what the rows are.
         role: what it is for.
         kept: what it keeps.
+        of_nothing: whether it may have rows though no stage that it reads has ever had any.
+        is_dated: whether its rows depend on the date that a version is as of.
     """
 
     query: str
     operator_labels: tuple[str, ...]
     role: str
     kept: MaterializedRelation = field(compare=False)
+    of_nothing: bool = field(compare=False)
+    is_dated: bool = field(compare=False)
+
+    @staticmethod
+    def of(table: ViewTable, query: str) -> HiddenTable:
+        """Return the kind of a table of a view."""
+        relations = [*table.kept.relation.walk()]
+        return HiddenTable(
+            query,
+            tuple(one.label for one in relations),
+            table.role,
+            table.kept,
+            may_have_rows_of_nothing(table.kept.relation),
+            any(names_constant(one.scalars) for one in relations),
+        )
 
     @property
     @override
@@ -107,14 +124,13 @@ class HiddenTable(FollowingKind):
     @override
     def upkeep(self) -> Upkeep:
         """Its expressions are of the columns' types."""
-        of_nothing = may_have_rows_of_nothing(self.kept.relation)
         return Upkeep(
             by_key=False,
             has_lineage=False,
-            of_nothing=of_nothing,
+            of_nothing=self.of_nothing,
             subtracts=True,
             by_all_columns=True,
-            by_date=any(names_constant(one.scalars) for one in self.kept.relation.walk()),
+            by_date=self.is_dated,
         )
 
     @override
@@ -185,14 +201,11 @@ def hidden_inputs(
     known: dict[str, Stage] = {one.name: one for one in stage.merged}
     inputs = list[HiddenInput]()
     for table in tables:
-        relation = table.kept.relation
-        names = relation.feeders
-        operators = tuple(one.label for one in relation.walk())
         producer = Producer(
             table.name,
-            tuple((known[name],) for name in names),
+            tuple((known[name],) for name in table.kept.relation.feeders),
             table.schema,
-            HiddenTable(query, operators, table.role, table.kept),
+            HiddenTable.of(table, query),
             stage.revision,
             hidden=Hidden(table.role, (stage.name,)),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pyarrow as pa
@@ -83,10 +84,14 @@ def _contents(
     relations: Iterable[Relation], feeders: Mapping[str, StageInput]
 ) -> dict[str, pa.Table] | None:
     """Return all rows of the stages that are scanned; None if some are in Spark."""
-    contents = dict[str, pa.Table]()
-    for name in dict.fromkeys(one.feeder for one in relations if isinstance(one, Scan)):
-        rows = feeders[name].all_rows()
-        rows = empty(feeders[name].content) if rows is None else rows
+    columns, contents = defaultdict[str, set[str]](set), dict[str, pa.Table]()
+    for one in relations:
+        if isinstance(one, Scan):
+            columns[one.feeder].update(one.columns)
+    for name, read in columns.items():
+        wanted = [column for column in feeders[name].content if column.name in read]
+        rows = feeders[name].all_rows(wanted)
+        rows = empty(wanted) if rows is None else rows
         if not isinstance(rows, pa.Table):
             return None
         contents[name] = rows

@@ -17,9 +17,7 @@ from deltaproduce.stages.sql.expressions.terms import Constants
 
 def names_constant(scalars: Iterable[Scalar]) -> bool:
     """Return whether expressions name a constant."""
-    return any(
-        constant_of(node) is not None for one in scalars for node in one.expression.tree.walk()
-    )
+    return any(one.constants for one in scalars)
 
 
 def bound(relation: Relation, constants: Constants) -> Relation:
@@ -42,7 +40,11 @@ def _bound(value: Any, constants: Constants) -> Any:  # noqa: ANN401 any part of
     """Return a part of an operator with literals; its inputs stay."""
     match value:
         case Scalar():
-            return replace(value, expression=_written(value.expression, constants))
+            return replace(
+                value,
+                expression=_written(value.expression, constants),
+                constants={},
+            )
         case tuple():
             return tuple(_bound(one, constants) for one in value)
     if not is_dataclass(value) or isinstance(value, type):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from sqlglot import exp
@@ -70,6 +70,8 @@ class Scalar:
         text: what the user wrote, for messages.
         is_plain: whether the driver computes it.
         may_fail: whether it may fail for some row.
+        constants: the constants that it names.
+        terms: what it has been found to be, by the time zone and the types of its fields.
     """
 
     expression: Expression
@@ -77,6 +79,8 @@ class Scalar:
     text: str
     is_plain: bool
     may_fail: bool = True
+    constants: Constants = field(default_factory=dict, compare=False)
+    terms: dict[object, Term] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @staticmethod
     def of_field(field: Field) -> Scalar:
@@ -105,16 +109,18 @@ class Scalar:
             is_known = data_type is not None
             return Scalar(expression, data_type, text, is_plain=is_known, may_fail=False)
         known = {name: kind for name in named if (kind := types[name]) is not None}
+        constants = _constants_in(tree)
         is_outer = any("#" in c.name and c.name not in types for c in columns_in(tree))
         if is_outer or len(known) < len(named):  # it depends on a query around it, or on Spark
-            return Scalar(expression, None, text, is_plain=False)
+            return Scalar(expression, None, text, is_plain=False, constants=constants)
         try:
-            term = analysed(expression, known, constants=_constants_in(tree))
+            term = analysed(expression, known, constants=constants)
         except DefinitionError as error:
             raise DefinitionError(readable(str(error)), line=error.line) from None
         data_type = _type_in_spark(expression, known) if term is None else term.data_type
         fails = term is None or term.may_fail
-        return Scalar(expression, data_type, text, is_plain=term is not None, may_fail=fails)
+        is_plain = term is not None
+        return Scalar(expression, data_type, text, is_plain, fails, constants)
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -130,13 +136,12 @@ class Scalar:
             types: the types of at least the fields that it reads.
             may_fail: whether it may fail with them for more rows.
         """
-        tree = self.expression.tree
-        if not _constants_in(tree):
+        if not self.constants:
             return True
         if not self.is_plain:
             return False
         try:
-            term = analysed(self.expression, types, constants=_constants_in(tree, constants))
+            term = analysed(self.expression, types, constants=self._with_values(constants))
         except DefinitionError:
             return False
         if term is None or term.data_type != self.data_type:
@@ -152,11 +157,25 @@ class Scalar:
         """
         if isinstance(self.data_type, NullType):
             return Constant(NullType(), None)
-        types = {f.id: f.data_type for f in fields if f.data_type is not None}
-        named = _constants_in(self.expression.tree, constants)
-        term = analysed(self.expression, types, zone, named)
+        known = {field.id: field.data_type for field in fields}
+        types = tuple((name, known.get(name)) for name in self.fields)
+        if self.constants:  # their values may differ each time
+            return self._typed(types, zone, constants)
+        if (zone, types) not in self.terms:
+            self.terms[zone, types] = self._typed(types, zone, constants)
+        return self.terms[zone, types]
+
+    def _typed(
+        self, types: Iterable[tuple[str, DataType | None]], zone: str, constants: Constants
+    ) -> Term:
+        known = {name: kind for name, kind in types if kind is not None}
+        term = analysed(self.expression, known, zone, self._with_values(constants))
         assert term is not None  # it is plain
         return term
+
+    def _with_values(self, others: Constants) -> Constants:
+        """Return the constants that it names, with other values if there are."""
+        return {name: others.get(name, value) for name, value in self.constants.items()}
 
     @property
     def may_be_condition(self) -> bool:
@@ -232,10 +251,10 @@ def columns_in(tree: exp.Expr) -> list[exp.Expr]:
     return [node for node in columns if constant_of(node) is None]
 
 
-def _constants_in(tree: exp.Expr, others: Constants = NO_CONSTANTS) -> dict[str, Constant]:
-    """Return the constants that an expression names, with other values if there are."""
+def _constants_in(tree: exp.Expr) -> dict[str, Constant]:
+    """Return the constants that an expression names."""
     pairs = ((node.name, constant_of(node)) for node in tree.walk())
-    return {name: others.get(name, value) for name, value in pairs if value is not None}
+    return {name: value for name, value in pairs if value is not None}
 
 
 def readable(text: str) -> str:

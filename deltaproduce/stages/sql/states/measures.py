@@ -428,8 +428,8 @@ def _groups_in(groups: Numbers, size: int) -> tuple[Numbers, Numbers]:
     """
     if size <= len(groups):
         return np.arange(size), groups
-    some, places = np.unique(groups, return_inverse=True)
-    return some, places
+    present, places = np.unique(groups, return_inverse=True)
+    return present, places
 
 
 def exact_values(values: pa.Array) -> ExactNumbers:

@@ -50,8 +50,8 @@ class Signed:
         return Signed(self.rows, -self.counts)
 
     def net(self) -> Signed:
-        """Return each row once, and none that is neither added nor removed."""
-        if not len(self):
+        """Return the same change; no row of it is both added and removed, nor neither."""
+        if bool((self.counts > 0).all()) or bool((self.counts < 0).all()):
             return self
         codes = _same(self.rows)
         sums = np.zeros(int(codes.max()) + 1, np.int64)
