@@ -39,7 +39,7 @@ from deltaproduce.stages.views.hidden import (
 )
 from deltaproduce.stages.views.kept import MaterializedRelation
 from deltaproduce.stages.views.keys import key_of, naming
-from deltaproduce.stages.views.on_driver import compute, followed_rows
+from deltaproduce.stages.views.on_driver import FULL_FROM, compute, followed_rows
 from deltaproduce.stages.views.plan.costs import SMALL
 from deltaproduce.stages.views.plan.modes import NO_DELTA_RULE, ORDER_OF_OTHER_COLUMNS
 from deltaproduce.stages.views.plan.planning import Sides, ViewPlan, planned
@@ -130,6 +130,7 @@ class View(FollowingKind):
             may_recompute=why if self.while_small else None,
             of_nothing=self.of_nothing,
             subtracts=True,
+            full_from=FULL_FROM,
             by_all_columns=True,
             by_date=self.is_dated,
         )
