@@ -1,13 +1,12 @@
 """TPC-H's 22 queries as views, kept up to date while orders come and go.
 
     pip install '.[local,examples]'    # it needs DuckDB, and the generator of the rows
-    python examples/04_tpch.py [--scale 0.01] [--store FOLDER] [--spark]
+    python examples/04_tpch.py [--scale 0.01] [--store FOLDER]
 
 `tpchgen-cli` generates the rows. All queries are stages of one pipeline. After the first version
 come TPC-H's refreshes: new orders with their lines (RF1), then old ones are deleted (RF2). TPC-H
 changes nothing else, so a third refresh changes customers, suppliers, parts and their costs (RF3).
-The last three versions take these changes back, one by one. The example needs no Spark; `--spark`
-opens its store in a session.
+The last three versions take these changes back, one by one. The example needs no Spark.
 
 After each version the example compares each view with what DuckDB computes from the same rows.
 """
@@ -17,11 +16,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,9 +30,6 @@ from rich.table import Table
 from tpch import QUERIES, SCHEMAS, Answer, agree, generate, pipeline
 
 import deltaproduce as dp
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 REFRESHED: Final = 0.001
 """The share of the orders that a refresh adds or deletes."""
@@ -142,8 +137,7 @@ def expected(rows: Rows) -> dict[str, tuple[list[str], Answer]]:
 
 def kept(store: dp.Store, name: str, columns: list[str]) -> Answer:
     """Return the rows that the store has of a query."""
-    content = store.content(name).select(columns)
-    rows = content if isinstance(content, pa.Table) else content.toArrow()
+    rows = store.content(name).select(columns)
     return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
 
@@ -216,15 +210,10 @@ def refreshes(rows: Rows) -> dict[str, tuple[Rows, Rows]]:
     }
 
 
-def run(
-    location: Path,
-    console: Console,
-    steps: Mapping[str, tuple[Rows, Rows]],
-    spark: SparkSession | None = None,
-) -> bool:
+def run(location: Path, console: Console, steps: Mapping[str, tuple[Rows, Rows]]) -> bool:
     """Make the versions; return whether DuckDB computes the same rows at each of them."""
     wrong, names = list[str](), dict[int, str]()
-    with dp.Store(spark, str(location), warehouse) as store:
+    with dp.Store(None, str(location), warehouse) as store:
         for name, (batch, now) in steps.items():
             names[store.update(batch).number] = name
             changes = ", ".join(f"{len(table):,} of {one}" for one, table in batch.items())
@@ -232,10 +221,7 @@ def run(
             wrong += [f"{one} at {name}" for one in differing(store, now)]
         console.print("\nseconds for each query, by version", highlight=False)
         console.print(figures(store, names))
-        whole = recomputed(store)
-        told = f"{len(QUERIES) - len(whole)} of {len(QUERIES)} queries follow changes"
-        console.print(f"{told}, {'with' if spark else 'without'} a session.", highlight=False)
-        for name, reasons in whole.items():
+        for name, reasons in recomputed(store).items():
             told = f"{name} runs as a whole: {', '.join(reasons)}"
             console.print(told, highlight=False, soft_wrap=True)
     if wrong:
@@ -250,15 +236,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="TPC-H's queries as views.")
     parser.add_argument("--scale", type=float, default=0.01, help="1 is 1 GB of rows")
     parser.add_argument("--store", type=Path, help="a folder for the store, which stays there")
-    parser.add_argument("--spark", action="store_true", help="open the store with Spark")
     options = parser.parse_args(arguments)
     check_installed("duckdb", programs=["tpchgen-cli"])
-    if options.spark:
-        check_installed("pyspark", extra="spark")
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        steps = refreshes(generated(Path(folder), options.scale))
-        with dp.local_session() if options.spark else nullcontext() as spark:
-            equal = run(options.store or Path(folder) / "store", Console(), steps, spark)
+        rows = generated(Path(folder), options.scale)
+        equal = run(options.store or Path(folder) / "store", Console(), refreshes(rows))
     return 0 if equal else 1
 
 

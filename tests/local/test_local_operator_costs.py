@@ -53,6 +53,22 @@ EXAMPLES: dict[str, list[tuple[str, str, int]]] = {
         ),
         ("SELECT g FROM t GROUP BY g HAVING count(*) > 3", "", SEEN),
     ],
+    "`GROUP BY` over a left or right join, by columns of the side that is kept, with `count`, "
+    "`min`, `max`, `bool_and` or `bool_or` of the other side, if no key finds the rows of that "
+    "side": [
+        (
+            "SELECT t.g, count(u.id) AS c, max(u.n) AS m FROM t LEFT JOIN u ON u.n = t.g "
+            "GROUP BY t.g",
+            "groups",
+            SEEN,
+        ),
+        (
+            "SELECT c, count(*) AS k FROM (SELECT t.g, count(*) AS c FROM u RIGHT JOIN t "
+            "ON u.n = t.g AND u.g > 1 GROUP BY t.g) GROUP BY c",
+            "groups",
+            SEEN,
+        ),
+    ],
     "`GROUP BY` with `DISTINCT` in its functions": [
         ("SELECT n % 7 AS r, count(DISTINCT id) AS c FROM t GROUP BY 1", "groups", SEEN),
         ("SELECT g, count(DISTINCT id) AS c, sum(n) AS s FROM t GROUP BY g", "", SEEN),

@@ -100,6 +100,43 @@ def test_set_operations_read_no_rows_of_their_stages(tmp_path: Path, reads: Coun
         assert not store.verify()
 
 
+COUNTS = (
+    "SELECT c.id, count(o.id) AS n FROM customers c LEFT JOIN orders o ON o.customer = c.id AND "
+    "o.amount > 1 GROUP BY c.id",
+    "SELECT c.city, c.born, count(*) AS n, max(c.name) AS name FROM orders o RIGHT JOIN "
+    "customers c ON o.customer = c.id GROUP BY c.city, c.born HAVING count(o.amount) > 2",
+    "SELECT n, count(*) AS customers FROM (SELECT c.id, count(o.id) AS n FROM customers c "
+    "LEFT JOIN orders o ON o.customer = c.id GROUP BY c.id) GROUP BY n",
+    "SELECT c.id, (SELECT count(*) FROM orders o WHERE o.customer = c.id) AS n FROM customers c",
+)
+
+
+def test_counts_over_a_left_join_read_no_rows_that_they_count(
+    tmp_path: Path, reads: Counter[str]
+) -> None:
+    """Whether a customer had orders is in the table with the groups of these."""
+    pipeline = Pipeline("counts")
+    pipeline.source("orders", key="id bigint", value="customer bigint, amount int")
+    pipeline.source("customers", key="id bigint", value="city string, name string, born int")
+    for n, text in enumerate(COUNTS):
+        pipeline.sql(f"v{n}", text, incremental="always")
+    customers = [{"id": n, "city": "abc"[n % 3], "name": f"n{n}", "born": n % 7} for n in range(60)]
+    orders = [{"id": n, "customer": n % 50, "amount": n % 5} for n in range(300)]
+    with Store(None, str(tmp_path), pipeline, limits=Limits(small_table_rows=0)) as store:
+        store.update({"orders": orders, "customers": customers})
+        reads.clear()
+        of_orders = [
+            {"id": 7, "customer": 59, "amount": 2},
+            {"id": 999, "customer": 3, "amount": 4},
+        ]
+        store.update({"orders": of_orders})
+        assert not reads["orders"]
+        assert reads["customers"]
+        store.update({"customers": [{"id": 3, "city": "z", "name": "new", "born": 5}]})
+        assert not reads["orders"]
+        assert not store.verify(recompute=True)
+
+
 def rows(random: Random) -> pa.Table:
     return pa.table(
         {

@@ -16,7 +16,12 @@ import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import Marks, Numbers, isin_rows
 from deltaproduce.model.layouts import Layout
-from deltaproduce.stages.sql.algebra.relations import AggregateRelation, ProjectRelation, Relation
+from deltaproduce.stages.sql.algebra.relations import (
+    AggregateRelation,
+    Distinct,
+    ProjectRelation,
+    Relation,
+)
 from deltaproduce.stages.sql.operators import plain
 from deltaproduce.stages.sql.operators.changes.keys import LookupKeys
 from deltaproduce.stages.sql.operators.changes.rules import NO_KEYS, both
@@ -58,21 +63,37 @@ class GroupedQuery:
             fields: its columns -> their fields.
             key: the names of the view's key columns.
         """
-        projects = list[ProjectRelation]()
-        while isinstance(relation, ProjectRelation):
-            projects.insert(0, relation)
-            relation = relation.input
-        if not isinstance(relation, AggregateRelation) or not States.are_kept(relation):
+        columns = GroupedQuery.key_columns(relation, fields, key)
+        projects, groups = below_projects(relation)
+        if columns is None or not isinstance(groups, AggregateRelation):
             return None
-        field_ids = {one.field.id: one.field.id for one in relation.keys}
+        if not States.are_kept(groups):
+            return None
+        return GroupedQuery(groups, projects, columns, fields)
+
+    @staticmethod
+    def key_columns(
+        relation: Relation, fields: Mapping[str, str], key: Collection[str]
+    ) -> Mapping[str, str] | None:
+        """Return the key fields of a query's groups -> the view's key columns.
+
+        None if its last operator is another, or the key is not that of its groups.
+        """
+        projects, groups = below_projects(relation)
+        if not isinstance(groups, AggregateRelation | Distinct):
+            return None
+        if isinstance(groups, AggregateRelation):
+            keys = tuple(one.field for one in groups.keys)
+        else:
+            keys = groups.fields
+        field_ids = {one.id: one.id for one in keys}
         for project in projects:
             copied = {old: new for new, old in reversed(plain.copies(project).items())}
             field_ids = {first: copied[now] for first, now in field_ids.items() if now in copied}
         named = {field: name for name, field in reversed([*fields.items()])}
         columns = {first: named[now] for first, now in field_ids.items() if now in named}
-        if len(columns) < len(relation.keys) or set(columns.values()) != set(key):
-            return None
-        return GroupedQuery(relation, tuple(projects), columns, fields)
+        is_whole = len(columns) == len(keys) and set(columns.values()) == set(key)
+        return columns if is_whole else None
 
     @property
     def states(self) -> tuple[Column, ...]:
@@ -188,6 +209,15 @@ class GroupedQuery:
         return pa.table(
             {c.name: keys.column(fields[c.name]).cast(arrow_type(c.data_type)) for c in key}
         )
+
+
+def below_projects(relation: Relation) -> tuple[tuple[ProjectRelation, ...], Relation]:
+    """Return the last projections of a query, the first one first, and what they are of."""
+    projects = list[ProjectRelation]()
+    while isinstance(relation, ProjectRelation):
+        projects.insert(0, relation)
+        relation = relation.input
+    return tuple(projects), relation
 
 
 def _signed(change: Signed) -> tuple[pa.Table, Numbers]:

@@ -9,7 +9,6 @@ from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.resolve.query import (
     Resolved,
     as_written,
-    check_told,
     for_spark,
     in_tasks,
     resolved,
@@ -22,7 +21,6 @@ __all__ = [
     "Resolved",
     "Scope",
     "as_written",
-    "check_told",
     "for_spark",
     "in_tasks",
     "is_aggregate",

@@ -38,7 +38,7 @@ from deltaproduce.stages.sql.operators.groups.by_states import States
 from deltaproduce.stages.sql.operators.joins import join, matched, single
 from deltaproduce.stages.sql.operators.windows.window import partition_fields
 from deltaproduce.stages.sql.resolve import Resolved
-from deltaproduce.stages.views.grouped import GroupedQuery
+from deltaproduce.stages.views.grouped import GroupedQuery, below_projects
 from deltaproduce.stages.views.kept import (
     GROUPS,
     ORDERED,
@@ -48,6 +48,8 @@ from deltaproduce.stages.views.kept import (
     may_hold,
 )
 from deltaproduce.stages.views.plan.costs import Cost, Fields, Places, lefts, rights
+from deltaproduce.stages.views.plan.distinct_values import DistinctValues
+from deltaproduce.stages.views.plan.groups_below_joins import GroupsBelowJoin
 from deltaproduce.stages.views.plan.modes import JOIN_WITHOUT_EQUALITY, Modes
 from deltaproduce.stages.views.plan.set_counts import SetCounts
 from deltaproduce.storage.parquet.shared_lookups import Wanted
@@ -145,36 +147,57 @@ class _Planning:
 
         Their states are beside the view's rows, so they need no table.
         """
-        projects, last = list[ProjectRelation](), query.relation
-        while isinstance(last, ProjectRelation):
-            projects.append(last)
-            last = last.input
-        grouped = None
-        if key is not None and isinstance(last, AggregateRelation | Distinct):
-            rows, known = self.planned(last.input), len(self.tables)
-            base = self._without_distinct(_as_groups(last, rows))
-            self._remember(last, base, known)
-            relation: Relation = base
-            for one in reversed(projects):
-                relation = one.over([relation])
-                self.origins[id(relation)] = relation, one
-            grouped = GroupedQuery.of(relation, query.fields, key)
-            if grouped is None:
-                del self.tables[known:]
-                self.kept_for.pop(id(last), None)
-        return (None, self.planned(query.relation)) if grouped is None else (grouped, relation)
+        projects, last = below_projects(query.relation)
+        if (
+            key is None
+            or not isinstance(last, AggregateRelation | Distinct)
+            or GroupedQuery.key_columns(query.relation, query.fields, key) is None
+        ):
+            return None, self.planned(query.relation)
+        groups, below = self._over_planned(last)
+        known = len(self.tables)
+        assert isinstance(groups, AggregateRelation | Distinct)
+        base = self._without_distinct(_as_groups(groups, groups.input))
+        if not States.are_kept(base):
+            return None, self.planned(query.relation)
+        relation = base if below is None else below.rows(base)
+        self._remember(last, relation, known)
+        for one in reversed(projects):
+            relation = one.over([relation])
+            self.origins[id(relation)] = relation, one
+        return GroupedQuery.of(relation, query.fields, key), relation
 
     def planned(self, relation: Relation) -> Relation:
         """Return what an operator becomes."""
         if id(relation) not in self.done:
-            inputs = [self.planned(one) for one in relation.inputs]
-            is_same = all(one is two for one, two in zip(inputs, relation.inputs, strict=True))
-            one = relation if is_same else relation.over(inputs)
+            one, below = self._over_planned(relation)
             known = len(self.tables)
             plan = self._prepared(one)
+            plan = plan if below is None else below.rows(plan)
             self._remember(relation, plan, known)
             self.done[id(relation)] = relation, plan
         return self.done[id(relation)][1]
+
+    def _over_planned(self, relation: Relation) -> tuple[Relation, GroupsBelowJoin | None]:
+        """Return an operator over what its inputs become, and groups below it if there are."""
+        if isinstance(relation, AggregateRelation):
+            below = GroupsBelowJoin.of(relation, self.numbers)
+            joined = None if below is None else self._joined_groups(below)
+            if below is not None and joined is not None:
+                return below.aggregate(joined), below
+        inputs = [self.planned(one) for one in relation.inputs]
+        return _over(relation, inputs), None
+
+    def _joined_groups(self, below: GroupsBelowJoin) -> Relation | None:
+        """Return a join with groups of one side; None if the rows of this side are found."""
+        kept, padded = self.planned(below.kept), self.planned(below.padded)
+        known = len(self.tables)
+        groups = self._grouped(below.groups(padded))
+        if not isinstance(groups, Scan):
+            return None
+        join = self._joined(below.joined(kept, groups))
+        self._remember(below.join, join, known)
+        return join
 
     def _remember(self, relation: Relation, became: Relation, known: int) -> None:
         """Remember of which operator of the query others are, and which tables it has.
@@ -187,7 +210,7 @@ class _Planning:
             for one in root.walk():
                 self.origins.setdefault(id(one), (one, relation))
         if more:
-            self.kept_for[id(relation)] = more
+            self.kept_for.setdefault(id(relation), []).extend(more)
 
     def sides(self, kept: MaterializedRelation) -> tuple[Sides, ...]:
         """Return for each join without an equality the stages that bound one of its sides."""
@@ -245,10 +268,10 @@ class _Planning:
     def _grouped(self, one: AggregateRelation | Distinct) -> Relation:
         """Return groups; from a table with states if their rows are not found by keys."""
         aggregate = _as_groups(one, one.input)
-        if is_none(one.input) or not self._is_dear(aggregate):
+        if is_none(one.input) or not _may_be_stored(aggregate) or not self._is_dear(aggregate):
             return one
         aggregate = self._without_distinct(aggregate)
-        if not _are_groups_stored(aggregate):
+        if not States.are_kept(aggregate):
             return one
         return self._read(ViewTable.of_groups(self._name(GROUPS), aggregate))
 
@@ -259,23 +282,11 @@ class _Planning:
 
     def _without_distinct(self, one: AggregateRelation) -> AggregateRelation:
         """Return groups of distinct rows for functions of distinct values; else the same groups."""
-        compared = {
-            tuple(argument.expression.text for argument in call.arguments) for _, call in one.calls
-        }
-        is_plain = all(call.is_distinct and call.where is None for _, call in one.calls)
-        if len(compared) != 1 or not is_plain or not self._is_dear(one):
+        values = DistinctValues.of(one, next(self.numbers)) if self._is_dear(one) else None
+        if values is None or not States.are_kept(values.over(values.groups)):
             return one
-        arguments = one.calls[0][1].arguments
-        if len(arguments) != 1:
-            return one
-        (argument,) = arguments
-        value = Field(f"value#{next(self.numbers)}", argument.data_type)
-        distinct = AggregateRelation(one.input, (*one.keys, Output(value, argument)), ())
-        rows = self._grouped(distinct)
-        if not isinstance(rows, Scan):
-            return one
-        calls = tuple((result, _of_values(call, value)) for result, call in one.calls)
-        return AggregateRelation(rows, tuple(Output.copy(key.field) for key in one.keys), calls)
+        rows = self._grouped(values.groups)
+        return values.over(rows) if isinstance(rows, Scan) else one
 
     def _set_operation(self, one: SetOperation) -> Relation:
         """Return a set operation; from a table of its rows if they are not found by keys."""
@@ -291,7 +302,7 @@ class _Planning:
         """Return INTERSECT or EXCEPT, from a table that counts equal rows on both sides."""
         added = [next(self.numbers) for _ in range(len(one.fields) + 4)]
         counts = SetCounts.of(one, added[0])
-        if not self._is_dear(counts.groups) or not _are_groups_stored(counts.groups):
+        if not self._is_dear(counts.groups) or not _may_be_stored(counts.groups):
             return one
         return counts.rows(self._read(ViewTable.of_groups(self._name(GROUPS), counts.groups)))
 
@@ -406,16 +417,9 @@ def _as_groups(one: AggregateRelation | Distinct, rows: Relation) -> AggregateRe
     return AggregateRelation(rows, tuple(map(Output.copy, one.fields)), ())
 
 
-def _of_values(call: AggregateExpression, value: Field) -> AggregateExpression:
-    """Return a call for distinct values as one for each of them."""
-    argument = Scalar.of(value.tree, [value], call.arguments[0].text)
-    return replace(call, arguments=(argument,), is_distinct=False)
-
-
-def _are_groups_stored(aggregate: AggregateRelation) -> bool:
-    """Return whether a table may have the groups, with their states."""
-    keys = all(may_hold(key.field) for key in aggregate.keys)
-    return keys and are_stored(aggregate) and States.are_kept(aggregate)
+def _may_be_stored(aggregate: AggregateRelation) -> bool:
+    """Return whether a table may have groups, if their functions have states."""
+    return all(may_hold(key.field) for key in aggregate.keys) and are_stored(aggregate)
 
 
 def _over(one: Relation, inputs: Iterable[Relation]) -> Relation:
