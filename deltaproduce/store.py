@@ -93,9 +93,9 @@ class Store(Tabular):
             another type than before: each stage changes when it is next written.
         policy: when the store may recompute a stage in full. ``auto``: if its definition changed,
             or if at least nine in ten of 50,000 or more rows that it reads belong to changed keys,
-            because that is faster. ``incremental``: only if its definition changed. ``strict``:
-            never; an update says so, and writes nothing; and a store with a view (`Pipeline.sql`)
-            does not open. Without ``strict``, a view is recomputed at each change of its feeders.
+            of a view a fifth, because that is faster. ``incremental``: only if its definition
+            changed. ``strict``: never; an update says so, and writes nothing; and a store does not
+            open if a query of its pipeline has to run as a whole at each change (`explain`).
         on_conflict: what happens if another writer publishes first. ``raise``: a ConflictError.
             ``retry``: the store tries again on top of the other's version, up to 20 times, with
             growing waits.

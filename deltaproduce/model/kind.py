@@ -161,6 +161,8 @@ class Upkeep:
         by_history: whether stored values depend on the values that their keys had before. If so, it
             is not produced in full merely to save time, and producing it again may give others.
         by_date: whether its rows depend on the date that a version is as of.
+        full_from: from how many hundredths of rows of its feeders with changed keys on all of it is
+            made again, as that is quicker; None for nearly all.
         note: what a plan says of its incremental steps besides their inputs; None if nothing.
     """
 
@@ -175,6 +177,7 @@ class Upkeep:
     by_all_columns: bool = False
     by_history: bool = False
     by_date: bool = False
+    full_from: int | None = None
     note: str | None = None
 
     @property

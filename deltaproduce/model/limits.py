@@ -12,6 +12,8 @@ from typing import Final
 
 from deltaproduce.model.machine import memory_bytes
 
+NEARLY_ALL: Final = 90
+"""So many hundredths are nearly all."""
 _MOST_BYTES: Final = 1 << 30
 """Arrow counts the bytes of a text column in 32 bits."""
 _BYTES_SHARE: Final = 48
@@ -218,9 +220,13 @@ class Limits:
         is_share = changed <= most and changed + scattered <= 2 * most
         return is_share and self.is_one_part(changed, changed * row_bytes)
 
-    def is_nearly_all(self, changed: int, rows: int) -> bool:
-        """Return whether so large a share of a stage's input has changed that all is recomputed."""
-        return bool(changed) and rows >= self.full_rows and 10 * changed >= 9 * rows
+    def is_nearly_all(self, changed: int, rows: int, percent: int = NEARLY_ALL) -> bool:
+        """Return whether so large a share of a stage's input has changed that all is recomputed.
+
+        Args:
+            percent: the share from which on it is.
+        """
+        return bool(changed) and rows >= self.full_rows and 100 * changed >= percent * rows
 
     def is_full(self, run_rows: int, runs: int) -> bool:
         """Return whether this many runs are due to be folded into their tables."""

@@ -16,7 +16,7 @@ from deltaproduce.stages.views import kind
 from deltaproduce.testing import Change, Delete, Oracle, Upsert, plain_rows
 
 FLOATS = (None, nan, -0.0, 0.0, 1.5, -1.5)
-COLUMNS = {"floats": "f n", "both": "f x n", "arrays": "a n f", "structs": "s f"}
+COLUMNS = {"floats": "f n", "both": "f x n", "arrays": "a n f", "structs": "s f", "nested": "l n"}
 LISTS = (None, [], [1], [1, None], [2])
 
 
@@ -32,6 +32,7 @@ def measured() -> Pipeline:
     pipeline.sql("both", "SELECT f, s.x AS x, sum(id) AS n FROM m GROUP BY f, s.x")
     pipeline.sql("arrays", "SELECT a, count(*) AS n, min(f) AS f FROM m GROUP BY a")
     pipeline.sql("structs", "SELECT DISTINCT s, f FROM m")
+    pipeline.sql("nested", "SELECT array(f) AS l, count(*) AS n FROM m GROUP BY array(f)")
     return pipeline
 
 
@@ -55,10 +56,12 @@ def expected(rows: list[dict[str, Any]]) -> dict[str, Counter[Any]]:
     sums = Counter[Any]()
     for row in rows:
         found["floats"][comparable(row["f"])] += 1
+        found["nested"][(comparable(row["f"]),)] += 1
         of_arrays.setdefault(comparable(row["a"]), []).append(row["f"])
         sums[comparable(row["f"]), row["s"] and row["s"]["x"]] += row["id"]
         found["structs"][comparable(row["s"]), comparable(row["f"])] = 1
-    found["floats"] = Counter(dict.fromkeys(found["floats"].items(), 1))
+    for name in ("floats", "nested"):
+        found[name] = Counter(dict.fromkeys(found[name].items(), 1))
     found["both"] = Counter({(*key, total): 1 for key, total in sums.items()})
     found["arrays"] = Counter({(a, len(fs), least(fs)): 1 for a, fs in of_arrays.items()})
     return found
@@ -68,7 +71,7 @@ def test_groups_of_floats_and_nested_values_follow_changes(tmp_path: Path) -> No
     """Each version has the groups of plain Python; columns without a key's type are values."""
     random, pipeline = Random(7), measured()
     keys = {name: pipeline.explain(name).key for name in COLUMNS}
-    assert keys == {"floats": (), "both": ("x",), "arrays": (), "structs": ()}
+    assert keys == {"floats": (), "both": ("x",), "arrays": (), "structs": (), "nested": ()}
     rows = dict[int, dict[str, Any]]()
     with Store(None, str(tmp_path / "store"), pipeline) as store:
         for version in range(1, 9):
@@ -93,7 +96,8 @@ def test_groups_of_floats_and_nested_values_follow_changes(tmp_path: Path) -> No
                 columns = [found.column(c) for c in COLUMNS[name].split()]
                 listed = zip(*(column.to_pylist() for column in columns), strict=True)
                 assert Counter(map(comparable, map(list, listed))) == wanted, name
-                assert version == 1 or made.stages[name].mode != "full"
+                is_whole = version == 1 or name == "nested"  # equal arrays of floats may differ
+                assert is_whole or made.stages[name].mode != "full"
         assert not store.verify(recompute=True)
 
 

@@ -77,6 +77,8 @@ EXAMPLES = (
     "SELECT k, a FROM t WHERE a NOT IN (SELECT n FROM u)",
     "SELECT k, a FROM t WHERE a NOT IN (SELECT n FROM u WHERE u.k = t.k)",
     "SELECT k, a FROM t WHERE NOT (a IN (SELECT n FROM u WHERE u.n IS NOT NULL) AND b = 1)",
+    "SELECT k, a FROM t WHERE (a, b) IN (SELECT n, a FROM u)",
+    "SELECT a, count(*) AS n FROM t GROUP BY a HAVING (a, count(*)) IN (SELECT n, k FROM u)",
     "SELECT k, (SELECT sum(n) FROM u WHERE u.k = t.k) AS m FROM t",
     "SELECT k, (SELECT count(*) FROM u WHERE u.k = t.k) AS c FROM t",
     "SELECT k, (SELECT count(*) FROM u WHERE u.k = t.k GROUP BY u.k) AS c FROM t",
@@ -128,6 +130,7 @@ EXAMPLES = (
 """A query for each operator, also in company of others."""
 
 OF_SPARK = (
+    "SELECT k, a FROM t WHERE b > 0 AND ((b, a) IN (SELECT n, k FROM u WHERE u.a = t.a) AND a > 0)",
     "SELECT * FROM t UNPIVOT (v FOR w IN (a, b AS bee))",
     "SELECT w, v, k FROM (SELECT k, a, CAST(b AS bigint) AS b, s FROM t) UNPIVOT INCLUDE NULLS "
     "(v FOR w IN (b, a)) AS x WHERE k > 1",
@@ -164,3 +167,35 @@ OF_SPARK = (
     "FOR a IN (1, 2))",
 )
 """Queries that DuckDB does not have."""
+
+SHADOWED = {
+    "SELECT -a AS k, b FROM t QUALIFY row_number() OVER (PARTITION BY b ORDER BY k) = 1 OR k > 1": (
+        "SELECT -a AS z, b FROM t QUALIFY row_number() OVER (PARTITION BY b ORDER BY t.k) = 1 OR "
+        "t.k > 1"
+    ),
+    "SELECT -a AS k, rank() OVER (ORDER BY b) AS r FROM t QUALIFY k < -1": (
+        "SELECT -a AS z, rank() OVER (ORDER BY b) AS r FROM t QUALIFY z < -1"
+    ),
+    "SELECT k AS z, -max(a) AS k FROM t GROUP BY k QUALIFY rank() OVER (ORDER BY k) = 1": (
+        "SELECT k AS z, -max(a) AS m FROM t GROUP BY k QUALIFY rank() OVER (ORDER BY z) = 1"
+    ),
+    "SELECT -max(a) AS k, rank() OVER (ORDER BY max(b)) AS r FROM t GROUP BY k QUALIFY k < -1": (
+        "SELECT -max(a) AS m, rank() OVER (ORDER BY max(b)) AS r FROM t GROUP BY k QUALIFY m < -1"
+    ),
+    "SELECT k AS z, -max(a) AS k FROM t GROUP BY k HAVING k > 1": (
+        "SELECT k AS z, -max(a) AS m FROM t GROUP BY k HAVING z > 1"
+    ),
+    "SELECT k + 1 AS z, -max(a) AS k FROM t GROUP BY k + 1 HAVING k + 1 > 2": (
+        "SELECT k + 1 AS z, -max(a) AS m FROM t GROUP BY k + 1 HAVING z > 2"
+    ),
+    "SELECT k AS z, -max(a) AS b FROM t GROUP BY k HAVING b < -1": (
+        "SELECT k AS z, -max(a) AS m FROM t GROUP BY k HAVING m < -1"
+    ),
+    "SELECT k AS z, -max(a) AS k FROM t GROUP BY k ORDER BY k, z LIMIT 2": (
+        "SELECT k AS z, -max(a) AS m FROM t GROUP BY k ORDER BY m, z LIMIT 2"
+    ),
+    "SELECT k AS z, -max(a) AS k FROM t GROUP BY t.k ORDER BY t.k LIMIT 2": (
+        "SELECT k AS z, -max(a) AS m FROM t GROUP BY k ORDER BY z LIMIT 2"
+    ),
+}
+"""Queries in which a name is that of a column of FROM and of one of SELECT -> what they mean."""

@@ -164,7 +164,7 @@ TEXT = [
     *(f"CAST({a} AS string)" for a in "pqmnkrz"),
     *("CAST(date_add(t, 9) AS string)", "CAST(date_add(t, -900000) AS string)", "t || s"),
     *("CAST(date_add(t, 300000000) AS string)", "p || s", "length(-(k))", "left(m, 3)"),
-    *("lower(s)", "upper(s)", "lcase(i)", "ucase(u || s)"),
+    *("lower(s)", "upper(s)", "lcase(i)", "ucase(u || s)", "initcap(s || ' x')"),
     *("md5(s)", "sha1(s)", "sha(s)", "crc32(s)", "sha2(s, i)"),
     *(f"sha2(s, {bits})" for bits in (0, 1, 224, 256, 384, 512)),
 ]

@@ -198,8 +198,8 @@ def test_each_function_is_that_of_spark(spark: SparkSession, long_run: bool) -> 
     given.unpersist()
 
 
-SIGMAS = (("", ""), ("A", "\u03a3"), ("A\u03a3", ""), ("A\u03a3", "A"), ("", "\u03a3"))
-"""What is around a character; whether a sigma ends a word depends on it."""
+SIGMAS = (("", ""), ("A", "\u03a3"), ("A\u03a3", ""), ("A\u03a3", "A"), ("", "\u03a3"), ("A ", "A"))
+"""What is around a character: it may begin a word, and whether a sigma ends one depends on it."""
 
 
 def test_letters_have_the_cases_of_spark(spark: SparkSession, long_run: bool) -> None:
@@ -210,9 +210,13 @@ def test_letters_have_the_cases_of_spark(spark: SparkSession, long_run: bool) ->
     texts = [f"{before}{chr(c)}{after}" for c in chosen for before, after in SIGMAS]
     places = pa.array(range(len(texts)))
     given = spark.createDataFrame(pa.table({"place": places, "s": texts}))
-    found = given.selectExpr("place", "lower(s) l", "upper(s) u").toArrow().sort_by("place")
+    found = (
+        given.selectExpr("place", "lower(s) l", "upper(s) u", "initcap(s) i")
+        .toArrow()
+        .sort_by("place")
+    )
     table = pa.table({"s": texts})
-    for name, column in (("lower", "l"), ("upper", "u")):
+    for name, column in (("lower", "l"), ("upper", "u"), ("initcap", "i")):
         term = analysed(Expression.read(f"{name}(s)", ["s"]), {"s": StringType()})
         assert term is not None
         assert evaluated(term, table).equals(found.column(column).combine_chunks()), name

@@ -79,6 +79,9 @@ MORE = (
     "AS n FROM t) r JOIN u ON u.k = r.k GROUP BY r.n",
     "SELECT r.k, u.n FROM u LEFT JOIN (SELECT k, a, rank() OVER (PARTITION BY a ORDER BY b) AS n "
     "FROM t) r ON u.k = r.k AND u.n = r.n",
+    "SELECT k, y, z FROM t LATERAL VIEW inline(array(struct(a AS y, s AS z), "
+    "struct(b AS y, 'z' AS z))) v AS y, z",
+    "SELECT DISTINCT array(a, b) AS l FROM t",
 )
 
 

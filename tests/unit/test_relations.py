@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 from random_queries import Queries
-from view_queries import EXAMPLES, OF_SPARK, STAGES, contents, tables
+from view_queries import EXAMPLES, OF_SPARK, SHADOWED, STAGES, contents, tables
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.operators.computing import Computing, QueryError
@@ -253,7 +253,9 @@ IN_SPARK = {
     "SELECT a, lag(b, a) OVER (PARTITION BY a ORDER BY b) AS r FROM t": "lag(b, a) OVER",
     "SELECT e FROM t LATERAL VIEW explode(split(s, ',')) x AS e": "LATERAL VIEW",
     "SELECT a, skewness(b) AS s FROM t GROUP BY a WITH ROLLUP": "skewness",
-    "SELECT a FROM t WHERE (a, b) IN (SELECT n, a FROM u)": "(a, b) IN",
+    "SELECT a FROM t WHERE (a, b) NOT IN (SELECT n, a FROM u)": "(a, b) IN",
+    "SELECT a FROM t WHERE k = 1 OR (a, b) IN (SELECT n, a FROM u)": "(a, b) IN",
+    "SELECT (a, b) IN (SELECT n, a FROM u) AS i FROM t": "(a, b) IN",
     "SELECT kurtosis(a) AS m FROM t": "kurtosis(a)",
     "SELECT a FROM t WHERE EXISTS (SELECT max(n) FROM u WHERE u.k = t.k)": "EXISTS",
     "SELECT a FROM t WHERE a NOT IN (SELECT max(n) FROM u WHERE u.k = t.k)": "IN",
@@ -286,6 +288,41 @@ def test_spark_reads_views_in_place_of_stages_in_every_subquery(text: str) -> No
     query = resolved(text, STAGES)
     assert sorted(query.feeders) == ["t", "u"]
     assert "FROM `w` AS u)" in query.sql({"t": "v", "u": "w"})
+
+
+@pytest.mark.parametrize("text", SHADOWED)
+def test_a_name_of_two_columns_means_what_it_means_in_spark(text: str) -> None:
+    """Keys come before columns of SELECT in HAVING, and columns of FROM in QUALIFY.
+
+    In QUALIFY those of SELECT come first if this has a window function, and always in ORDER BY.
+    """
+    random, found = Random(text), Counter[Any]()
+    for _ in range(12):
+        rows = contents(random)
+        found += computed(resolved(text, STAGES), rows)
+        assert computed(resolved(text, STAGES), rows) == computed(
+            resolved(SHADOWED[text], STAGES), rows
+        )
+    assert found
+
+
+UNTOLD = (
+    "FROM (SELECT -a AS x, a AS x, b AS y, k AS z, s FROM t) QUALIFY row_number() OVER "
+    "(PARTITION BY y ORDER BY y) = 1"
+)
+
+
+def test_a_text_that_does_not_tell_spark_which_of_equal_rows_comes_first_is_known() -> None:
+    """Spark then runs the operators; it cannot if there is a part that only Spark computes."""
+    told = resolved(
+        "SELECT k FROM t QUALIFY row_number() OVER (PARTITION BY a ORDER BY b) = 1", STAGES
+    )
+    assert told.is_told
+    untold = resolved(f"SELECT y, z {UNTOLD}", STAGES)
+    assert not untold.is_told
+    with pytest.raises(DefinitionError, match="name the columns of its FROM apart") as raised:
+        resolved(f"SELECT y, xxhash64(z) AS z {UNTOLD}", STAGES)
+    assert raised.value.line == 1
 
 
 def test_having_chooses_groups_before_window_functions_see_them() -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.fingerprints import NOT_COMPUTED, Fingerprint
 from deltaproduce.model.graph import Graph, Producer, Source, Stage
-from deltaproduce.model.limits import Limits
+from deltaproduce.model.limits import NEARLY_ALL, Limits
 from deltaproduce.operations.step.widening import added, faults
 from deltaproduce.shown.tabular import Word, one_line
 from deltaproduce.storage.figures import StageFigures
@@ -377,19 +377,20 @@ def _has_other_columns(feeder: Stage, stage: Producer, head: Version) -> bool:
 
 
 def weighed(step: Step, changed: int, rows: int, policy: Policy, limits: Limits) -> Step:
-    """Return the step, in full if at least nine in ten rows are of changed keys: this is quicker.
+    """Return the step, in full if so many rows are of changed keys that this is quicker.
 
-    It then calls the function for at most a ninth more keys, however long a call takes, and looks
-    up no key. Does not apply if the stored value depends on what keys had before.
+    A function is then called for at most a ninth more keys, however long a call takes, and no key
+    is looked up. Does not apply if the stored value depends on what keys had before.
 
     Args:
         changed: the number of feeder rows whose keys this version changes.
         rows: the number of feeder rows after it.
         policy: whether a stage may be produced in full without need.
     """
-    if step.how != "incremental" or policy != "auto" or step.stage.kind.upkeep.by_history:
+    upkeep = step.stage.kind.upkeep
+    if step.how != "incremental" or policy != "auto" or upkeep.by_history:
         return step
-    if not limits.is_nearly_all(changed, rows):
+    if not limits.is_nearly_all(changed, rows, upkeep.full_from or NEARLY_ALL):
         return step
     reason = f"{step.reason}, {changed:,} of {rows:,} rows are of changed keys"
     return replace(step, how="full", reason=reason)

@@ -29,7 +29,7 @@ from deltaproduce.stages.views import in_spark
 from deltaproduce.stages.views.dates import dated
 from deltaproduce.stages.views.following import TooManyRowsError
 from deltaproduce.stages.views.kept import ORDERED, MaterializedRelation, ViewTable
-from deltaproduce.stages.views.on_driver import compared, compute, followed_rows
+from deltaproduce.stages.views.on_driver import FULL_FROM, compared, compute, followed_rows
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import RowSchema
 
@@ -129,6 +129,7 @@ class HiddenTable(FollowingKind):
             has_lineage=False,
             of_nothing=self.of_nothing,
             subtracts=True,
+            full_from=FULL_FROM,
             by_all_columns=True,
             by_date=self.is_dated,
         )

@@ -18,7 +18,7 @@ from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.sql.algebra.binding import bound
 from deltaproduce.stages.sql.expressions.terms import Constants
 from deltaproduce.stages.sql.in_spark import numbered, temporary_views
-from deltaproduce.stages.sql.operators_in_spark import frame_of
+from deltaproduce.stages.sql.operators_in_spark import frame_of, has_frame, in_order
 from deltaproduce.stages.sql.resolve import Resolved
 from deltaproduce.stages.views.kept import MaterializedRelation
 from deltaproduce.types.columns import NO_KEY, ORDINAL_COLUMN
@@ -77,7 +77,7 @@ def queried(
     layout = Layout.of(stage)
     seen = {feeder.name: _seen(feeder, rows[feeder.name]) for feeder in stage.merged}
     with temporary_views(seen, spark) as views:
-        frame = spark.sql(query.sql(views, constants)).toDF(*query.names)
+        frame = _answered(query, seen, views, spark, constants)
         if layout.key == NO_KEY.columns:
             frame = frame.withColumn(NO_KEY.names[0], f.lit(True))
         for column in layout.states:  # the driver makes them when it first changes a group
@@ -85,6 +85,38 @@ def queried(
         if query.order:  # rows are sorted, so this counts up in their order
             frame = frame.withColumn(_PLACE, f.monotonically_increasing_id())
         yield numbered(frame, layout, [_PLACE] if query.order else [])
+
+
+def runs_by_operators(query: Resolved) -> bool:
+    """Return whether Spark has each operator of a query, also without its text."""
+    return query.only_in_spark is None and has_frame(query.relation)
+
+
+def _answered(
+    query: Resolved,
+    rows: Mapping[str, DataFrame],
+    views: Mapping[str, str],
+    spark: SparkSession,
+    constants: Constants,
+) -> DataFrame:
+    """Return the rows of a query, in its order, in its columns.
+
+    Its operators are run in place of its text where this does not tell Spark all of it, or Spark
+    refuses it, as it does an aggregate in QUALIFY.
+
+    Args:
+        rows: the rows of its feeders, by name, as the views have them.
+    """
+    has_operators = runs_by_operators(query)
+    if query.is_told or not has_operators:
+        try:
+            return spark.sql(query.sql(views, constants)).toDF(*query.names)
+        except spark_errors("AnalysisException"):
+            if not has_operators:
+                raise
+    frame = frame_of(bound(query.relation, constants), rows, spark)
+    frame = in_order(frame, query.order, [one.field for one in query.columns])
+    return frame.select(*(col(id_).alias(name) for name, id_ in query.fields.items()))
 
 
 def kept_rows(

@@ -26,7 +26,7 @@ from deltaproduce.stages.sql.keys import key_columns
 from deltaproduce.stages.sql.operators_in_spark import has_frame
 from deltaproduce.stages.sql.projection import check_ansi
 from deltaproduce.stages.sql.projection import naming as of_stage
-from deltaproduce.stages.sql.resolve import Resolved, resolved
+from deltaproduce.stages.sql.resolve import Resolved, check_told, resolved
 from deltaproduce.stages.views import in_spark
 from deltaproduce.stages.views.dates import NO_DATE, check_date, dated, is_dated, with_time
 from deltaproduce.stages.views.following import TooManyRowsError
@@ -39,7 +39,7 @@ from deltaproduce.stages.views.hidden import (
 )
 from deltaproduce.stages.views.kept import MaterializedRelation
 from deltaproduce.stages.views.keys import key_of, naming
-from deltaproduce.stages.views.on_driver import compute, followed_rows
+from deltaproduce.stages.views.on_driver import FULL_FROM, compute, followed_rows
 from deltaproduce.stages.views.plan.costs import SMALL
 from deltaproduce.stages.views.plan.modes import NO_DELTA_RULE, ORDER_OF_OTHER_COLUMNS
 from deltaproduce.stages.views.plan.planning import Sides, ViewPlan, planned
@@ -130,6 +130,7 @@ class View(FollowingKind):
             may_recompute=why if self.while_small else None,
             of_nothing=self.of_nothing,
             subtracts=True,
+            full_from=FULL_FROM,
             by_all_columns=True,
             by_date=self.is_dated,
         )
@@ -291,6 +292,10 @@ class View(FollowingKind):
         kind = replace(kind, known=(stages, query, plan)).explained(query, plan)
         if query.only_in_spark is None:
             schema = kind.schema(stages, stage=stage.name)
+            if session is not None and not in_spark.runs_by_operators(query):
+                with naming(stage.name):
+                    check_told(query)
+                in_spark.types_of(stage, query, session, NO_DATE)  # Spark must take its text
             beside = hidden_inputs(plan.tables, self.query, stage)
             return replace(stage, schema=schema, kind=kind, hidden_inputs=beside)
         if session is None:
@@ -336,11 +341,11 @@ class View(FollowingKind):
             known = {c.name: c.data_type for c in (*stage.schema.key, *stage.schema.value)}
             if types != [known[name] for name in query.names]:
                 raise with_time(stage.name)
-        with in_spark.queried(stage, query, frames, engines.spark, constants) as rows:
-            try:
+        try:
+            with in_spark.queried(stage, query, frames, engines.spark, constants) as rows:
                 return production.computed(rows)
-            except spark_errors("PySparkException") as error:
-                raise in_spark.failed(stage.name, error) from error
+        except spark_errors("PySparkException") as error:
+            raise in_spark.failed(stage.name, error) from error
 
     @override
     def changed(

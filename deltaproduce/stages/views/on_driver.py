@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 import pyarrow as pa
 
@@ -30,6 +31,12 @@ from deltaproduce.stages.views.kept_states import has_all_states, without_states
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import NO_KEY
+
+FULL_FROM: Final = 20
+"""From so many hundredths of changed rows on, a query over all rows is quicker than their change.
+
+Measured: joins cross between 10 and 25, and the sum of TPC-H's queries above 20 (decision 60).
+"""
 
 
 def compute(

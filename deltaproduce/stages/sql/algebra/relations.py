@@ -551,7 +551,7 @@ def one_row() -> Values:
 
 
 def _join_label(what: str, conditions: Iterable[Scalar]) -> str:
-    on = " AND ".join(one.text for one in conditions)
+    on = " AND ".join(dict.fromkeys(one.text for one in conditions))
     return f"{what} on {on}" if on else what
 
 

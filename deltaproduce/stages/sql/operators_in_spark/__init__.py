@@ -3,6 +3,6 @@
 A whole query runs in Spark by its own text.
 """
 
-from deltaproduce.stages.sql.operators_in_spark.frames import frame_of, has_frame
+from deltaproduce.stages.sql.operators_in_spark.frames import frame_of, has_frame, in_order
 
-__all__ = ["frame_of", "has_frame"]
+__all__ = ["frame_of", "has_frame", "in_order"]

@@ -6,7 +6,7 @@ the driver return (`operators.evaluation`), but for the last digits of sums of f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
 from types import MappingProxyType
@@ -30,7 +30,7 @@ from deltaproduce.stages.sql.algebra.relations import (
     Values,
 )
 from deltaproduce.stages.sql.algebra.scalars import Equality, Field, Scalar, SortKey
-from deltaproduce.stages.sql.algebra.windows import WindowRelation
+from deltaproduce.stages.sql.algebra.windows import WindowRelation, is_ordered
 from deltaproduce.stages.sql.operators_in_spark.texts import called, has_text, is_called, windowed
 
 if TYPE_CHECKING:
@@ -64,6 +64,17 @@ def frame_of(relation: Relation, rows: Mapping[str, DataFrame], spark: SparkSess
 def has_frame(relation: Relation) -> bool:
     """Return whether `frame_of` knows all operators of a relation, and Spark their functions."""
     return all(map(_has_frame, relation.walk()))
+
+
+def in_order(rows: DataFrame, order: Sequence[SortKey], ties: Sequence[Field]) -> DataFrame:
+    """Return rows as an ORDER BY sorts them; as they are if it names nothing.
+
+    Args:
+        ties: the fields that order those which are equal in it, nulls first, if Spark orders them.
+    """
+    ordered = (one for one in ties if one.data_type is None or is_ordered(one.data_type))
+    more = (SortKey(field, descending=False, nulls_first=True) for field in ordered)
+    return rows.orderBy(*map(_sorted_by, (*order, *more))) if order else rows
 
 
 def _has_frame(one: Relation) -> bool:
@@ -160,8 +171,7 @@ def _set_operation(operation: SetOperation, left: DataFrame, right: DataFrame) -
 
 
 def _limit(limit: Limit, rows: DataFrame) -> DataFrame:
-    ties = (SortKey(field, descending=False, nulls_first=True) for field in limit.fields)
-    limited = rows.orderBy(*map(_sorted_by, (*limit.order, *ties))).offset(limit.offset)
+    limited = in_order(rows, limit.order, limit.fields).offset(limit.offset)
     return limited if limit.count is None else limited.limit(limit.count)
 
 

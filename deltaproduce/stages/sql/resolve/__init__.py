@@ -9,6 +9,7 @@ from deltaproduce.stages.sql.resolve.names import Named, Scope
 from deltaproduce.stages.sql.resolve.query import (
     Resolved,
     as_written,
+    check_told,
     for_spark,
     in_tasks,
     resolved,
@@ -21,6 +22,7 @@ __all__ = [
     "Resolved",
     "Scope",
     "as_written",
+    "check_told",
     "for_spark",
     "in_tasks",
     "is_aggregate",

@@ -45,6 +45,7 @@ class Building:
     Attributes:
         aliases: columns of the SELECT that later expressions may name, by lower-case name.
         prefers_aliases: whether they come before columns of FROM, as in ORDER BY.
+        clause: the HAVING or QUALIFY that is resolved.
         links: conditions that need fields of the query around it.
         is_condition: whether what is resolved decides on rows, and is no value. As a value, Spark's
             IN with a subquery is never null.
@@ -57,6 +58,7 @@ class Building:
     ctes: Ctes
     aliases: Mapping[str, exp.Expr] = field(default_factory=dict)
     prefers_aliases: bool = False
+    clause: exp.Expr | None = None
     links: list[CorrelatedPredicate] = field(default_factory=list)
     is_condition: bool = False
     windows: Mapping[str, exp.Window] = field(default_factory=dict)
@@ -69,7 +71,7 @@ class Building:
         """
         if isinstance(node.this, exp.Star):
             return node.copy()
-        alias = self.aliases.get(node.name.lower()) if len(node.parts) == 1 else None
+        alias = self.alias_of(node)
         if alias is not None and self.prefers_aliases:
             return alias.copy()
         columns = self.scope.find(node)
@@ -90,6 +92,14 @@ class Building:
             tree = exp.Dot(this=tree, expression=part.copy())
         tree.meta.update(node.parts[0].meta)
         return tree
+
+    def alias_of(self, node: exp.Column) -> exp.Expr | None:
+        """Return the column of the SELECT that a name may mean; None for none."""
+        return self.aliases.get(node.name.lower()) if len(node.parts) == 1 else None
+
+    def is_alias_first(self, name: str) -> bool:
+        """Return whether a name without a table means a column of the SELECT, not of FROM."""
+        return self.prefers_aliases and name.lower() in self.aliases
 
     def is_own(self, tree: exp.Expr) -> bool:
         """Return whether an expression names fields of the relation only."""
@@ -257,13 +267,17 @@ class Building:
         """Return the name of a column in the text; None if it has none of its own."""
         if one.name is None or not self.scope.resolves_to(one):
             return None
+        if one.table is None and self.is_alias_first(one.name):
+            return None
         return ".".join(identifier(part) for part in (one.table, one.name) if part is not None)
 
     def _among(self, node: exp.Expr) -> exp.Expr:
         """Return the field of IN with a subquery."""
         value = self.expression(node.this)
         subquery = self._query(node.args["query"])
-        added = subqueries.among(node, value, subquery, self.relation, self.reading)
+        added = subqueries.among(
+            node, value, subquery, self.relation, self.reading, is_filter=_is_filter(node)
+        )
         return self._with(added, node, BooleanType(), subquery)
 
     def _query(self, node: exp.Expr) -> Selected:
@@ -292,6 +306,14 @@ def _parameters(node: exp.Expr) -> set[str]:
             names |= {one.name.lower() for one in parent.expressions}
         parent = parent.parent
     return names
+
+
+def _is_filter(node: exp.Expr) -> bool:
+    """Return whether a condition keeps the rows for which it is true, and is no part of another."""
+    parent = node.parent
+    while isinstance(parent, exp.And | exp.Paren):
+        parent = parent.parent
+    return isinstance(parent, exp.Where | exp.Having | exp.Qualify)
 
 
 def _asks(node: exp.Expr) -> bool:

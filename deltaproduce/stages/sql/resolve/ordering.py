@@ -2,7 +2,7 @@
 
 Rows that are equal in the order are ordered by all columns, from left to right, nulls first: then
 the first rows are the same whoever computes them. For Spark, the text gets these columns by their
-numbers (`TextEdit`).
+numbers (`TextEdit`); those that Spark does not order, such as maps, as text.
 
 The LIMIT of a subquery that depends on the row around it leaves the first rows for each such row.
 They are numbered among those that are equal in what links them (`first_of_each`).
@@ -10,6 +10,7 @@ They are numbered among those that are equal in what links them (`first_of_each`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ from deltaproduce.stages.sql.algebra.windows import (
     OrderKey,
     WindowCall,
     WindowRelation,
+    is_ordered,
 )
 from deltaproduce.stages.sql.resolve.reading import (
     First,
@@ -31,9 +33,11 @@ from deltaproduce.stages.sql.resolve.reading import (
     TextOrigin,
     rebuilt,
 )
+from deltaproduce.stages.sql.resolve.ties import as_text
 from deltaproduce.stages.sql.syntax import spelled
 from deltaproduce.stages.sql.text import TextEdit, refused, start_of
-from deltaproduce.types.data_types import IntegerType, MapType
+from deltaproduce.types.data_types import IntegerType
+from deltaproduce.types.ddl import identifier
 
 
 def ordinal(node: exp.Expr, columns: int) -> int | None:
@@ -171,13 +175,15 @@ def _break_ties(node: exp.Expr, selected: Selected, reading: QueryContext) -> No
 
 
 def _ties(selected: Selected, *, is_lenient: bool) -> str:
-    places = (
-        place
-        for place, column in enumerate(selected.columns, start=1)
-        if not isinstance(column.field.data_type, MapType)
-        and not (is_lenient and column.field.data_type is None)
-    )
-    return "".join(f", {place} ASC NULLS FIRST" for place in places)
+    names = Counter((one.name or "").lower() for one in selected.columns)
+    texts = list[str]()
+    for place, column in enumerate(selected.columns, start=1):
+        kind, name = column.field.data_type, column.name or ""
+        if kind is not None and not is_ordered(kind):
+            texts += [as_text(identifier(name))] if name and names[name.lower()] == 1 else []
+        elif kind is not None or not is_lenient:
+            texts.append(str(place))
+    return "".join(f", {text} ASC NULLS FIRST" for text in texts)
 
 
 def _number(clause: exp.Expr | None) -> int | None:

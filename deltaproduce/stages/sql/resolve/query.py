@@ -89,6 +89,11 @@ class Resolved:
         return next((text for text in texts if text is not None), None)
 
     @property
+    def is_told(self) -> bool:
+        """Whether its text tells Spark which of equal rows come first."""
+        return not self.reading.untold
+
+    @property
     def scans(self) -> tuple[Scan, ...]:
         """The places where it reads stages."""
         return tuple(one for one in self.relation.walk() if isinstance(one, Scan))
@@ -144,7 +149,24 @@ def resolved(
     result = as_written(QueryText.read(text), stages, constants)
     check_determined(result.relation)
     wanted = (*result.fields.values(), *(key.field.id for key in result.order))
-    return replace(result, relation=pruned(with_ordered_joins(result.relation), wanted))
+    result = replace(result, relation=pruned(with_ordered_joins(result.relation), wanted))
+    if result.only_in_spark is not None:
+        check_told(result)
+    return result
+
+
+def check_told(result: Resolved) -> None:
+    """Refuse a query whose text cannot tell Spark which of equal rows come first.
+
+    Raises:
+        DefinitionError: with `line`.
+    """
+    for node in result.reading.untold:
+        advice = (
+            "has rows that are equal in its order, and their other columns have no names of their "
+            "own for Spark to order by; name the columns of its FROM apart, also from its SELECT's"
+        )
+        raise refused(node, advice)
 
 
 def as_written(

@@ -135,6 +135,7 @@ class QueryContext:
         with_: the queries of WITH, in order.
         constants: what names mean that name no column, by lower-case name: the name and its value.
         slots: the places of these names, by where they begin.
+        untold: the window functions whose order of equal rows the text cannot tell Spark.
         is_lenient: whether Spark runs the text as it stands, so that what only Spark knows, and
             what is not the same in each run, is accepted.
     """
@@ -148,6 +149,7 @@ class QueryContext:
     with_: list[tuple[exp.Expr, Selected]] = field(default_factory=list)
     constants: Mapping[str, tuple[str, Constant]] = field(default_factory=dict)
     slots: dict[int, Slot] = field(default_factory=dict)
+    untold: list[exp.Expr] = field(default_factory=list)
     is_lenient: bool = False
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 

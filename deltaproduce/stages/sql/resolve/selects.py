@@ -286,8 +286,11 @@ def _named(one: Named) -> exp.Column:
 
 def _choose(node: exp.Select, building: Building, outputs: Sequence[tuple[Named, Output]]) -> None:
     """Keep what fulfils HAVING, before window functions look at it, and then QUALIFY."""
-    over = replace(building, aliases=_as_aliases(outputs), prefers_aliases=True)
+    over = replace(building, aliases=_as_aliases(outputs))
+    has_windows = any(isinstance(part, exp.Window) for one in node.expressions for part in own(one))
     for clause in (node.args.get("having"), node.args.get("qualify")):
+        is_last = has_windows and isinstance(clause, exp.Qualify)  # over what the SELECT returns
+        over = replace(over, clause=clause, prefers_aliases=is_last)
         for one in conjuncts(None if clause is None else clause.this):
             tree = over.condition(one)
             condition = building.reading.condition(tree, over.relation.fields, one)

@@ -49,12 +49,20 @@ def exists(subquery: Selected, relation: Relation, reading: QueryContext) -> Add
 
 
 def among(
-    node: exp.Expr, value: exp.Expr, subquery: Selected, relation: Relation, reading: QueryContext
+    node: exp.Expr,
+    value: exp.Expr,
+    subquery: Selected,
+    relation: Relation,
+    reading: QueryContext,
+    *,
+    is_filter: bool,
 ) -> Added | None:
     """Return what IN with a subquery becomes; None if only Spark computes it.
 
     Args:
         value: the value that is looked for, resolved.
+        is_filter: whether null is no other answer than false; only then are several columns looked
+            for.
 
     Raises:
         DefinitionError: the subquery has another number of columns.
@@ -66,15 +74,24 @@ def among(
     if (
         conditions is None
         or subquery.otherwise is not None
-        or width > 1
+        or (width > 1 and not is_filter)
         or not _names(value) <= _ids(relation)
     ):
         return None
     sides = relation, subquery.relation
-    equal = reading.equality(value, subquery.columns[0].field.tree, sides, node)
+    values = value.expressions if width > 1 else [value]
+    columns = [one.field.tree for one in subquery.columns]
+    equal = tuple(
+        reading.equality(one, column, sides, node)
+        for one, column in zip(values, columns, strict=True)
+    )
     field = reading.field("in", BooleanType())
     links = links_of(subquery, relation, reading)
-    matched = Matched(*sides, field, conditions.equal, conditions.rest, (equal,), links)
+    if is_filter and width > 1:
+        every = (*conditions.equal, *equal)
+        matched = Matched(*sides, field, every, conditions.rest, linked=links)
+    else:
+        matched = Matched(*sides, field, conditions.equal, conditions.rest, equal, links)
     return Added(matched, field.tree)
 
 

@@ -43,6 +43,11 @@ def least_of_ties(
     return None if decider is None else TextEdit(*spans[1], f" {decider}")
 
 
+def as_text(value: str) -> str:
+    """Return what orders values that Spark does not order, such as maps."""
+    return f"to_json(struct({value}))"
+
+
 def _arguments(node: exp.Expr, text: QueryText) -> list[_Span]:
     """Return where the arguments of a call are."""
     tokens = text.tokens

@@ -29,6 +29,7 @@ from deltaproduce.stages.sql.algebra.windows import (
 )
 from deltaproduce.stages.sql.functions import AGGREGATES, BY_PLACE
 from deltaproduce.stages.sql.resolve.reading import QueryContext, TextOrigin
+from deltaproduce.stages.sql.resolve.ties import as_text
 from deltaproduce.stages.sql.syntax import function_name, spelled
 from deltaproduce.stages.sql.text import TextEdit, beside, closing_of, refused, start_of, token_at
 from deltaproduce.types.data_types import (
@@ -58,7 +59,7 @@ class Tie:
     """A column that orders rows.
 
     Attributes:
-        text: the column in the text for Spark; None if it has no name there.
+        text: the column in the text for Spark; None if no name means it there.
     """
 
     field: Field
@@ -371,12 +372,14 @@ def _whole(node: exp.Expr) -> int | None:
 def tie(field: Field, text: str | None) -> Tie:
     """Return a column that orders rows; Spark orders no maps, and their text instead."""
     is_known = field.data_type is not None and is_ordered(field.data_type)
-    return Tie(field, text if text is None or is_known else f"to_json(struct({text}))")
+    return Tie(field, text if text is None or is_known else as_text(text))
 
 
 def _add_ties(function: WindowExpression, ties: Sequence[Tie], reading: QueryContext) -> None:
     """Add the columns to the ORDER BY of a window in the text for Spark."""
     texts = [f"{one.text} ASC NULLS FIRST" for one in ties if one.text is not None]
+    if len(texts) < len(ties):
+        reading.untold.append(function.node)
     if not texts:
         return
     more = f", {', '.join(texts)}"

@@ -36,6 +36,8 @@ _TIED: Final = frozenset({"min_by", "max_by", "mode"})
 """Aggregate functions that may return any of several values."""
 _OF_SETS: Final = frozenset({"grouping", "grouping_id"})
 """Functions of the grouping set that a group is of."""
+_IN_QUALIFY: Final = "spark_grouping_id"
+"""The number of the grouping set in a QUALIFY, where Spark has no ``grouping_id()``."""
 _NULL: Final = Scalar.of(exp.null(), ())
 _AROUND: Final = exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup
 
@@ -95,10 +97,12 @@ class GroupedSelect(Building):
 
     @override
     def column(self, node: exp.Column) -> exp.Expr:
-        tree = super().column(node)
+        tree, alias = super().column(node), self.alias_of(node)
         own_fields = {one.id for one in self.rows.relation.fields}
         known = {output.field.id for output in self.keys.values()}
         if any(c.name in own_fields - known for c in columns_in(tree)):
+            if alias is not None and self.clause is not None:
+                return alias.copy()
             raise refused(node, "is neither grouped by nor in an aggregate; add it to GROUP BY")
         return tree
 
@@ -122,13 +126,19 @@ class GroupedSelect(Building):
     @override
     def ties(self) -> list[Tie]:
         """The keys, and the number of the grouping set."""
-        sets = [] if self.number is None else [tie(self.number, "grouping_id()")]
+        number = _IN_QUALIFY if isinstance(self.clause, exp.Qualify) else "grouping_id()"
+        sets = [] if self.number is None else [tie(self.number, number)]
         return [*self._ties(), *sets]
 
     def _ties(self) -> list[Tie]:
         pairs = zip(self.by, self.keys.values(), strict=False)  # those of links are the same
-        written = ((one.sql("spark", normalize_functions=False), key) for one, key in pairs)
-        return [tie(key.field, f"({text})") for text, key in written]
+        return [tie(key.field, self._text_of_key(one)) for one, key in pairs]
+
+    def _text_of_key(self, node: exp.Expr) -> str | None:
+        """Return a key in the text; None if a name in it means a column of the SELECT here."""
+        if any(isinstance(one, exp.Column) and self._is_alias(one) for one in own(node)):
+            return None
+        return f"({node.sql('spark', normalize_functions=False)})"
 
     def _key(self, node: exp.Expr) -> Field | None:
         """Return the field of a key, if an expression is one."""
@@ -136,7 +146,7 @@ class GroupedSelect(Building):
             return None
         if isinstance(node, exp.Column):
             columns = self.scope.find(node)
-            if columns is None:
+            if columns is None or self._is_alias(node):
                 return None
             is_whole = columns[1] == len(node.parts)  # else it is a part of a struct
             tree = columns[0].tree if is_whole else self.rows.expression(node)
@@ -152,9 +162,8 @@ class GroupedSelect(Building):
     def _is_alias(self, node: exp.Expr) -> bool:
         if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
             return isinstance(node, exp.Column)
-        return self.scope.find(node) is None or (
-            self.prefers_aliases and node.name.lower() in self.aliases
-        )
+        is_short = len(node.parts) == 1
+        return self.scope.find(node) is None or (is_short and self.is_alias_first(node.name))
 
     def _call(self, node: exp.Expr) -> Field:
         """Return the field of a call."""

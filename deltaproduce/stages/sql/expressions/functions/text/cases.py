@@ -1,4 +1,4 @@
-"""Lower and upper case, in Unicode 17, as the ICU of Spark 4.2 has it.
+"""Lower, upper and title case, in Unicode 17, as the ICU of Spark 4.2 has it.
 
 Python has the same rules, and tables of Unicode 14 or later. What they may lack is here. The
 invariant: a later table of Python gives the same results. A test asks Spark for each code point.
@@ -74,9 +74,26 @@ def _upper(value: str) -> str:
     return value.translate(_UPPER).upper()
 
 
+def _words(value: str) -> str:
+    """Return a text whose words, which a space parts, begin with a letter in title case."""
+    return " ".join(
+        _title(word[0]) + _after_first(word) if word else "" for word in value.split(" ")
+    )
+
+
+def _title(first: str) -> str:
+    return first.translate(_UPPER).title()
+
+
+def _after_first(word: str) -> str:
+    """Return the rest of a word in lower case, which depends on its first character, too."""
+    return _lower(word)[len(_lower(word[0])) :]
+
+
 CASES: Final[Mapping[str, Rule]] = MappingProxyType(
     {
         **dict.fromkeys(("lower", "lcase"), signature(row_kernel(_lower), StringType(), text)),
         **dict.fromkeys(("upper", "ucase"), signature(row_kernel(_upper), StringType(), text)),
+        "initcap": signature(row_kernel(_words), StringType(), text),
     }
 )
