@@ -25,6 +25,8 @@ DATED = {
     "groups": "SELECT n, sum(CASE WHEN day <= :as_of THEN k END) AS s, count(*) AS c FROM t "
     "GROUP BY n",
     "of_groups": "SELECT n, count(*) AS c, max(day) >= :as_of AS late FROM t GROUP BY n",
+    "counted": "SELECT t.k, count(u.k) AS c, max(u.day) AS d FROM t LEFT JOIN u ON t.n = u.n AND "
+    "u.day <= :as_of WHERE t.day > :as_of OR t.n = 1 GROUP BY t.k",
     "total": "SELECT count(*) AS c, sum(n) AS s FROM t WHERE day < :as_of",
     "having": "SELECT t.n, max(u.day) AS last FROM t JOIN u ON t.n = u.n GROUP BY t.n "
     "HAVING last <= :as_of",
