@@ -54,11 +54,11 @@ EXAMPLES: dict[str, list[tuple[str, str, int]]] = {
         ("SELECT g FROM t GROUP BY g HAVING count(*) > 3", "", SEEN),
     ],
     "`GROUP BY` over a left or right join, by columns of the side that is kept, with `count`, "
-    "`min`, `max`, `bool_and` or `bool_or` of the other side, if no key finds the rows of that "
-    "side": [
+    "`min`, `max`, `bool_and`, `bool_or` or sums of integers and decimals of the other side, if no "
+    "key finds its rows": [
         (
-            "SELECT t.g, count(u.id) AS c, max(u.n) AS m FROM t LEFT JOIN u ON u.n = t.g "
-            "GROUP BY t.g",
+            "SELECT t.g, count(u.id) AS c, sum(u.n) AS s, max(u.n) AS m FROM t LEFT JOIN u "
+            "ON u.n = t.g GROUP BY t.g",
             "groups",
             SEEN,
         ),

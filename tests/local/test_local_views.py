@@ -95,13 +95,13 @@ OVER_LEFT_JOINS = (
     "SELECT t.k, count(u.n) AS n, count(*) AS m FROM t LEFT JOIN u ON u.a = t.k GROUP BY t.k",
     "SELECT n, count(*) AS c FROM (SELECT t.k, count(u.n) AS n FROM t LEFT JOIN u ON u.a = t.k AND "
     "u.n > 0 GROUP BY t.k) v GROUP BY n",
-    "SELECT t.b, t.s, min(u.n) AS n, max(u.k) AS x, min(t.a) AS a FROM u RIGHT JOIN t ON u.a = t.a "
+    "SELECT t.b, t.s, min(u.n) AS n, sum(u.k) AS x, min(t.a) AS a FROM u RIGHT JOIN t ON u.a = t.a "
     "GROUP BY t.b, t.s",
     "SELECT t.b, count(*) AS n, bool_or(u.n > 1) AS o FROM t LEFT JOIN u ON u.a <=> t.a GROUP BY "
     "t.b HAVING count(*) > 1",
     "SELECT t.k, count(*) FILTER (WHERE u.n IS NULL) AS n FROM t LEFT JOIN u ON u.a = t.a AND "
     "u.n = t.b GROUP BY t.k",
-    "SELECT count(u.n) AS n, count(*) AS m, max(u.n) AS x FROM t LEFT JOIN u ON u.a = t.a",
+    "SELECT count(u.n) AS n, count(*) AS m, sum(u.n) AS x FROM t LEFT JOIN u ON u.a = t.a",
 )
 
 

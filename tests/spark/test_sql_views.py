@@ -523,8 +523,9 @@ KEPT = (
     "SELECT c, count(*) AS n FROM (SELECT a, count(*) AS c FROM t WHERE b IN (SELECT a FROM u "
     "WHERE u.k = t.k) GROUP BY a) v GROUP BY c HAVING count(*) > 0",
     "SELECT t.k, count(*) AS n, min(u.n) AS m FROM t LEFT JOIN u ON u.a = t.a GROUP BY t.k",
-    "SELECT t.b, count(u.n) AS n, count(*) FILTER (WHERE u.n IS NULL) AS m, max(t.s) AS s FROM u "
-    "RIGHT JOIN t ON u.a = t.a AND u.n > 0 GROUP BY t.b HAVING count(*) > 1",
+    "SELECT t.b, count(u.n) AS n, sum(u.k) AS k, sum(u.n) AS x, max(t.s) AS s, "
+    "count(*) FILTER (WHERE u.n IS NULL) AS m FROM u RIGHT JOIN t ON u.a = t.a AND u.n > 0 "
+    "GROUP BY t.b HAVING count(*) > 1",
 )
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from random import Random
 
 import pytest
-from delta_feeders import next_rows
-from followed_plans import check, plan_of
+from delta_feeders import UTC, next_rows
+from followed_plans import check, kept_rows, plan_of
 from view_queries import STAGES, contents, tables
 
 from deltaproduce.stages.sql.algebra.relations import Join
 from deltaproduce.stages.sql.operators.computing import QueryError
+from deltaproduce.stages.sql.operators.evaluation import rows_of
 from deltaproduce.stages.sql.resolve import Resolved, resolved
 from deltaproduce.stages.views.kept import GROUPS
 from deltaproduce.stages.views.plan.planning import ViewPlan
@@ -25,6 +26,12 @@ BY_GROUPS = (
     "SELECT t.s, count(u.n) AS n, max(u.n) AS x, min(t.b) AS b, max(t.b + 1) AS c "
     "FROM t LEFT JOIN u ON u.a = t.a GROUP BY t.s",
     "SELECT t.s FROM t LEFT JOIN u ON u.a = t.a GROUP BY t.s",
+    "SELECT t.k, sum(u.n) AS n, count(*) AS c FROM t LEFT JOIN u ON u.a = t.a GROUP BY t.k",
+    "SELECT t.s, sum(u.k) AS n, sum(u.n) FILTER (WHERE u.k > 1) AS m FROM t LEFT JOIN u ON "
+    "u.a = t.a GROUP BY t.s",
+    "SELECT s, sum(k) AS k, sum(d) AS d FROM (SELECT t.s, u.k, u.d FROM t LEFT JOIN (SELECT k, a, "
+    "CAST(n AS decimal(9, 2)) AS d FROM u) u ON u.a = t.a) v GROUP BY s HAVING sum(k) > 2",
+    "SELECT sum(u.k) AS n, count(u.k) AS c FROM t LEFT JOIN u ON u.a = t.a",
     "SELECT t.k, count(u.n) AS n FROM t LEFT JOIN u ON u.a = t.a AND u.n > 1 GROUP BY t.k",
     "SELECT t.k, count(*) AS n FROM t LEFT JOIN u ON u.a = t.a AND t.b > 1 AND u.n IS NULL "
     "GROUP BY t.k",
@@ -85,7 +92,9 @@ AS_THEY_ARE = (
     "SELECT t.k, count(DISTINCT u.n) AS n FROM t LEFT JOIN u ON u.a = t.a GROUP BY t.k",
     "SELECT t.k, count(t.b) AS n FROM t LEFT JOIN u ON u.a = t.a GROUP BY t.k",
     "SELECT t.k, count(u.n) AS n, sum(t.b) AS s FROM t LEFT JOIN u ON u.a = t.a GROUP BY t.k",
-    "SELECT t.k, sum(u.n) AS n FROM t LEFT JOIN u ON u.a = t.a GROUP BY t.k",
+    "SELECT t.k, sum(f.x) AS x FROM t LEFT JOIN f ON f.a = t.a GROUP BY t.k",
+    "SELECT t.k, sum(u.n + 1) AS n FROM t LEFT JOIN u ON u.a = t.a GROUP BY t.k",
+    "SELECT t.k, sum(coalesce(u.n, 1)) AS n FROM t LEFT JOIN u ON u.a = t.a GROUP BY t.k",
     "SELECT t.k, avg(u.n) AS n FROM t LEFT JOIN u ON u.a = t.a GROUP BY t.k",
     "SELECT t.k, min(coalesce(u.n, 0)) AS n FROM t LEFT JOIN u ON u.a = t.a GROUP BY t.k",
     "SELECT t.k, max(u.n + t.b) AS n FROM t LEFT JOIN u ON u.a = t.a GROUP BY t.k",
@@ -142,6 +151,7 @@ REST = ("u.n > 1", "t.b > 1", "t.s <> 'x'", "u.n IS NULL", "(u.k = 2 OR u.n = 1)
 CALLS = (
     *("count(*)", "count(u.n)", "count(u.a)", "min(u.n)", "max(u.k)", "max(t.s)", "min(t.b)"),
     *("count_if(u.n > 1)", "count_if(u.n IS NULL)", "bool_or(u.k > u.a)", "count(t.k)"),
+    *("sum(u.n)", "sum(u.k)"),
 )
 KEYS = ("t.k", "t.a", "t.b", "t.s", "t.a IS NULL")
 WHERE = ("t.b > 0", "u.n IS NULL", "u.k <> u.a")
@@ -181,3 +191,27 @@ def test_random_groups_over_left_joins_follow_all_changes(long_run: bool) -> Non
             rows = following
     assert grouped > 5
     assert moved > 20
+
+
+@pytest.mark.parametrize(
+    ("links", "fails"),
+    [((9, 9), False), ((1, 1), True), ((1, 9), False), ((2, 9), True), ((2, 3), True)],
+)
+def test_a_sum_overflows_where_the_query_does(links: tuple[int, int], fails: bool) -> None:
+    """Not for rows that no row joins; and where two rows of the kept side join the same ones."""
+    query = resolved(
+        "SELECT t.b, sum(u.k) AS n FROM t LEFT JOIN u ON u.a = t.a GROUP BY t.b", STAGES
+    )
+    plan = plan_of(query)
+    (table,) = plan.tables
+    great = 2**63 - 1
+    rows = tables(
+        {
+            "t": [{"k": n, "a": a, "b": 0, "s": ""} for n, a in enumerate((1, 2, 2))],
+            "u": [{"k": great, "n": n, "a": a} for n, a in enumerate(links)],
+        }
+    )
+    rows[table.name] = kept_rows(table.kept, rows)
+    for relation in (query.relation, plan.kept.relation):
+        with pytest.raises(QueryError) if fails else nullcontext():
+            rows_of(relation, rows, UTC)

@@ -9,8 +9,8 @@ invariant: the values are the same, bit by bit, and nothing fails that did not f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -19,6 +19,7 @@ from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.binding import names_constant
 from deltaproduce.stages.sql.algebra.calls import COUNTS, AggregateExpression
+from deltaproduce.stages.sql.algebra.provenance import bare
 from deltaproduce.stages.sql.algebra.relations import (
     AggregateRelation,
     Filter,
@@ -26,20 +27,26 @@ from deltaproduce.stages.sql.algebra.relations import (
     ProjectRelation,
     Relation,
 )
-from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar
+from deltaproduce.stages.sql.algebra.scalars import Field, Output, Scalar, cast_to
 from deltaproduce.stages.sql.operators.changes.keys import JoinKey, turned
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.stages.sql.operators.groups import by_rows
 from deltaproduce.stages.sql.operators.groups.by_states import States
 from deltaproduce.stages.sql.operators.joins import join as joins
 from deltaproduce.stages.sql.zoned import depends_on_zone
+from deltaproduce.stages.views.plan.inlining import filtered, inlined
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.data_types import DecimalType, DoubleType, FloatType, LongType
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 Call: TypeAlias = tuple[Field, AggregateExpression]
 
 _OF_DISTINCT: Final = frozenset({"min", "max", "bool_and", "bool_or"})
 """Functions of a group's distinct values, and so of their own values for parts of it."""
+_MOST_DIGITS: Final = 28
+"""A sum of decimals with so many digits has ten more."""
+_OF_LONGS: Final = DecimalType(20, 0)
+"""A type that holds all values of bigint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,8 @@ class GroupsBelowJoin:
         by: the fields of the padded side that must equal some of the kept one.
         calls: functions of groups of the padded side.
         over: the GROUP BY, over the filters between it and the join.
-        results: its functions, over the join with groups.
+        outer_calls: functions over the join with groups, one for each of its own.
+        values: its own functions by these.
     """
 
     join: Join
@@ -66,7 +74,8 @@ class GroupsBelowJoin:
     by: tuple[Field, ...]
     calls: tuple[Call, ...]
     over: AggregateRelation
-    results: tuple[Call, ...]
+    outer_calls: tuple[Call, ...]
+    values: tuple[Output, ...]
 
     @staticmethod
     def of(aggregate: AggregateRelation, numbers: Iterator[int]) -> GroupsBelowJoin | None:
@@ -75,10 +84,10 @@ class GroupsBelowJoin:
         Args:
             numbers: those of the fields that are added.
         """
-        over = _without_projects(aggregate) if States.are_kept(aggregate) else None
+        over = inlined(aggregate) if States.are_kept(aggregate) else None
         if over is None:
             return None
-        filters, join = _filtered(over.input)
+        filters, join = filtered(over.input)
         sides = _Sides.of(join)
         if not isinstance(join, Join) or sides is None or any(one.may_fail for one in join.rest):
             return None
@@ -87,10 +96,16 @@ class GroupsBelowJoin:
         around = (*(key.scalar for key in over.keys), *filters)
         if not sides.are_padded(others) or not sides.are_kept(around):
             return None
-        pairs = [_with_groups(call, sides, numbers) for call in over.calls]
-        known = [pair for pair in pairs if pair is not None]
-        if len(known) < len(pairs):
+        parts = [_with_groups(call, sides, numbers) for call in over.calls]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
             return None
+        values = tuple(part.value for part in known)
+        if not over.keys:  # of no rows, a sum is null
+            values = tuple(
+                Output(one.field, _or_number(one.field, 0)) if call.function in COUNTS else one
+                for one, (_, call) in zip(values, over.calls, strict=True)
+            )
         return GroupsBelowJoin(
             join,
             sides.kept,
@@ -98,9 +113,10 @@ class GroupsBelowJoin:
             conditions,
             others,
             tuple(dict.fromkeys(one.right for one in sides.linked)),
-            tuple(inner for inner, _ in known if inner is not None),
+            tuple(part.inner for part in known if part.inner is not None),
             over,
-            tuple(outer for _, outer in known),
+            tuple(part.outer for part in known),
+            values,
         )
 
     def groups(self, padded: Relation) -> AggregateRelation:
@@ -120,25 +136,21 @@ class GroupsBelowJoin:
 
     def aggregate(self, joined: Relation) -> AggregateRelation:
         """Return the GROUP BY over such a join."""
-        filters, _ = _filtered(self.over.input)
+        filters, _ = filtered(self.over.input)
         for condition in filters:
             joined = Filter(joined, condition)
-        return AggregateRelation(joined, self.over.keys, self.results)
+        return AggregateRelation(joined, self.over.keys, self.outer_calls)
 
     def rows(self, aggregate: Relation) -> Relation:
-        """Return the rows of the GROUP BY as the query has it: a count of nothing is 0, no null.
+        """Return the rows of the GROUP BY as the query has it.
 
         Args:
             aggregate: those of `aggregate`.
         """
-        counts = {field.id for field, call in self.over.calls if call.function in COUNTS}
-        if self.over.keys or not counts:
+        if all(bare(one) == one.field.id for one in self.values):
             return aggregate
-        outputs = (
-            Output(one, _or_number(one, 0)) if one.id in counts else Output.copy(one)
-            for one in aggregate.fields
-        )
-        return ProjectRelation(aggregate, tuple(outputs))
+        keys = (Output.copy(key.field) for key in self.over.keys)
+        return ProjectRelation(aggregate, (*keys, *self.values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,118 +186,85 @@ class _Sides:
         return _read(scalars) <= {field.id for field in self.padded.fields}
 
 
-def _without_projects(aggregate: AggregateRelation) -> AggregateRelation | None:
-    """Return a GROUP BY over filters over a join, without projections between them.
-
-    None if it is over something else, or a projection may fail.
-    """
-    layers, below = list[ProjectRelation | Filter](), aggregate.input
-    while isinstance(below, ProjectRelation | Filter):
-        layers.append(below)
-        below = below.input
-    if not isinstance(below, Join):
-        return None
-    written = _Written({}, below.fields)
-    rows: Relation = below
-    for layer in reversed(layers):
-        if isinstance(layer, Filter):
-            rows = Filter(rows, written.out(layer.condition))
-        elif any(one.scalar.may_fail for one in layer.outputs):
-            return None
-        else:
-            trees = {one.field.id: written.out(one.scalar).expression.tree for one in layer.outputs}
-            written = _Written(trees, below.fields)
-    keys = tuple(Output(one.field, written.out(one.scalar)) for one in aggregate.keys)
-    calls = tuple((field, written.out_of(call)) for field, call in aggregate.calls)
-    return AggregateRelation(rows, keys, calls)
-
-
 @dataclass(frozen=True, slots=True)
-class _Written:
-    """Expressions over a projection, with its own in place of its fields.
+class _Part:
+    """A function over a join, by one over the join with groups.
 
     Attributes:
-        trees: the projection's fields -> their expressions; empty if there is none.
-        fields: those that these read.
+        inner: a function of groups of the padded side; None for one of the kept side.
+        outer: a function over the join with groups.
+        value: what the function is by this one.
     """
 
-    trees: Mapping[str, exp.Expr]
-    fields: Sequence[Field]
-
-    def out(self, scalar: Scalar) -> Scalar:
-        """Return an expression."""
-        if not self.trees:
-            return scalar
-        tree = scalar.expression.tree.copy().transform(self._written)
-        return Scalar.of(tree, self.fields, scalar.text)
-
-    def out_of(self, call: AggregateExpression) -> AggregateExpression:
-        """Return a call of a function."""
-        arguments = tuple(map(self.out, call.arguments))
-        where = None if call.where is None else self.out(call.where)
-        return replace(call, arguments=arguments, where=where)
-
-    def _written(self, node: exp.Expr) -> exp.Expr:
-        if not isinstance(node, exp.Column) or node.name not in self.trees:
-            return node
-        tree = self.trees[node.name].copy()
-        return tree if isinstance(tree, exp.Column) else exp.Paren(this=tree)
+    inner: Call | None
+    outer: Call
+    value: Output
 
 
-def _filtered(relation: Relation) -> tuple[list[Scalar], Relation]:
-    """Return the conditions of filters, the first one first, and what they filter."""
-    conditions = list[Scalar]()
-    while isinstance(relation, Filter):
-        conditions.insert(0, relation.condition)
-        relation = relation.input
-    return conditions, relation
-
-
-def _with_groups(
-    call: Call, sides: _Sides, numbers: Iterator[int]
-) -> tuple[Call | None, Call] | None:
-    """Return a function of groups, and one of its values in place of the given one.
-
-    The first is None if the given one is of the kept side; both are, if there are no such two.
-    """
+def _with_groups(call: Call, sides: _Sides, numbers: Iterator[int]) -> _Part | None:
+    """Return a function by one of groups; None if it is not the same."""
     result, given = call
     own, is_of_distinct = given.scalars, given.function in _OF_DISTINCT
     if is_of_distinct and sides.are_kept(own):
-        return None, call
-    if not (is_of_distinct or given.function in COUNTS) or not sides.are_padded(own):
+        return _Part(None, call, Output.copy(result))
+    is_count = given.function in COUNTS
+    inner = given if is_of_distinct or is_count else _sum_that_fits(given, sides.padded)
+    nulls = None if inner is None else _value_of_nulls(given, sides)
+    if inner is None or nulls is None or not (is_count or nulls.null_count):
         return None
-    padded = _value_of_nulls(given, sides.padded)
-    if padded is None:
-        return None
-    field = Field(f"{result.name}#{next(numbers)}", given.data_type)
-    function, argument = given.function, Scalar.of_field(field)
-    if given.function in COUNTS:
-        function, argument = "sum", _or_number(field, int(in_numpy(padded, np.int64)[0]))
-    elif not padded.null_count:
-        return None
+    field = Field(f"{result.name}#{next(numbers)}", inner.data_type)
+    argument = (
+        _or_number(field, int(in_numpy(nulls, np.int64)[0])) if is_count else Scalar.of_field(field)
+    )
+    function = given.function if is_of_distinct else "sum"
     outer = AggregateExpression.of(
         function, (argument,), is_distinct=False, where=None, text=given.text
     )
-    assert outer.data_type == result.data_type
-    return (field, given), (result, outer)
+    if outer.data_type != result.data_type:
+        wide = Field(f"{result.name}#{next(numbers)}", outer.data_type)
+        assert result.data_type is not None
+        narrow = Scalar.of(cast_to(wide.tree, result.data_type), [wide], given.text)
+        return _Part((field, inner), (wide, outer), Output(result, narrow))
+    return _Part((field, inner), (result, outer), Output.copy(result))
 
 
-def _value_of_nulls(call: AggregateExpression, padded: Relation) -> pa.Array | None:
+def _sum_that_fits(call: AggregateExpression, padded: Relation) -> AggregateExpression | None:
+    """Return a sum whose type holds that of any part of its rows; None if there is none.
+
+    So many rows as it would take to overflow are in no stage.
+    """
+    if call.function != "sum" or isinstance(call.data_type, FloatType | DoubleType):
+        return None
+    (argument,) = call.arguments
+    if isinstance(argument.data_type, DecimalType):
+        return call if argument.data_type.precision <= _MOST_DIGITS else None
+    if not isinstance(argument.data_type, LongType):
+        return call
+    tree = cast_to(argument.expression.tree.copy(), _OF_LONGS)
+    whole = Scalar.of(tree, padded.fields, argument.text)
+    return AggregateExpression.of(
+        "sum", (whole,), is_distinct=False, where=call.where, text=call.text
+    )
+
+
+def _value_of_nulls(call: AggregateExpression, sides: _Sides) -> pa.Array | None:
     """Return a function's value for a row of nulls, which stands for the lack of a row.
 
-    None if it is not certain from the text, or the function may fail for other rows that are in a
-    group now.
+    None if it is not certain from the text, or the function is not of the padded side alone, or may
+    fail for other rows that are in a group now.
     """
-    types = {one.id: one.data_type for one in padded.fields if one.data_type is not None}
-    if names_constant(call.scalars) or any(
-        one.may_fail or depends_on_zone(one.expression.tree, types) for one in call.scalars
+    types = {one.id: one.data_type for one in sides.padded.fields if one.data_type is not None}
+    if (
+        not sides.are_padded(call.scalars)
+        or names_constant(call.scalars)
+        or any(one.may_fail or depends_on_zone(one.expression.tree, types) for one in call.scalars)
     ):
         return None
     read = _read(call.scalars)
     nulls = {name: pa.nulls(1, arrow_type(types[name])) for name in read}
     row = pa.table(nulls or {"row": pa.nulls(1, pa.bool_())})
     value = Field("value#0", call.data_type)
-    one = AggregateRelation(padded, (), ((value, call),))
+    one = AggregateRelation(sides.padded, (), ((value, call),))
     return by_rows.whole(one, row, Computing("UTC")).column(value.id).combine_chunks()
 
 
