@@ -67,6 +67,30 @@ def test_windows_pivots_and_generators_follow_changes(tmp_path: Path) -> None:
         assert not store.verify()
 
 
+ABOVE_GROUPS = {
+    "SELECT n + 1 AS m, a FROM (SELECT a, n * 2 AS n FROM (SELECT a, count(*) AS n FROM t GROUP BY "
+    "a) x) y": "a",
+    "SELECT p7 + 1 AS c8, c2 AS c9 FROM (SELECT * FROM (SELECT k AS c2, a AS c3, k AS c4 FROM f) "
+    "PIVOT (min(c3) FOR c4 IN (0 AS p7)))": None,
+}
+"""Groups below several projections -> the key."""
+
+
+def test_groups_below_several_projections_follow_changes(tmp_path: Path) -> None:
+    random, pipeline = Random("projections"), stages_alone()
+    names = [f"v{n}" for n in range(len(ABOVE_GROUPS))]
+    for name, (text, key) in zip(names, ABOVE_GROUPS.items(), strict=True):
+        pipeline.sql(name, text, key, incremental="always")
+    oracle = Oracle(pipeline)
+    with Store(None, str(tmp_path), pipeline) as store:
+        for _ in range(4):
+            changes = batch(random)
+            store.update(as_rows(pipeline, changes))
+            oracle.update(changes)
+            same(store, oracle, names)
+        assert not store.verify()
+
+
 AS_A_WHOLE = (
     "SELECT k, a, row_number() OVER (ORDER BY b DESC) AS n, lag(s) OVER (ORDER BY b) AS l FROM t",
     "SELECT count(DISTINCT a) AS c, count(*) AS n FROM t",

@@ -162,7 +162,7 @@ class _Planning:
             return None, self.planned(query.relation)
         relation = base if below is None else below.rows(base)
         self._remember(last, relation, known)
-        for one in reversed(projects):
+        for one in projects:
             relation = one.over([relation])
             self.origins[id(relation)] = relation, one
         return GroupedQuery.of(relation, query.fields, key), relation
