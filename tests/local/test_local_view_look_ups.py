@@ -183,3 +183,26 @@ def test_what_is_looked_up_is_what_is_read(seed: int) -> None:
         assert found.column_names == columns
         assert Counter(map(str, found.to_pylist())) == Counter(map(str, wanted.to_pylist()))
     assert max(asked.values(), default=1) == 1
+
+
+def test_rows_are_looked_up_by_the_column_that_partitions_the_files(tmp_path: Path) -> None:
+    """The files lack this column, and no other tells which rows they are."""
+    pipeline = Pipeline("parts")
+    value = "c bigint, x bigint"
+    pipeline.source("parts", key="id bigint", value=value, stored={"partition": "c"})
+    pipeline.source("asked", key="id bigint", value="c bigint")
+    text = "SELECT a.id, p.id AS part, p.x FROM asked a JOIN parts p ON p.c = a.c"
+    pipeline.sql("v", text, incremental="always")
+    with Store(None, str(tmp_path), pipeline, limits=Limits(small_table_rows=0)) as store:
+        parts = [{"id": n, "c": n % 3, "x": n} for n in range(30)]
+        store.update({"parts": parts, "asked": [{"id": 1, "c": 1}]})
+        store.update({"asked": [{"id": 2, "c": 2}]})
+        store.update({"parts": [{"id": 5, "c": 1, "x": 7}], "asked": [{"id": 3, "c": 0}]})
+        rows = store.content("v").to_pylist()
+        found = {n: sorted(row["part"] for row in rows if row["id"] == n) for n in (1, 2, 3)}
+        assert found == {
+            1: sorted([5, *range(1, 30, 3)]),
+            2: [n for n in range(2, 30, 3) if n != 5],
+            3: [*range(0, 30, 3)],
+        }
+        assert not store.verify()
