@@ -30,12 +30,11 @@ from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.shown.phases import in_phase
 from deltaproduce.storage.parquet import scans, seeks
-from deltaproduce.storage.parquet.files import ParquetFiles
+from deltaproduce.storage.parquet.files import ParquetFiles, Sieve
 from deltaproduce.storage.parquet.held import Held
 from deltaproduce.storage.parquet.lookups import LookedUp, Strategy
 from deltaproduce.storage.parquet.neighbours import Neighbours
 from deltaproduce.storage.parquet.readings import Readings
-from deltaproduce.storage.parquet.scans import Sieve
 from deltaproduce.types.columns import IS_ALIVE, IS_ALIVE_COLUMN, ORDINAL, VERSION, Column
 from deltaproduce.types.pandas_on_demand import in_numpy
 

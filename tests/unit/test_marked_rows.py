@@ -21,7 +21,7 @@ from deltaproduce.model.limits import Limits
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.parquet import scans, seeks
 from deltaproduce.storage.parquet.file_ranges import FileRanges
-from deltaproduce.storage.parquet.files import ParquetFiles
+from deltaproduce.storage.parquet.files import ParquetFiles, Sieve
 from deltaproduce.storage.parquet.neighbours import Neighbours
 from deltaproduce.types import data_types as t
 from deltaproduce.types.columns import Column
@@ -107,8 +107,8 @@ def test_no_way_of_reading_returns_a_marked_row(
         assert seeks.least_within(files, _KEY, Ranges(((0, 9),))) <= len(alive)
 
 
-def _sieve(keys: set[int]) -> scans.Sieve:
-    return scans.Sieve((_KEY,), lambda rows: np.isin(rows["key"].to_numpy(), list(keys)))
+def _sieve(keys: set[int]) -> Sieve:
+    return Sieve((_KEY,), lambda rows: np.isin(rows["key"].to_numpy(), list(keys)))
 
 
 def _of(rows: pa.Table, keys: set[int]) -> pa.Table:

@@ -29,7 +29,7 @@ from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.parquet import files as parquet_files
 from deltaproduce.storage.parquet import neighbours, scans, seeks
 from deltaproduce.storage.parquet.file_ranges import FileRanges
-from deltaproduce.storage.parquet.files import ParquetFiles
+from deltaproduce.storage.parquet.files import ParquetFiles, Sieve
 from deltaproduce.storage.parquet.neighbours import Neighbours
 from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.parquet.row_groups import FileFooter
@@ -97,6 +97,31 @@ def test_only_groups_that_may_hold_a_key_are_read(tmp_path: Path, groups_read: l
     assert found["text"].to_pylist() == [f"row {i}" for i in found["id"].to_pylist()]
 
 
+@pytest.mark.parametrize("number", range(8))
+def test_of_many_row_groups_the_keys_are_read_first(tmp_path: Path, number: int) -> None:
+    """Rows are those of a filter; where no key is, the other columns are not read."""
+    random = np.random.default_rng(number)
+    ids = np.sort(random.choice(400, 150, replace=False))
+    more = [{"id": int(n), "text": f"row {n}" * 50, "part": str(n % 7)} for n in ids]
+    readings, whole = Readings(), Readings()
+    directory, names = _written(
+        tmp_path, [pa.Table.from_pylist(more[:90]), pa.Table.from_pylist(more[90:])]
+    )
+    files = ParquetFiles(directory, names, readings=readings)
+    absent = [n for n in range(400) if n not in ids]
+    share = random.choice((0, 3, 40))
+    sought = [*random.choice(absent, 80, replace=False), *random.choice(ids, share, replace=False)]
+    columns = (_ID, _TEXT, _PART)
+    found = seeks.rows_of(files, _selection([_ID], *map(int, sought)), columns, _MOST)
+    assert found is not None
+    assert sorted(found["id"].to_pylist()) == sorted({*sought} & {*ids.tolist()})
+    assert found["text"].to_pylist() == [f"row {n}" * 50 for n in found["id"].to_pylist()]
+    assert ParquetFiles(directory, names, readings=whole).rows(columns) is not None
+    assert readings.total.rows <= whole.total.rows
+    if not share:
+        assert readings.total.size * 3 < whole.total.size
+
+
 def test_rows_in_ranges_are_read_in_the_wanted_columns_alone(tmp_path: Path) -> None:
     sizes = []
     for columns in ([_ID], [_ID, _TEXT]):
@@ -131,7 +156,7 @@ def test_a_scan_for_few_rows_reads_other_columns_only_where_they_are(
         seen.extend(part["id"].to_pylist())
         return part.filter(pa.array(marks(part.select(["id"]))))
 
-    found = scans.reduced(files, [_ID, _TEXT], rows, some, scans.Sieve((_ID,), marks))
+    found = scans.reduced(files, [_ID, _TEXT], rows, some, Sieve((_ID,), marks))
     assert found is not None
     assert found.to_pylist() == [{"id": i, "text": f"row {i}"} for i in sorted(wanted)]
     assert sorted(seen) == [9, 20, 21, 22]  # with 20 those of its row group

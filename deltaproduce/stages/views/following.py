@@ -18,7 +18,7 @@ from deltaproduce.engines.local.arrays import Marks, distinct, empty, isin_rows
 from deltaproduce.engines.selections import Selection
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.sql.operators.changes.signed import Signed, changed
-from deltaproduce.storage.parquet.scans import Sieve
+from deltaproduce.storage.parquet.files import Sieve
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
 

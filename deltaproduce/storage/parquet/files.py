@@ -74,6 +74,19 @@ class DataFile:
         return self.rows - self.marked
 
 
+@dataclass(frozen=True, slots=True)
+class Sieve:
+    """Tells which rows a scan is for.
+
+    Attributes:
+        columns: the columns that tell them; not all that the scan reads.
+        marks: marks these rows, given the columns.
+    """
+
+    columns: tuple[Column, ...]
+    marks: Callable[[pa.Table], Marks]
+
+
 class ParquetFiles:
     """The files of a table. Files never change, so footers are kept.
 
@@ -179,6 +192,16 @@ class ParquetFiles:
         file, numbers = groups[0].file, [group.number for group in groups]
         rows = self.read_groups(footers.files, groups, names, all_rows=True)
         return rows, footers.files[file].row_numbers(numbers)
+
+    def sifted(self, footers: Footers, groups: Sequence[RowGroup], sieve: Sieve) -> list[RowGroup]:
+        """Return those of some row groups of one file that have a row that a sieve marks."""
+        number = groups[0].file
+        names = self.names_in(number, sieve.columns)
+        rows = self.read_groups(footers.files, groups, names, all_rows=True)
+        places = np.flatnonzero(sieve.marks(in_arrow_types(rows, sieve.columns)))
+        said = footers.files[number].said
+        ends = np.cumsum([said.row_group(group.number).num_rows for group in groups])
+        return [groups[at] for at in np.unique(ends.searchsorted(places, "right")).tolist()]
 
     @property
     def all_files(self) -> Marks:

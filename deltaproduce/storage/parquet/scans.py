@@ -14,27 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.engines.local.arrays import Marks, empty
+from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.local.large.parting import side_by_side
 from deltaproduce.storage.parquet.batching import of_files, parts
-from deltaproduce.storage.parquet.files import UNREADABLE, ParquetFiles
+from deltaproduce.storage.parquet.files import UNREADABLE, ParquetFiles, Sieve
 from deltaproduce.storage.parquet.readings import NOTHING_READ, ReadAmount
-from deltaproduce.storage.parquet.row_groups import FileFooter, Footers, RowGroup
+from deltaproduce.storage.parquet.row_groups import Footers, RowGroup
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
-
-
-@dataclass(frozen=True, slots=True)
-class Sieve:
-    """Tells which rows a scan is for.
-
-    Attributes:
-        columns: the columns that tell them; not all that the scan reads.
-        marks: marks these rows, given the columns.
-    """
-
-    columns: tuple[Column, ...]
-    marks: Callable[[pa.Table], Marks]
 
 
 class _UnreadError(Exception):
@@ -96,7 +83,7 @@ class _Scan:
             wanted: Sequence[RowGroup] = of_file
             names = self.files.names_in(of_file[0].file, self.columns)
             if self.sieve is not None:
-                wanted = self._sifted(of_file, file, self.sieve)
+                wanted = self.files.sifted(self.footers, of_file, self.sieve)
                 sifted_by = self.files.names_in(of_file[0].file, self.sieve.columns)
                 # the columns of a row group that is wanted are counted once
                 unwanted = {group.number for group in of_file} - {group.number for group in wanted}
@@ -106,13 +93,3 @@ class _Scan:
                 tables.append(in_arrow_types(read, self.columns))
                 amount = amount.and_(file.amount_of([group.number for group in wanted], names))
         return pa.concat_tables(tables), amount
-
-    def _sifted(
-        self, groups: Sequence[RowGroup], file: FileFooter, sieve: Sieve
-    ) -> Sequence[RowGroup]:
-        """Return the row groups of one file that have a row that counts."""
-        names = self.files.names_in(groups[0].file, sieve.columns)
-        rows = self.files.read_groups(self.footers.files, groups, names, all_rows=True)
-        places = np.flatnonzero(sieve.marks(in_arrow_types(rows, sieve.columns)))
-        ends = np.cumsum([file.said.row_group(group.number).num_rows for group in groups])
-        return [groups[at] for at in np.unique(ends.searchsorted(places, "right")).tolist()]

@@ -16,7 +16,8 @@ so), and for more rows than are faster to read here (`Limits.seek_rows`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +28,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.parquet.batching import of_files, one_by_one
-from deltaproduce.storage.parquet.files import ParquetFiles
+from deltaproduce.storage.parquet.files import ParquetFiles, Sieve
 from deltaproduce.storage.parquet.lookups import LookedUp, Strategy, chosen, reaches
 from deltaproduce.storage.parquet.nearest import Nearest
 from deltaproduce.storage.parquet.neighbours import MOST, NUMBER, Neighbours
@@ -36,6 +37,9 @@ from deltaproduce.storage.parquet.row_groups import Footers, RowGroup
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.pandas_on_demand import in_numpy
+
+_SIFTED: Final = 16
+"""From so many row groups on the key is read first: many keys of new rows are in none."""
 
 
 def rows_of(
@@ -247,9 +251,22 @@ def _rows_in(
         with_places: whether they also have the columns of `PLACE`, unless `neighbours` hold them.
     """
     names = {number: files.names_in(number, columns) for number in footers.files}
+    output = (*columns, *PLACE) if with_places else columns
+    is_sifted = len(groups) >= _SIFTED and len(columns) > len(keys.columns) + 1
+    sieve, unread = Sieve(tuple(keys.columns), keys.holds), list[Sequence[RowGroup]]()
+
+    def sifted(groups: Sequence[RowGroup]) -> Sequence[RowGroup]:
+        holding = files.sifted(footers, groups, sieve)
+        unread.append([group for group in groups if group not in {*holding}])
+        return holding
 
     def read(chosen: Sequence[RowGroup]) -> pa.Table:
-        by_file = [*of_files(chosen)]
+        by_file: Iterable[Sequence[RowGroup]] = of_files(chosen)
+        if is_sifted:
+            by_file = [holding for of_file in by_file if (holding := sifted(of_file))]
+        by_file = [*by_file]
+        if not by_file:
+            return empty(output)
         tables, numbers = zip(
             *(files.read_numbered(footers, one, names[one[0].file]) for one in by_file), strict=True
         )
@@ -272,8 +289,13 @@ def _rows_in(
         )
         if matches is not None:
             return matches
-    output = (*columns, *PLACE) if with_places else columns
-    return files.each_part(footers, groups, read, output, most, names)
+    matches = files.each_part(footers, groups, read, output, most, names)
+    for of_file in filter(None, unread):  # of which the keys alone were read
+        file, numbers = footers.files[of_file[0].file], [group.number for group in of_file]
+        of_keys = files.names_in(of_file[0].file, keys.columns)
+        size = file.amount_of(numbers, names[of_file[0].file]).size
+        files.readings.add(0, file.amount_of(numbers, of_keys).size - size)
+    return matches
 
 
 def _numbered(
