@@ -201,6 +201,10 @@ REFUSED = {
     "SELECT a, first_value(b) OVER (ORDER BY a RANGE 1 PRECEDING) AS n FROM t": "write ROWS",
     "SELECT * EXCEPT (z) FROM t": "leaves out 'z'",
     "FROM t |> SELECT a": "not supported",
+    "SELECT TRANSFORM(a) USING 'cat' AS x FROM t": "runs a program",
+    "SELECT t.a, (TRANSFORM(t.a) USING 'cat') AS x FROM t JOIN u ON t.k = u.n": "runs a program",
+    "SELECT IDENTIFIER('a') AS a FROM t": "write the name itself",
+    "SELECT a FROM IDENTIFIER('t')": "may read tables",
     "SELECT k, INTERVAL '3' DAY AS d, count(*) AS n FROM t GROUP BY k": "'d' is an interval",
     "SELECT max(CAST(s AS date) - DATE '2026-01-01') * 2 AS d FROM t": "'d' is an interval",
     "SELECT CASE WHEN k > 1 THEN CAST(s AS timestamp) - CAST(s AS date) END AS d FROM t": (

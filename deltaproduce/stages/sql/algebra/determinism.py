@@ -79,6 +79,8 @@ def _fault(node: exp.Expr, advice: str, *, may_differ: bool) -> str | None:
         return "hides what is named; write the name itself"
     if name in PHYSICAL:
         return "depends on how rows are stored; use columns, uuid() or a surrogate key"
+    if isinstance(node, exp.QueryTransform):
+        return "runs a program; write a producer for it"
     if isinstance(node, exp.Placeholder):
         return "is a parameter, and there are none; write the value"
     return advice if (name in VOLATILE or is_time(node)) and not may_differ else None
