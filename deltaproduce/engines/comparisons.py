@@ -189,15 +189,15 @@ class Comparison:
         if self.complete or before is None:
             return self.select(wanted, ALIVE)
         new = self.select(wanted, ROWS_OF_CHANGED_PAIRS)
-        return self.engines.concat(self.unchanged(before(), wanted), new, wanted)
+        return self.engines.concat(self.staying(wanted)(before()), new, wanted)
 
-    def unchanged(self, before: Rows, columns: Sequence[Column]) -> Rows:
-        """Return those of some rows before the step that stay as they are.
+    def staying(self, columns: Sequence[Column]) -> Callable[[Rows], Rows]:
+        """Return what finds, among rows before the step, those that stay as they are.
 
         Args:
-            before: they have at least these columns, and those that tell pairs.
+            columns: what is returned of them; they also have the columns that tell pairs.
         """
-        return self._anti_join(before, columns, CHANGED_PAIRS)
+        return self._leaving_out(columns, CHANGED_PAIRS)
 
     def mappings_after(self, before: Callable[[], Rows] | None) -> Rows:
         """Return all key mappings after the step, unsorted; ``before`` as in `content_after`."""
@@ -205,7 +205,7 @@ class Comparison:
         if self.complete or before is None:
             return self.select(pair, {IS_PAIR: True, SIDE: AFTER})
         new = self.select(pair, NEW_PAIRS)
-        return self.engines.concat(self._anti_join(before(), pair, GONE_PAIRS), new, pair)
+        return self.engines.concat(self._leaving_out(pair, GONE_PAIRS)(before()), new, pair)
 
     def predicate(self, lookup: Sequence[Column], which: Which) -> str:
         """Return a predicate that holds for the few pairs of ``which``, and perhaps for others.
@@ -230,8 +230,13 @@ class Comparison:
     def _frame(self, columns: Sequence[Column], which: Which) -> DataFrame:
         return self.engines.frame(self.select(columns, which), columns)
 
-    def _anti_join(self, before: Rows, columns: Sequence[Column], gone: Which) -> Rows:
+    def _leaving_out(self, columns: Sequence[Column], gone: Which) -> Callable[[Rows], Rows]:
+        """Return what leaves the pairs of ``gone`` out of rows before the step."""
         pair = self.layout.pair
         pairs = self.select(pair, gone)
-        rest: Rows = self.engines.of(before, pairs).anti_join(before, columns, pairs, pair)
-        return rest
+
+        def anti_joined(before: Rows) -> Rows:
+            rest: Rows = self.engines.of(before, pairs).anti_join(before, columns, pairs, pair)
+            return rest
+
+        return anti_joined

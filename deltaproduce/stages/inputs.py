@@ -146,7 +146,8 @@ class StageInput:
         if before is None:
             return engines.by_slices(rows, function, threads=cores())
         read = tuple(dict.fromkeys((*columns, *step.layout.pair)))
-        stays = before.reduced(read, lambda part: function(step.unchanged(part, columns)))
+        staying = step.staying(columns)
+        stays = before.reduced(read, lambda part: function(staying(part)))
         return None if stays is None else pa.concat_tables([stays, function(rows)])
 
     def within(self, column: Column, values: Ranges) -> Rows | None:

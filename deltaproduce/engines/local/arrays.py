@@ -11,6 +11,7 @@ allow it, so that rows are sorted and looked up by single numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from itertools import pairwise
 from typing import Final
 
@@ -416,6 +417,23 @@ def unscaled(array: pa.Decimal128Array) -> Numbers | None:
     low, high = halves[array.offset : array.offset + len(array)].T
     fits = array.type.precision <= _PLAIN_DIGITS or np.array_equal(high, low >> 63)
     return low if fits else None
+
+
+def whole_numbers(values: pa.Array) -> Numbers | None:
+    """Return values without their points, 0 for null: 1.25 is 125. None if one exceeds 64 bits.
+
+    Args:
+        values: integers, or decimals of 128 bits.
+    """
+    if pa.types.is_integer(values.type):
+        numbers: Numbers = in_numpy(values.fill_null(0).cast(pa.int64()))
+        return numbers
+    return unscaled(values.fill_null(Decimal(0)) if values.null_count else values)
+
+
+def greatest_size(numbers: Numbers) -> int:
+    """Return the greatest absolute value."""
+    return max(-int(numbers.min(initial=0)), int(numbers.max(initial=0)))
 
 
 def decimals(numbers: Numbers, kind: pa.Decimal128Type) -> pa.Decimal128Array:

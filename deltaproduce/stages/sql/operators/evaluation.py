@@ -6,6 +6,7 @@ scan: what is beside that scan is computed once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -53,10 +54,7 @@ def rows_of(relation: Relation, contents: Mapping[str, pa.Table], computing: Com
         QueryError: it fails for a row.
     """
     results = dict[int, pa.Table]()
-    uses = dict[int, int]()
-    for one in relation.walk():
-        for given in one.inputs:
-            uses[id(given)] = uses.get(id(given), 0) + 1
+    uses = Counter(_inputs(relation))
     for one in relation.walk():
         if isinstance(one, Scan):
             results[id(one)] = plain.scanned(one, contents[one.feeder])
@@ -100,11 +98,7 @@ class Stream:
         Args:
             sizes: how many rows the stages have, by name.
         """
-        uses = dict[int, int]()
-        for one in relation.walk():
-            for given in one.inputs:
-                uses[id(given)] = uses.get(id(given), 0) + 1
-        streams = _streams(relation, uses)
+        streams = _streams(relation, Counter(_inputs(relation)))
         return max(streams, key=lambda one: sizes[one.scan.feeder], default=None)
 
     @property
@@ -126,11 +120,16 @@ class Stream:
             QueryError: an expression fails for a row.
         """
         below: Relation = self.scan
-        rows = scanned = plain.scanned(self.scan, content)
+        rows = plain.scanned(self.scan, content)
         for one in self.path:
             inputs = (rows if given is below else beside[id(given)] for given in one.inputs)
             rows, below = _WHOLE[type(one)](one, *inputs, computing=computing), one
-        return rows if self.path else scanned
+        return rows
+
+
+def _inputs(relation: Relation) -> Iterator[int]:
+    """Yield each input of each operator of a relation, by identity, as often as it is one."""
+    return (id(given) for one in relation.walk() for given in one.inputs)
 
 
 def _streams(relation: Relation, uses: Mapping[int, int]) -> Iterator[Stream]:

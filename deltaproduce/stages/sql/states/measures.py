@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from deltaproduce.engines.local.arrays import Marks, Numbers, decimals
+from deltaproduce.engines.local.arrays import Marks, Numbers, decimals, whole_numbers
 from deltaproduce.engines.spark.data_types import in_spark
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.stages.sql.states.exact.numbers import (
@@ -33,7 +33,7 @@ from deltaproduce.stages.sql.states.exact.numbers import (
     of_integers,
 )
 from deltaproduce.stages.sql.states.exact.states import from_binary, to_binary
-from deltaproduce.stages.sql.states.exact.whole import squared, summed, whole_numbers
+from deltaproduce.stages.sql.states.exact.whole import squared, summed
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.data_types import BinaryType, DataType, DecimalType, LongType
 from deltaproduce.types.pandas_on_demand import in_numpy

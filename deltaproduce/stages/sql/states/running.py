@@ -9,14 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaproduce.engines.local.arrays import Numbers, decimals
+from deltaproduce.engines.local.arrays import Numbers, decimals, whole_numbers
 from deltaproduce.stages.sql.states.exact.numbers import ExactNumbers, of_decimals, of_integers
 from deltaproduce.stages.sql.states.exact.rounding import nearest_decimals
 from deltaproduce.stages.sql.states.exact.states import to_binary
-from deltaproduce.stages.sql.states.exact.whole import (
-    squared,
-    whole_numbers,
-)
+from deltaproduce.stages.sql.states.exact.whole import squared
 from deltaproduce.stages.sql.states.measures import (
     SQUARED,
     Count,

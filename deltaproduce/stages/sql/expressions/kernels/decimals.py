@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaproduce.engines.local.arrays import Numbers, decimals, unscaled
+from deltaproduce.engines.local.arrays import Numbers, decimals, greatest_size, whole_numbers
 from deltaproduce.stages.sql.expressions.coercion import MOST_DIGITS
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError, refuse
 from deltaproduce.stages.sql.expressions.kernels.rows import by_row
@@ -57,8 +57,8 @@ def _shortened(exact: pa.Array, scale: int, *, half_up: bool) -> pa.Array | None
     digits = exact.type.scale - scale
     if exact.type.precision > MOST_DIGITS or not 0 < digits < _SHORT_DIGITS:
         return None
-    numbers = _whole_numbers(exact.cast(pa.decimal128(MOST_DIGITS, exact.type.scale)))
-    if numbers is None or _greatest(numbers) >= _WORD // 2:
+    numbers = whole_numbers(exact.cast(pa.decimal128(MOST_DIGITS, exact.type.scale)))
+    if numbers is None or greatest_size(numbers) >= _WORD // 2:
         return None
     unit = 10**digits
     sizes, rest = np.divmod(np.abs(numbers), unit)
@@ -66,16 +66,6 @@ def _shortened(exact: pa.Array, scale: int, *, half_up: bool) -> pa.Array | None
         sizes += rest >= unit // 2
     shortened = decimals(np.sign(numbers) * sizes, pa.decimal128(MOST_DIGITS, scale))
     return _with_nulls_of(shortened, exact)
-
-
-def _whole_numbers(values: pa.Array) -> Numbers | None:
-    """Return decimals without their points, 0 for null; None if one exceeds 64 bits."""
-    return unscaled(values.fill_null(Decimal(0)) if values.null_count else values)
-
-
-def _greatest(numbers: Numbers) -> int:
-    """Return the greatest absolute value."""
-    return max(-int(numbers.min(initial=0)), int(numbers.max(initial=0)))
 
 
 def _with_nulls_of(values: pa.Array, *others: pa.Array) -> pa.Array:
@@ -153,11 +143,11 @@ def _of_short_ones(
         return None
     sides, bounds = list[Numbers](), list[int]()
     for side in (one, other):
-        numbers = _whole_numbers(side)
+        numbers = whole_numbers(side)
         shift = 0 if is_product else scale - side.type.scale
         if numbers is None or not 0 <= shift < _SHORT_DIGITS:
             return None
-        bounds.append(_greatest(numbers) * 10**shift)
+        bounds.append(greatest_size(numbers) * 10**shift)
         sides.append(numbers * 10**shift)
     most = bounds[0] * bounds[1] if is_product else bounds[0] + bounds[1]
     if max(*bounds, most) >= min(_WORD // 2, 10**wanted.precision):
