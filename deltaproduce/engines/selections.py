@@ -116,6 +116,14 @@ class Selection:
         """Whether Spark finds rows by a predicate of the keys; it joins rows with more keys."""
         return isinstance(self.keys, pa.Table) and len(self.keys) <= self.engines.limits.seek_keys
 
+    def leading(self, count: int) -> Selection:
+        """Return what keys on the driver have in the first columns."""
+        assert isinstance(self.keys, pa.Table)
+        if count == len(self.columns):
+            return self
+        first = self.columns[:count]
+        return Selection.of(self.keys.select([c.name for c in first]), first, self.engines)
+
     def renamed(self, columns: Sequence[Column]) -> Selection:
         """Return the same keys in another table's columns, as a feeder's keys are source keys."""
         names = [column.name for column in columns]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from dataclasses import fields as fields_of
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -329,7 +330,8 @@ def stored(figures: StageFigures) -> dict[str, Any]:
 
     States, a window, rows read and how files keep the content appear only if they are not empty.
     """
-    values = asdict(figures)
+    values = _values(figures)
+    values.update((name, _values(values[name])) for name in _PARTS)
     for name in ("stored", "scattered"):
         if not values["base"][name]:
             del values["base"][name]
@@ -343,6 +345,11 @@ def stored(figures: StageFigures) -> dict[str, Any]:
         values["window"] = move_to_json(figures.window)
     flat = [values[name] if name in _PARTS else {name: values[name]} for name in values]
     return {name: value for part in flat for name, value in part.items()}
+
+
+def _values(part: StageFigures | _Part) -> dict[str, Any]:
+    """Return its fields by name; `dataclasses.asdict` would copy all that is in them."""
+    return {one.name: getattr(part, one.name) for one in fields_of(part)}
 
 
 def figures_from_json(

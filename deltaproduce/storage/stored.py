@@ -336,6 +336,15 @@ class Stored:
         few = self._sought(keys) if rows is None else None
         return keys.rows_of(self.all()) if few is None else self._merged(few, keys)
 
+    def reads_as_much(self, keys: Selection, others: Selection) -> bool:
+        """Return whether the driver reads about as many row groups for some keys as for others.
+
+        It does not read rows to find out.
+        """
+        if self.files is None or not (keys.is_here and keys.are_sought and others.are_sought):
+            return False
+        return seeks.reads_as_much(self.files, keys, others)
+
     @in_phase("reading")
     def looked_up(self, keys: Selection, strategy: Strategy) -> tuple[Rows, LookedUp]:
         """Return exactly the rows of these keys, and how they were found.

@@ -75,6 +75,69 @@ def test_ten_views_read_the_rows_of_a_stage_once(tmp_path: Path, reads: Counter[
         assert not store.verify()
 
 
+LINES = (
+    "SELECT o.id, o.day, sum(l.amount) AS s FROM orders o JOIN lines l ON l.order = o.id "
+    "GROUP BY o.id, o.day",
+    "SELECT o.day, count(*) AS n FROM orders o WHERE EXISTS (SELECT 1 FROM lines l "
+    "WHERE l.order = o.id AND l.amount > 3) GROUP BY o.day",
+    "SELECT l.order, l.n, o.day FROM lines l LEFT JOIN orders o ON o.id = l.order",
+)
+
+
+def test_rows_that_the_step_of_a_source_reads_are_read_once(
+    tmp_path: Path, reads: Counter[str]
+) -> None:
+    """It reads all lines of the orders whose lines change, which views look up."""
+    pipeline = Pipeline("orders with lines")
+    pipeline.source("orders", key="id bigint", value="day int")
+    pipeline.source("lines", key="order bigint, n int", value="amount int")
+    for n, text in enumerate(LINES):
+        pipeline.sql(f"v{n}", text, incremental="always")
+    orders = [{"id": n, "day": n % 9} for n in range(500)]
+    lines = [{"order": n, "n": m, "amount": (n + m) % 8} for n in range(500) for m in range(4)]
+    limits = Limits(small_table_rows=0, group_rows=16)
+    with Store(None, str(tmp_path), pipeline, limits=limits) as store:
+        store.update({"orders": orders, "lines": lines})
+        reads.clear()
+        gone = [{"id": 7, "_change_type": "delete"}]
+        lines_gone = [{"order": 7, "n": m, "_change_type": "delete"} for m in range(3)]
+        store.update(
+            {
+                "orders": [{"id": 90, "day": 20}, *gone],
+                "lines": [
+                    {"order": 90, "n": 2, "amount": 100},
+                    {"order": 91, "n": 9, "amount": 1},
+                    *lines_gone,
+                ],
+            }
+        )
+        assert reads == {"orders": 1}  # of 91
+        reads.clear()
+        new = {"orders": [{"id": 1000, "day": 1}], "lines": [{"order": 1000, "n": 0, "amount": 4}]}
+        store.update(new)
+        assert not reads
+        assert not store.verify(recompute=True)
+
+
+def test_the_step_of_a_source_reads_no_more_for_views(tmp_path: Path) -> None:
+    """A region has many sales, of which one changes."""
+    pipeline = Pipeline("sales")
+    pipeline.source("regions", key="region int", value="name string")
+    pipeline.source("sales", key="region int, id int", value="amount int")
+    text = "SELECT r.name, s.id, s.amount FROM sales s JOIN regions r ON r.region = s.region"
+    pipeline.sql("named", text, incremental="always")
+    sales = [{"region": n % 3, "id": n, "amount": n % 8} for n in range(3000)]
+    limits = Limits(small_table_rows=0, group_rows=16)
+    with Store(None, str(tmp_path), pipeline, limits=limits) as store:
+        store.update(
+            {"regions": [{"region": n, "name": f"r{n}"} for n in range(3)], "sales": sales}
+        )
+        version = store.update({"sales": [{"region": 1, "id": 1501, "amount": 100}]})
+        assert version.stages["sales"].rows_read <= 48
+        store.update({"regions": [{"region": 1, "name": "other"}]})
+        assert not store.verify(recompute=True)
+
+
 SETS = (
     "SELECT a, b FROM t INTERSECT SELECT b, a FROM u",
     "SELECT a FROM t INTERSECT ALL SELECT b FROM u",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -41,6 +42,11 @@ _PLAIN_DIGITS: Final = 18
 
 def empty(columns: Sequence[Column]) -> pa.Table:
     """Return a table of these columns without rows."""
+    return _empty((*columns,))
+
+
+@lru_cache(maxsize=1024)
+def _empty(columns: tuple[Column, ...]) -> pa.Table:
     return arrow_schema(columns).empty_table()
 
 

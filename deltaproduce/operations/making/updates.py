@@ -351,7 +351,13 @@ class Update(VersionJob):
             if batch is None:
                 return None
             return source_step(
-                batch.source, batch, content, redefined, rebuilds=rebuilds, clustering=clustering
+                batch.source,
+                batch,
+                content,
+                redefined,
+                rebuilds=rebuilds,
+                clustering=clustering,
+                looked_up=self.looked_up.get(source),
             )
         batch = batch or Batch.nothing(retained.source, self.context.engines)
         return retained.step(batch, content, redefined, self.head.windows, state, rebuilds=rebuilds)

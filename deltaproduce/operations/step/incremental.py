@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import pyarrow as pa
+
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
@@ -24,6 +26,7 @@ from deltaproduce.operations.step.redefinitions import Redefinition
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import Production, ProductionResult
+from deltaproduce.storage.parquet.shared_lookups import SharedLookups
 from deltaproduce.storage.stored import Stored
 
 
@@ -35,6 +38,7 @@ def source_step(
     *,
     rebuilds: bool = False,
     clustering: Clustering | None = None,
+    looked_up: SharedLookups | None = None,
 ) -> ProductionResult | None:
     """Replace the rows of a batch's keys by its rows (S1, S9), or all rows by a snapshot.
 
@@ -44,11 +48,14 @@ def source_step(
             snapshot, or its old rows fit (`Redefinition.keeps_rows`).
         rebuilds: whether it had rows that do not count, so that having none is a change.
         clustering: the partitions to store the rows by, if windows are over them.
+        looked_up: gets the old rows that are read, for stages that would read them again.
 
     Returns:
         The changes; None if no key's rows differ, nor its columns.
     """
-    compared = source_comparison(source, batch, content, redefined, clustering=clustering)
+    compared = source_comparison(
+        source, batch, content, redefined, clustering=clustering, looked_up=looked_up
+    )
     is_change = compared.counts.keys_changed or rebuilds or redefined is not None
     return ProductionResult(compared) if is_change else None
 
@@ -60,6 +67,7 @@ def source_comparison(
     redefined: Redefinition | None = None,
     expired: Rows | None = None,
     clustering: Clustering | None = None,
+    looked_up: SharedLookups | None = None,
 ) -> Comparison:
     """Compare a source's rows with those after a batch; see `source_step`.
 
@@ -80,10 +88,27 @@ def source_comparison(
         keys = keys.union(Selection.of(gone, layout.key, engines))
     here = keys.is_here
     whole = content.small and here
-    rows = content.fetched() if whole else content.of(given)
+    rows = content.fetched() if whole else _rows_of(given, content, looked_up)
     if expired is not None and not whole:
         rows = engines.concat(given.exactly(rows), expired, layout.content)
     return Comparison.of_changed_keys(rows, keys, upserts, layout, complete=whole, sought=here)
+
+
+def _rows_of(keys: Selection, content: Stored, looked_up: SharedLookups | None) -> Rows:
+    """Return all rows of some keys, and perhaps of others.
+
+    They are read by as few of the first columns as stages look rows up by, if that reads no more.
+    """
+    first = 0 if looked_up is None else looked_up.leading([c.name for c in keys.columns])
+    if looked_up is None or not first or not isinstance(keys.keys, pa.Table):
+        return content.of(keys)
+    leading = keys.leading(first)
+    if not content.reads_as_much(leading, keys):
+        return content.of(keys)
+    rows = content.of(leading)
+    if isinstance(rows, pa.Table):
+        looked_up.keep(keys.keys, first, leading.exactly(rows))
+    return keys.exactly(rows)
 
 
 def _widened(

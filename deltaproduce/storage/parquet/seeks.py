@@ -38,6 +38,7 @@ from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.pandas_on_demand import in_numpy
 
+_AS_MUCH: Final = 1.25
 _SIFTED: Final = 16
 """From so many row groups on the key is read first: many keys of new rows are in none."""
 
@@ -121,6 +122,22 @@ def are_held(files: ParquetFiles, keys: Selection, neighbours: Neighbours) -> bo
     if footers is None or holding is None:
         return False
     return neighbours.holds(files, keys, footers.codes(holding))
+
+
+def reads_as_much(files: ParquetFiles, keys: Selection, others: Selection) -> bool:
+    """Return whether a seek reads at most a quarter more row groups for some keys than for others.
+
+    Args:
+        keys: keys on the driver, like the others.
+    """
+    numbers = list[int]()
+    for each in (keys, others):
+        footers = files.footers(files.ranges.holding(each))
+        holding = None if footers is None else _holding(footers, each)
+        if holding is None:
+            return False
+        numbers.append(len(holding))
+    return numbers[0] <= _AS_MUCH * numbers[1]
 
 
 def looked_up(

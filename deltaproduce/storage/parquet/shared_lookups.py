@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from deltaproduce.engines.local.arrays import isin_rows
+from deltaproduce.engines.local.arrays import distinct, isin_rows
 
 Read: TypeAlias = Callable[[Sequence[str], pa.Table | None], pa.Table]
 """Returns the rows that have one of some keys, or all rows, in some columns."""
@@ -63,6 +63,31 @@ class SharedLookups:
         for one in wanted:
             columns_by_key[one.by] = columns_by_key.get(one.by, frozenset()) | one.columns
         return SharedLookups(columns_by_key)
+
+    def leading(self, key: Sequence[str]) -> int:
+        """Return by how many first columns of a key rows are looked up, at least; 0 if by none.
+
+        Args:
+            key: the columns that the stage is sorted by.
+        """
+        counts = (n for n in range(1, len(key) + 1) if frozenset(key[:n]) in self.columns)
+        return next(counts, 0)
+
+    def keep(self, keys: pa.Table, first: int, rows: pa.Table) -> None:
+        """Keep rows that were read for another reason.
+
+        Args:
+            keys: some keys of the stage.
+            first: how many of their first columns the rows were read by.
+            rows: all rows that have one of them in these columns, and all columns of the stage.
+        """
+        if len(rows) > MOST_ROWS:
+            return
+        names = keys.column_names
+        for by in (names[:count] for count in range(first, len(names) + 1)):
+            if frozenset(by) in self.columns:
+                known = pa.concat_tables([keys.select(by), rows.select(by)])
+                self.kept[frozenset(by)] = _Kept(distinct(known), rows)
 
     def rows(self, columns: Sequence[str], keys: pa.Table | None, read: Read) -> pa.Table:
         """Return the rows that have one of some keys, in some columns.

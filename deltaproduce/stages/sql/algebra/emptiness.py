@@ -17,6 +17,7 @@ from deltaproduce.stages.sql.algebra.relations import (
     Matched,
     ProjectRelation,
     Relation,
+    Scan,
     SetOperation,
     Single,
 )
@@ -26,6 +27,8 @@ from deltaproduce.stages.sql.algebra.windows import WindowRelation
 def is_none(relation: Relation) -> bool:
     """Return whether a relation never has a row."""
     match relation:
+        case Scan():
+            return False
         case Filter():
             return relation.condition.expression.tree == exp.false() or is_none(relation.input)
         case (

@@ -8,6 +8,7 @@ the rows that the operators return for the stages after (`evaluation.rows_of`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -30,6 +31,7 @@ from deltaproduce.stages.sql.algebra.relations import (
     Single,
     Values,
 )
+from deltaproduce.stages.sql.algebra.scalars import Field
 from deltaproduce.stages.sql.algebra.windows import WindowRelation
 from deltaproduce.stages.sql.operators import (
     distinct,
@@ -175,8 +177,12 @@ class Following:
 
 def no_rows(relation: Relation) -> pa.Table:
     """Return no rows, in the columns of a relation that the driver computes."""
-    kinds = ((f.id, f.data_type) for f in relation.fields)
-    return pa.schema([(name, _arrow(kind)) for name, kind in kinds]).empty_table()
+    return _no_rows(relation.fields)
+
+
+@lru_cache(maxsize=1024)
+def _no_rows(fields: tuple[Field, ...]) -> pa.Table:
+    return pa.schema([(one.id, _arrow(one.data_type)) for one in fields]).empty_table()
 
 
 def _arrow(kind: DataType | None) -> pa.DataType:
