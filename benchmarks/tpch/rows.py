@@ -1,8 +1,10 @@
 """The rows of TPC-H in a folder, and the changes of each step, as Parquet files.
 
 `tpchgen-cli` generates the rows once. From these the batches of all steps are made, which touch
-orders at random places and their lines, and no order twice. `Rows.now` has the rows after the steps
-taken so far. DuckDB writes all files, so that memory stays small at any scale.
+orders and their lines, and no order twice. The orders of TPC-H's refresh functions are adjacent, as
+`dbgen -U` has them: new keys lie between old ones in a thousandth of the key's range. Those of
+other steps are at random places. `Rows.now` has the rows after the steps taken so far. DuckDB
+writes all files, so that memory stays small at any scale.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from benchmarks.runs import say
 from examples.flights_2013 import program
@@ -37,12 +40,14 @@ class Step:
     Attributes:
         kind: ``load``, ``insert``, ``delete`` or ``update``.
         share: the share of the orders; they are `fewest` at least.
+        are_adjacent: whether no other orders lie between them, but those of other such steps.
     """
 
     name: str
     kind: str
     share: float = 0.0
     fewest: int = 10
+    are_adjacent: bool = False
 
     def size(self, orders: int) -> int:
         """Return how many orders it changes."""
@@ -50,11 +55,13 @@ class Step:
 
 
 LOAD: Final = Step("First load", "load")
-REFRESH: Final = Step("RF1", "insert", 0.001)
+REFRESH: Final = Step("RF1", "insert", 0.001, are_adjacent=True)
 STEPS: Final = (
     Step("100 orders", "insert", fewest=100),
     REFRESH,
-    Step("RF2", "delete", 0.001),
+    Step("RF2", "delete", 0.001, are_adjacent=True),
+    Step("RF1 at random places", "insert", 0.001),
+    Step("RF2 at random places", "delete", 0.001),
     Step("1 % changed", "update", 0.01),
     Step("10 % changed", "update", 0.1),
 )
@@ -125,12 +132,11 @@ class Rows:
             shutil.rmtree(self._folder / name, ignore_errors=True)
             (self._folder / name).mkdir()
         orders = pq.read_table(source["orders"], columns=["o_orderkey"])["o_orderkey"].to_numpy()
-        keys = iter(np.random.default_rng(SEED).permutation(orders))
+        keys_of = _keys(np.sort(orders))
         with connected(source, self.temporary) as connection:
             held_back = list[pa.Table]()
             for step in STEPS:
-                size = step.size(len(orders))
-                chosen = pa.table({"key": np.fromiter(keys, np.int64, size)})
+                chosen = pa.table({"key": keys_of[step.name]})
                 if step.kind == "insert":
                     held_back.append(chosen)
                 connection.register("chosen", chosen)
@@ -168,6 +174,19 @@ class Rows:
             generate(begun, self._scale, program("tpchgen-cli") or "tpchgen-cli")
             begun.replace(folder)
         return {name: folder / f"{name}.parquet" for name in SCHEMAS}
+
+
+def _keys(orders: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+    """Return the orders of each step, given all in order; steps of adjacent ones take turns."""
+    adjacent = [step for step in STEPS if step.are_adjacent]
+    count = sum(step.size(len(orders)) for step in adjacent)
+    shuffled = iter(np.random.default_rng(SEED).permutation(orders[count:]))
+    return {
+        step.name: orders[:count][adjacent.index(step) :: len(adjacent)]
+        if step.are_adjacent
+        else np.fromiter(shuffled, np.int64, step.size(len(orders)))
+        for step in STEPS
+    }
 
 
 def _order_of(name: str) -> str:
