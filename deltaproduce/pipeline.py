@@ -641,6 +641,93 @@ class Pipeline(Tabular):
             Producer(name, inputs, schema, kind, revision, hidden_inputs=hidden, stored=files)
         )
 
+    def latest(
+        self,
+        name: str,
+        events: Stage | str,
+        *,
+        key: str,
+        sequence: str,
+        deleted: str | None = None,
+        columns: str | None = None,
+        stored: Stored = None,
+    ) -> Producer:
+        """Make a stage with the latest state of each key, from events in any order (SCD type 1).
+
+        It has one row for each key: the event with the greatest sequence, unless that is a delete.
+        Events may come late, be corrected and be removed: the rows are always those that all events
+        at once would give. Of events that are equal in the sequence, the greatest by all columns
+        counts; `StageFigures.ties` says how many do not.
+
+        An event without a sequence is an `InvalidChangesError`, with the event's key, if a source
+        feeds the stage, and else a `ProducerError`.
+
+        Args:
+            name: its name, unique in the pipeline without regard to case.
+            events: what it reads: a stage of this pipeline, or its name.
+            key: columns of the events, or expressions, such as ``"id, lower(region) AS region"``.
+            sequence: the columns that order the events of a key, such as ``"at"`` or
+                ``"at, number"``.
+            deleted: a condition that says which events are deletes, such as ``"op = 'D'"``.
+            columns: the value columns: columns of the events, or expressions; all but the key if
+                None.
+            stored: as for `source`.
+
+        Raises:
+            DefinitionError: the name, the feeder or a column is refused; with `stage` and, if it is
+                about one, `column`.
+        """
+        from deltaproduce.stages.events.columns import EventColumns
+        from deltaproduce.stages.events.kind import Latest, stage_of_events
+
+        self._check_name(name)
+        feeder, files = self._feeder(events, stage=name), stored_as(stored, stage=name)
+        own = EventColumns.read(feeder, key, sequence, deleted, columns, stage=name)
+        return self.add(stage_of_events(Latest(own), name, feeder, files))
+
+    def history(
+        self,
+        name: str,
+        events: Stage | str,
+        *,
+        key: str,
+        sequence: str,
+        deleted: str | None = None,
+        columns: str | None = None,
+        track: str | None = None,
+        stored: Stored = None,
+    ) -> Producer:
+        """Make a stage with all states of each key, from events in any order (SCD type 2).
+
+        It has one row for each key and state, in order. ``valid_from`` is the sequence of its first
+        event, ``valid_to`` that of the event that ends it: another state, or a delete; null if it
+        is current. They have the type of the sequence; if that has several columns, they are
+        structs of these. Adjacent states that are equal in the tracked columns are one row, which
+        shows the last event's other values. The rest is as for `latest`.
+
+        Args:
+            name: as for `latest`.
+            events: as for `latest`.
+            key: as for `latest`.
+            sequence: as for `latest`.
+            deleted: as for `latest`.
+            columns: as for `latest`.
+            track: names of value columns. If None: all but columns of the events' key, of the
+                sequence, and those that `deleted` reads.
+            stored: as for `source`.
+
+        Raises:
+            DefinitionError: as for `latest`.
+        """
+        from deltaproduce.stages.events.columns import EventColumns
+        from deltaproduce.stages.events.kind import History, stage_of_events
+
+        self._check_name(name)
+        feeder, files = self._feeder(events, stage=name), stored_as(stored, stage=name)
+        own = EventColumns.read(feeder, key, sequence, deleted, columns, stage=name)
+        kind = History(own, own.tracked(track, stage=name))
+        return self.add(stage_of_events(kind, name, feeder, files))
+
     def explain(self, name: str) -> Explanation:
         """Return how a stage is kept up to date: which operators a step computes, and how.
 

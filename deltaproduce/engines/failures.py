@@ -130,9 +130,10 @@ def _text(error: Failure, mark: str) -> str:
 
 
 def _refused(error: InvalidChangesError) -> dict[str, Json]:
-    """Return where the wrong value is in a file."""
+    """Return where the wrong value is: in a file, or in the rows of some keys."""
     columns: list[Json] = [*error.columns]
-    return {"source": error.source, "file": error.file, "line": error.line, "columns": columns}
+    where = {"source": error.source, "file": error.file, "line": error.line, "columns": columns}
+    return {**where, "keys": _plain(error.keys, None)}
 
 
 def _plain(value: object, stand_in: Json) -> Json:
@@ -204,13 +205,16 @@ def _read_refused(message: str, refused: object) -> InvalidChangesError:
             "file": str() | None as file,
             "line": int() | None as line,
             "columns": [*columns],
+            "keys": keys,
         }:
             names = tuple(map(str, columns))
+            known_keys = read(keys)
             return InvalidChangesError(
                 message,
                 source=source,
                 column=next(iter(names), None),
                 columns=names,
+                keys=known_keys if isinstance(known_keys, tuple) else (),
                 file=file,
                 line=line,
             )

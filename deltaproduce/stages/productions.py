@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from typing_extensions import override
 
@@ -50,6 +50,7 @@ class ProductionResult:
         window: how the window reached its place; None without a window, or if it was rebuilt.
         rows_expired: rows that left a source with their partitions.
         rows_not_taken: rows given for partitions that the source does not keep.
+        ties: events that are not shown because another one is equal in the sequence.
         recomputed: why all rows were made again after all; None if they were not.
     """
 
@@ -58,7 +59,22 @@ class ProductionResult:
     window: WindowMove | None = None
     rows_expired: int = 0
     rows_not_taken: int = 0
+    ties: int = 0
     recomputed: str | None = None
+
+
+class Produced(NamedTuple):
+    """All rows that a step makes for some keys, or for all.
+
+    Attributes:
+        rows: in the columns of the content, in any order.
+        size: their number.
+        ties: see `ProductionResult`.
+    """
+
+    rows: Rows
+    size: int
+    ties: int = 0
 
 
 class DerivedKind(StageKind):
@@ -75,7 +91,7 @@ class DerivedKind(StageKind):
     @abstractmethod
     def produced(
         self, production: Production, inputs: Sequence[StageInput]
-    ) -> tuple[Rows, int] | None:
+    ) -> tuple[Rows, int] | Produced | None:
         """Return all rows of the stage, and their number; `Production.computed` returns both.
 
         Args:
@@ -213,24 +229,27 @@ class Production:
         """Return the rows to store for emitted ones; see `DerivedKind.stored`."""
         return self.kind.stored(self, before, emitted, count)
 
-    def replaced(self, content: Stored | None, emitted: Rows, count: int) -> ProductionResult:
+    def replaced(
+        self, content: Stored | None, emitted: Rows, count: int, ties: int = 0
+    ) -> ProductionResult:
         """Return what changes when emitted rows replace all rows of the stage.
 
         Args:
             content: the stage's rows; None if there are none.
         """
         if content is None:
-            return self.first(emitted, count)
+            return self.first(emitted, count, ties)
         before, layout = content.rows(), Layout.of(self.stage)
         new, surrogates = self.kept(before, emitted, count)
-        return ProductionResult(Comparison.of_all(before, new, layout, self.engines), surrogates)
+        compared = Comparison.of_all(before, new, layout, self.engines)
+        return ProductionResult(compared, surrogates, ties=ties)
 
-    def first(self, emitted: Rows, count: int) -> ProductionResult:
+    def first(self, emitted: Rows, count: int, ties: int = 0) -> ProductionResult:
         """Return what emitted rows change in a stage without rows."""
         new, surrogates = self.kept(None, emitted, count)
         layout = Layout.of(self.stage)
         compared = Comparison.first(new, count, layout, self.engines, self.clustering)
-        return ProductionResult(compared, surrogates)
+        return ProductionResult(compared, surrogates, ties=ties)
 
     def frames(
         self, inputs: Sequence[StageInput], keys: Selection | None

@@ -62,7 +62,7 @@ _IN_SHORT: Final = (
     "rows",
     "seconds",
 )
-_LEFT: Final = ("rows_expired", "rows_not_taken", "tasks")
+_LEFT: Final = ("rows_expired", "rows_not_taken", "tasks", "ties")
 """Fields that are shown and stored only if they are not empty."""
 
 
@@ -192,6 +192,9 @@ class StageFigures:
         rows_not_taken: for such a source, the number of given rows in partitions that it does not
             keep.
         tasks: for a stage that keeps records of tasks, the tasks that were computed.
+        ties: for a stage of events (`Pipeline.latest`, `Pipeline.history`), the number of events of
+            the affected keys that are not shown because another one is equal in the sequence: n - 1
+            of n.
         role: what a hidden stage is for (`Hidden.role`); empty for a stage that a user defines.
     """
 
@@ -217,6 +220,7 @@ class StageFigures:
     rows_not_taken: int = 0
     tasks: tuple[str, ...] = ()
     role: str = ""
+    ties: int = 0
 
     def __repr__(self) -> str:
         return one_line(self, Word(self.mode), changed_keys=self.changed_keys, rows=self.rows)
@@ -255,6 +259,7 @@ class StageFigures:
             rows_expired=0,
             rows_not_taken=0,
             tasks=(),
+            ties=0,
             seconds=0.0,
         )
 

@@ -171,6 +171,7 @@ class Update(VersionJob):
             rows_expired=outcome.rows_expired,
             rows_not_taken=outcome.rows_not_taken,
             tasks=self._computed_tasks(step.stage),
+            ties=outcome.ties,
         )
 
     def _changes_storage(self, stage: str) -> bool:

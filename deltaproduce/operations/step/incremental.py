@@ -25,7 +25,7 @@ from deltaproduce.model.layouts import Layout
 from deltaproduce.operations.step.redefinitions import Redefinition
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.inputs import StageInput
-from deltaproduce.stages.productions import Production, ProductionResult
+from deltaproduce.stages.productions import Produced, Production, ProductionResult
 from deltaproduce.storage.parquet.shared_lookups import SharedLookups
 from deltaproduce.storage.stored import Stored
 
@@ -150,10 +150,11 @@ def full_step(
     produced = production.kind.produced(production, inputs) if is_made else None
     if redefined is None:
         return None if produced is None else production.replaced(content, *produced)
-    emitted, count = produced or (empty(production.content), 0)
+    emitted, count, ties = Produced(*(produced or (empty(production.content), 0)))
     old = _conformed(redefined, content)
     new, surrogates = production.kept(old if redefined.same_values else None, emitted, count)
-    return ProductionResult(_rebuilt(redefined, old, new, count, production.engines), surrogates)
+    compared = _rebuilt(redefined, old, new, count, production.engines)
+    return ProductionResult(compared, surrogates, ties=ties)
 
 
 def difference(

@@ -57,6 +57,7 @@ class StepResult:
         rows_expired: the number of rows that left a source with their partitions.
         rows_not_taken: the number of rows given for partitions that the source does not keep.
         tasks: the tasks that were made, if the stage keeps their records.
+        ties: the number of events that are not shown because another one is equal in the sequence.
     """
 
     stage: Stage
@@ -71,6 +72,7 @@ class StepResult:
     rows_expired: int = 0
     rows_not_taken: int = 0
     tasks: tuple[str, ...] = ()
+    ties: int = 0
     seconds: float = 0.0
     read: ReadAmount = NOTHING_READ
 
@@ -111,6 +113,7 @@ class StepResult:
             rows_expired=self.rows_expired,
             rows_not_taken=self.rows_not_taken,
             tasks=self.tasks,
+            ties=self.ties,
             seconds=round(self.seconds, 3),
             numbering=Numbering(self.surrogates, self.stage.kind.key_use.numbered),
             columns=columns_of(self.stage),

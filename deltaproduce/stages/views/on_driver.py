@@ -15,7 +15,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.inputs import StageInput
-from deltaproduce.stages.productions import Production, ProductionResult
+from deltaproduce.stages.productions import Produced, Production, ProductionResult
 from deltaproduce.stages.sql.algebra.relations import Relation, Scan
 from deltaproduce.stages.sql.operators.changes.signed import InconsistentError, Signed, changed
 from deltaproduce.stages.sql.operators.computing import Computing, blaming
@@ -125,7 +125,9 @@ def _completed(
 
 
 def compared(
-    production: Production, content: Stored | None, produced: tuple[Rows, int] | None
+    production: Production,
+    content: Stored | None,
+    produced: tuple[Rows, int] | Produced | None,
 ) -> ProductionResult | None:
     """Return what differs between stored rows and those that are made again.
 

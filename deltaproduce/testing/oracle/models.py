@@ -11,11 +11,13 @@ from typing import Any, Protocol, TypeAlias
 
 from deltaproduce.model.kind import Kind
 from deltaproduce.stages.aggregates.kind import Aggregate
+from deltaproduce.stages.events.kind import EventsKind
 from deltaproduce.stages.functions.kinds import ByKey, OverTables
 from deltaproduce.stages.indexes.columns import IndexColumn
 from deltaproduce.stages.indexes.kind import Index
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.model import value_of
+from deltaproduce.testing.oracle.events import states_of_events
 from deltaproduce.testing.oracle.groups import grouped, parts
 
 
@@ -98,6 +100,11 @@ def of_all(kind: Kind) -> ModelOfAll | None:
 @of_all.register
 def _(kind: Aggregate) -> ModelOfAll:
     return partial(grouped, **_arguments(kind))
+
+
+@of_all.register
+def _(kind: EventsKind) -> ModelOfAll:
+    return partial(states_of_events, kind=kind)
 
 
 @singledispatch

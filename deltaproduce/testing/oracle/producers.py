@@ -120,10 +120,11 @@ def _rows_of_all(
     """Return the rows of a producer that computes each from rows of many source keys."""
     model = of_all(producer.kind)
     assert model is not None
-    rows = (
-        Row(as_stored(key, producer.schema.key), (), 0, as_stored(value, producer.schema.value))
-        for key, value in model(given_rows(producer, state, windows, forgotten))
-    )
+    rows, counts = list[Row](), Counter[Hashable]()
+    for key, value in model(given_rows(producer, state, windows, forgotten)):
+        stored = as_stored(key, producer.schema.key)
+        number, counts[plain(stored)] = counts[plain(stored)], counts[plain(stored)] + 1
+        rows.append(Row(stored, (), number, as_stored(value, producer.schema.value)))
     return sorted(rows, key=lambda row: sort_key(row.key, producer.schema.key))
 
 

@@ -63,7 +63,7 @@ def sort_key(values: Sequence[Any], columns: Iterable[Column]) -> tuple[Any, ...
         columns: the columns, for their directions.
     """
     return tuple(
-        _Descending(_rank(value)) if column.descending else _rank(value)
+        _Descending(rank(value)) if column.descending else rank(value)
         for value, column in zip(values, columns, strict=True)
     )
 
@@ -78,7 +78,7 @@ class _Descending:
         return bool(other.rank < self.rank)
 
 
-def _rank(value: Value) -> tuple[Any, ...]:
+def rank(value: Value) -> tuple[Any, ...]:
     """Return the sort rank of a value: nulls are least, then Spark's order of the type."""
     if value is None:
         return (0,)

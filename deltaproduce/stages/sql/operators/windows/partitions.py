@@ -183,17 +183,18 @@ def _numbers_of(array: pa.Array, key: OrderKey) -> Iterator[Numbers]:
 def _in_order(rows: pa.Table, field: Field) -> Numbers:
     """Return numbers in the order of a field, nulls first."""
     assert field.data_type is not None
-    return _codes(rows.column(field.id).combine_chunks(), field.data_type)
+    return in_order(rows.column(field.id).combine_chunks(), field.data_type)
 
 
-def _codes(array: pa.Array | pa.ChunkedArray, kind: DataType) -> Numbers:
+def in_order(array: pa.Array | pa.ChunkedArray, kind: DataType) -> Numbers:
+    """Return numbers in the order of values, nulls first; also of structs and arrays."""
     whole = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
     match kind:
         case NullType():
             return np.zeros(len(whole), np.int64)
         case StructType():
             parts = zip(whole.flatten(), kind, strict=True)
-            codes = [_codes(part, field.dataType) for part, field in parts]
+            codes = [in_order(part, field.dataType) for part, field in parts]
             there = in_numpy(whole.is_valid(), bool)
             return _dense(single([there.astype(np.int64), *(_dense(one) for one in codes)]))
         case ArrayType():
@@ -203,7 +204,7 @@ def _codes(array: pa.Array | pa.ChunkedArray, kind: DataType) -> Numbers:
 
 def _codes_of_lists(lists: pa.Array, kind: ArrayType) -> Numbers:
     """Return numbers in the order of lists: by their first items, and a beginning is less."""
-    items = _dense(_codes(lists.values, kind.elementType)).astype(">u8").tobytes()
+    items = _dense(in_order(lists.values, kind.elementType)).astype(">u8").tobytes()
     ends = in_numpy(lists.offsets).tolist()
     texts = [items[8 * begin : 8 * end] for begin, end in pairwise(ends)]
     codes = pa.array(texts, pa.binary(), mask=in_numpy(lists.is_null(), bool))
@@ -225,10 +226,11 @@ def _last_ties(window: WindowRelation, rows: pa.Table) -> Iterable[Numbers]:
     for field in window.input.fields:
         column = rows.column(field.id).combine_chunks()
         if pa.types.is_floating(column.type):
-            yield _signs_of_zeros(column)
+            yield signs_of_zeros(column)
 
 
-def _signs_of_zeros(column: pa.Array) -> Numbers:
+def signs_of_zeros(column: pa.Array) -> Numbers:
+    """Return numbers that order negative zeros before all other floats."""
     values = in_numpy(column.fill_null(1.0))
     negative: Marks = (values == 0) & np.signbit(values)
     return (~negative).astype(np.int64)
