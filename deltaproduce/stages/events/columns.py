@@ -16,7 +16,7 @@ from deltaproduce.model.graph import Stage
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.projection import Projection
 from deltaproduce.types.columns import Column
-from deltaproduce.types.data_types import ArrayType, DataType, MapType, StructType
+from deltaproduce.types.data_types import ArrayType, BooleanType, DataType, MapType, StructType
 from deltaproduce.types.ddl import names_from_list
 from deltaproduce.types.excerpts import meant
 
@@ -131,8 +131,8 @@ class EventColumns:
         untold = {*self.of_event[: self.event_key], *ordering, *deciding}
         return tuple(name for name, one in self.values if one.column not in untold)
 
-    def check_sequence(self, types: Mapping[str, DataType], *, stage: str) -> None:
-        """Refuse a sequence of a type without an order.
+    def check_types(self, types: Mapping[str, DataType], *, stage: str) -> None:
+        """Refuse a sequence of a type without an order, and a delete that is no condition.
 
         Args:
             types: the types of the columns of `projection`.
@@ -148,6 +148,15 @@ class EventColumns:
                     "give columns of numbers, text, dates or timestamps"
                 )
                 raise DefinitionError(message, stage=stage, column=name)
+        if self.deleted is None:
+            return
+        kind = types[self.place(self.deleted)]
+        if not isinstance(kind, BooleanType):
+            message = (
+                f"stage {stage!r}: deleted is {self.deleted.text!r}, which is of type "
+                f"{kind.simpleString()}; write a condition, as \"op = 'D'\""
+            )
+            raise DefinitionError(message, stage=stage)
 
 
 def event_columns(events: Stage) -> tuple[Column, ...]:

@@ -104,7 +104,7 @@ class EventsKind(DerivedKind):
 
     def _typed(self, types: Mapping[str, DataType], *, stage: str) -> RowSchema:
         """Return the columns of such a stage, from the types of the columns of the projection."""
-        self.columns.check_sequence(types, stage=stage)
+        self.columns.check_types(types, stage=stage)
         key, values, sequence = (
             [StructField(name, types[self.columns.place(one)]) for name, one in part]
             for part in (self.columns.key, self.columns.values, self.columns.sequence)

@@ -104,7 +104,7 @@ class States:
             (self.keys[1:] == self.keys[:-1]) & (values[1:] == values[:-1]) & alive[1:] & alive[:-1]
         )
         begins = np.flatnonzero(alive & ~follows)
-        lasts = np.flatnonzero(alive & ~np.append(follows[1:], [False] * bool(len(follows))))
+        lasts = np.flatnonzero(alive & ~np.append(follows[1:], False)[: len(follows)])
         nexts = np.minimum(lasts + 1, len(self.rows) - 1)
         has_next = (nexts > lasts) & (self.keys[nexts] == self.keys[lasts])
         return Spans(begins, lasts, np.where(has_next, nexts, -1), places([self.keys[begins]]))
@@ -173,5 +173,4 @@ def _has_map(kind: DataType) -> bool:
 
 def _ends(in_order_: Numbers) -> Numbers:
     """Return the place of the last of each run of equal numbers."""
-    size = len(in_order_)
-    return np.append(np.flatnonzero(in_order_[1:] != in_order_[:-1]), [size - 1] * bool(size))
+    return np.flatnonzero(np.append(in_order_[1:] != in_order_[:-1], True)[: len(in_order_)])
