@@ -5,6 +5,7 @@ from typing import Any
 
 from deltaproduce import Producer
 from deltaproduce.stages.aggregates.kind import Aggregate
+from deltaproduce.stages.events.kind import EventsKind, History
 from deltaproduce.stages.indexes.columns import IndexColumn
 from deltaproduce.stages.indexes.kind import Index
 from deltaproduce.types.columns import NO_KEY
@@ -40,6 +41,21 @@ def index_arguments(stage: Producer) -> dict[str, Any]:
         "key": ", ".join(map(_listed, kind.key)),
         "include": ", ".join(map(_listed, included)) or None,
     }
+
+
+def event_arguments(stage: Producer) -> dict[str, Any]:
+    """What `Pipeline.latest` or `history` is to be called with, beside name and events."""
+    kind = stage.kind
+    assert isinstance(kind, EventsKind)
+    own = kind.columns
+    arguments: dict[str, Any] = {
+        name: ", ".join(f"{one.text} AS {identifier(n)}" for n, one in part)
+        for name, part in (("key", own.key), ("sequence", own.sequence), ("columns", own.values))
+    }
+    arguments["deleted"] = None if own.deleted is None else own.deleted.text
+    if isinstance(kind, History):
+        arguments["track"] = ", ".join(map(identifier, kind.track)) or None
+    return arguments
 
 
 def _listed(column: IndexColumn) -> str:

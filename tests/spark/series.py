@@ -11,12 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from declaring import aggregate_arguments, index_arguments
+from declaring import aggregate_arguments, event_arguments, index_arguments
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from deltaproduce import Pipeline, Producer, merge
 from deltaproduce.stages.aggregates.kind import Aggregate
+from deltaproduce.stages.events.kind import EventsKind, History
 from deltaproduce.stages.functions.kinds import ByKey, OverTables
 from deltaproduce.stages.indexes.kind import Index
 from deltaproduce.testing import Change, Delete, Upsert, strategies
@@ -118,6 +119,11 @@ def _packed(
             arguments = index_arguments(stage)
             arguments["key"] = f"{SERIES.name}, {arguments['key']}"
             return pipeline.index(stage.name, inputs[0].feeders[0], **arguments)
+        case EventsKind():
+            arguments = event_arguments(stage)
+            arguments["key"] = f"{SERIES.name}, {arguments['key']}"
+            define = pipeline.history if isinstance(stage.kind, History) else pipeline.latest
+            return define(stage.name, inputs[0].feeders[0], **arguments)
     raise TypeError(f"no way to pack a stage of kind {stage.kind!r}")
 
 

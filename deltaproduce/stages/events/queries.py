@@ -9,6 +9,9 @@ from collections.abc import Iterable, Sequence
 
 from deltaproduce.stages.events.columns import EventColumns
 from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.expressions.literals import literal
+from deltaproduce.stages.sql.expressions.terms import Constant
+from deltaproduce.types.data_types import StringType
 from deltaproduce.types.ddl import identifier
 
 
@@ -32,7 +35,9 @@ def history(columns: EventColumns, track: Sequence[str], feeders: Sequence[str])
     values = [identifier(name) for name, _ in columns.values]
     point = [one.text for _, one in columns.sequence]
     by_key = ", ".join(one.text for _, one in columns.key)
-    named = ", ".join(f"'{name}', {one.text}" for name, one in columns.sequence)
+    named = ", ".join(
+        f"{literal(Constant(StringType(), name))}, {one.text}" for name, one in columns.sequence
+    )
     at = point[0] if len(point) == 1 else f"named_struct({named})"
     same = " AND ".join(
         [

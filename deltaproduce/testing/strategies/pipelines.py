@@ -1,4 +1,4 @@
-"""Random pipelines: sources, and stages of a catalogue, aggregates and indexes in chains."""
+"""Random pipelines: sources, and stages of a catalogue, aggregates, indexes, events in chains."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from deltaproduce.model.graph import Stage
 from deltaproduce.pipeline import Merged, Pipeline, merge
 from deltaproduce.testing.strategies.aggregates import aggregates
 from deltaproduce.testing.strategies.catalogue import COLUMNS, Catalogue, Rule, Shape
+from deltaproduce.testing.strategies.events import events, may_be_events
 from deltaproduce.testing.strategies.functions import counted, gathered, last_first, matched
 from deltaproduce.testing.strategies.indexes import indexes, may_have_index
 from deltaproduce.testing.strategies.names import column_names, stage_name
@@ -46,7 +47,8 @@ def pipelines(
 
     Stages with several feeders, merged or joined, come where two have the same keys: of different
     sources, or a stage and its own feeder, or two stages of one ancestor. Aggregates come over any
-    stage, with windows where its key has partitions, and so do indexes.
+    stage, with windows where its key has partitions, and so do indexes, and latest rows and
+    histories of stages whose columns have an order.
     In half of the pipelines stages may say how files keep their content, and in half of them
     columns have odd names.
 
@@ -79,6 +81,8 @@ def pipelines(
             stages.append(
                 _Drawn(pipeline.index(name, feeder.stage, **drawn.arguments), drawn.shape)
             )
+        elif may_be_events(feeder.stage) and not draw(st.integers(0, 5)):
+            stages.append(_of_events(draw, pipeline, catalogue, feeder, number))
         elif feeder.shape is None or draw(
             st.sampled_from(_SHARES[feeder.shape in catalogue.partitioned])
         ):
@@ -115,6 +119,16 @@ def _aggregate(
     name = _name(draw, pipeline, f"aggregate_{number}")
     stage = pipeline.aggregate(name, inputs, **drawn.arguments)
     return _Drawn(stage, drawn.shape, drawn.adds_up)
+
+
+def _of_events(
+    draw: st.DrawFn, pipeline: Pipeline, catalogue: Catalogue, feeder: _Drawn, number: int
+) -> _Drawn:
+    """Draw the latest rows of a stage of events, or their history."""
+    drawn = draw(events(feeder.stage, catalogue, number))
+    define = pipeline.history if drawn.has_history else pipeline.latest
+    name = _name(draw, pipeline, f"{define.__name__}_{number}")
+    return _Drawn(define(name, feeder.stage, **drawn.arguments), drawn.shape)
 
 
 def _function(
