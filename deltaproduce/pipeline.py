@@ -677,8 +677,8 @@ class Pipeline(Tabular):
             DefinitionError: the name, the feeder or a column is refused; with `stage` and, if it is
                 about one, `column`.
         """
-        from deltaproduce.stages.events.columns import EventColumns
-        from deltaproduce.stages.events.kind import Latest, stage_of_events
+        from deltaproduce.stages.rekeyed.events.columns import EventColumns
+        from deltaproduce.stages.rekeyed.events.kind import Latest, stage_of_events
 
         self._check_name(name)
         feeder, files = self._feeder(events, stage=name), stored_as(stored, stage=name)
@@ -719,8 +719,8 @@ class Pipeline(Tabular):
         Raises:
             DefinitionError: as for `latest`.
         """
-        from deltaproduce.stages.events.columns import EventColumns
-        from deltaproduce.stages.events.kind import History, stage_of_events
+        from deltaproduce.stages.rekeyed.events.columns import EventColumns
+        from deltaproduce.stages.rekeyed.events.kind import History, stage_of_events
 
         self._check_name(name)
         feeder, files = self._feeder(events, stage=name), stored_as(stored, stage=name)
@@ -767,7 +767,7 @@ class Pipeline(Tabular):
             DefinitionError: the name, the feeder or a column is refused; with `stage` and, if it is
                 about one, `column`.
         """
-        from deltaproduce.stages.indexes.kind import Index
+        from deltaproduce.stages.rekeyed.indexes.kind import Index
 
         self._check_name(name)
         indexed = self._feeder(feeder, stage=name)

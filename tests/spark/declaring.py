@@ -5,9 +5,9 @@ from typing import Any
 
 from deltaproduce import Producer
 from deltaproduce.stages.aggregates.kind import Aggregate
-from deltaproduce.stages.events.kind import EventsKind, History
-from deltaproduce.stages.indexes.columns import IndexColumn
-from deltaproduce.stages.indexes.kind import Index
+from deltaproduce.stages.rekeyed.events.kind import EventsKind, History
+from deltaproduce.stages.rekeyed.indexes.columns import IndexColumn
+from deltaproduce.stages.rekeyed.indexes.kind import Index
 from deltaproduce.types.columns import NO_KEY
 from deltaproduce.types.ddl import identifier
 

@@ -24,7 +24,7 @@ from comparing import (
     read_by_delta_rs,
 )
 from crashing import CrashAt, CrashError, fail
-from declaring import aggregate_arguments, index_arguments
+from declaring import aggregate_arguments, event_arguments, index_arguments
 from forcing import Way, forced
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -50,7 +50,8 @@ from deltaproduce import (
 )
 from deltaproduce.stages.aggregates.kind import Aggregate
 from deltaproduce.stages.functions.kinds import ByKey
-from deltaproduce.stages.indexes.kind import Index
+from deltaproduce.stages.rekeyed.events.kind import EventsKind, History
+from deltaproduce.stages.rekeyed.indexes.kind import Index
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Change, Delete, Oracle, Upsert, strategies
 from deltaproduce.types.columns import NO_KEY, row_schema
@@ -86,6 +87,9 @@ def defined(drawn: Pipeline, edited: frozenset[str], *, with_query: bool) -> Pip
             made.aggregate(stage.name, *inputs, **aggregate_arguments(stage))
         elif isinstance(stage.kind, Index):
             made.index(stage.name, *inputs, **index_arguments(stage))
+        elif isinstance(stage.kind, EventsKind):
+            events_of = made.history if isinstance(stage.kind, History) else made.latest
+            events_of(stage.name, *inputs, **event_arguments(stage))
         elif isinstance(stage.kind, ByKey):
             kept = {"surrogate": stage.kind.surrogate, "preserve": stage.kind.preserve}
             function = without_first(stage.function) if stage.name in edited else stage.function

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from deltaproduce import Pipeline, Producer, merge
 from deltaproduce.stages.aggregates.kind import Aggregate
-from deltaproduce.stages.events.kind import EventsKind, History
 from deltaproduce.stages.functions.kinds import ByKey, OverTables
-from deltaproduce.stages.indexes.kind import Index
+from deltaproduce.stages.rekeyed.events.kind import EventsKind, History
+from deltaproduce.stages.rekeyed.indexes.kind import Index
 from deltaproduce.testing import Change, Delete, Upsert, strategies
 from deltaproduce.testing.oracle import record_items
 from deltaproduce.types.columns import Columns, row_type

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import deltaproduce as dp
-from deltaproduce.stages.events.states import States
+from deltaproduce.stages.rekeyed.events.states import KeyStates
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import (
     ArrayType,
@@ -119,7 +119,7 @@ ROWS: list[tuple[Any, ...]] = [
 """Events of two keys at two times: a zero is one time, whatever its sign."""
 
 
-def states(rows: list[tuple[Any, ...]]) -> States:
+def states(rows: list[tuple[Any, ...]]) -> KeyStates:
     kinds = {
         "key": pa.string(),
         "at": pa.float64(),
@@ -131,7 +131,7 @@ def states(rows: list[tuple[Any, ...]]) -> States:
     schema = pa.schema([*kinds.items()])
     by_name = [dict(zip(kinds, row, strict=True)) for row in rows]
     events = pa.Table.from_pylist(by_name, schema=schema)
-    return States.of(events, ["key"], EVERY[1:2], EVERY, None)
+    return KeyStates.of(events, ["key"], EVERY[1:2], EVERY, None)
 
 
 def test_of_equal_events_the_greatest_by_all_columns_is_shown_in_any_order() -> None:
@@ -156,7 +156,7 @@ def test_spans_of_all_orders_of_states() -> None:
         at, name, gone = (list(values) for values in zip(*order, strict=True))
         rows = pa.table({"key": [7] * 5, "at": at, "name": name, "gone": gone})
         every = (Column("at", LongType()), Column("name", StringType()))
-        of_key = States.of(rows, ["key"], every[:1], every, "gone")
+        of_key = KeyStates.of(rows, ["key"], every[:1], every, "gone")
         spans = of_key.spans(["name"])
         times = of_key.rows.column("at").to_pylist()
         assert [times[n] for n in spans.begins] == [1, 2, 5]

@@ -124,6 +124,31 @@ def calls():
                 "stored": None,
             },
         ),
+        "latest": (
+            lambda **given: shop().latest(**given),
+            {
+                "name": "last",
+                "events": "orders",
+                "key": "n",
+                "sequence": "id",
+                "deleted": "n > 1",
+                "columns": "id",
+                "stored": None,
+            },
+        ),
+        "history": (
+            lambda **given: shop().history(**given),
+            {
+                "name": "all",
+                "events": "orders",
+                "key": "n",
+                "sequence": "id",
+                "deleted": "n > 1",
+                "columns": "id",
+                "track": "id",
+                "stored": None,
+            },
+        ),
         "aggregate": (
             lambda **given: shop().aggregate(**given),
             {
@@ -151,7 +176,7 @@ def calls():
 
 STORED = (
     *("source", "partitioned", "foreign", "producer", "arrow_producer", "sql", "index"),
-    "aggregate",
+    *("aggregate", "latest", "history"),
 )
 TAKEN = {
     *(("delta_source", "value", None), ("producer", "name", None), ("producer", "surrogate", None)),
@@ -161,7 +186,8 @@ TAKEN = {
     *(("aggregate", "key", ""), ("aggregate", "where", None)),
     *(("aggregate", "window", None), ("source", "retain", None)),
     *(("index", "include", None), ("sql", "key", None), ("sql", "key", "")),
-    ("source", "unique", True),
+    *((method, name, None) for method in ("latest", "history") for name in ("deleted", "columns")),
+    *(("history", "track", None), ("source", "unique", True)),
     *(("source", "partition", None), ("source", "scopes", None), ("partitioned", "key", None)),
     *(("delta_source", "partition", None), ("delta_source", "scopes", None)),
     *(("foreign", "key", None), ("foreign", "name", None), ("foreign", "revision", None)),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from deltaproduce.stages.events.kind import EventsKind
+from deltaproduce.stages.rekeyed.events.kind import EventsKind
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.model import value_of
 from deltaproduce.testing.oracle.values import plain, rank
@@ -57,7 +57,7 @@ def _spans(states: list[Event], kind: EventsKind) -> Iterator[tuple[Event, Event
         return
     run = list[Event]()
     for state in states:
-        if run and (_is_deleted(state, kind) or _told(state, kind) != _told(run[-1], kind)):
+        if run and (_is_deleted(state, kind) or _tracked(state, kind) != _tracked(run[-1], kind)):
             yield run[0], run[-1], state
             run = []
         if not _is_deleted(state, kind):
@@ -66,7 +66,7 @@ def _spans(states: list[Event], kind: EventsKind) -> Iterator[tuple[Event, Event
         yield run[0], run[-1], None
 
 
-def _told(state: Event, kind: EventsKind) -> Any:  # noqa: ANN401 as the columns are
+def _tracked(state: Event, kind: EventsKind) -> Any:  # noqa: ANN401 as the columns are
     """Return what tells a state from the next."""
     named = dict(kind.columns.values)
     assert kind.tracked is not None

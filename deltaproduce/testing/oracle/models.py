@@ -11,10 +11,10 @@ from typing import Any, Protocol, TypeAlias
 
 from deltaproduce.model.kind import Kind
 from deltaproduce.stages.aggregates.kind import Aggregate
-from deltaproduce.stages.events.kind import EventsKind
 from deltaproduce.stages.functions.kinds import ByKey, OverTables
-from deltaproduce.stages.indexes.columns import IndexColumn
-from deltaproduce.stages.indexes.kind import Index
+from deltaproduce.stages.rekeyed.events.kind import EventsKind
+from deltaproduce.stages.rekeyed.indexes.columns import IndexColumn
+from deltaproduce.stages.rekeyed.indexes.kind import Index
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.model import value_of
 from deltaproduce.testing.oracle.events import states_of_events

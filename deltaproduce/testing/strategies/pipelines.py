@@ -12,10 +12,14 @@ from deltaproduce.model.graph import Stage
 from deltaproduce.pipeline import Merged, Pipeline, merge
 from deltaproduce.testing.strategies.aggregates import aggregates
 from deltaproduce.testing.strategies.catalogue import COLUMNS, Catalogue, Rule, Shape
-from deltaproduce.testing.strategies.events import events, may_be_events
 from deltaproduce.testing.strategies.functions import counted, gathered, last_first, matched
-from deltaproduce.testing.strategies.indexes import indexes, may_have_index
 from deltaproduce.testing.strategies.names import column_names, stage_name
+from deltaproduce.testing.strategies.rekeyed import (
+    events,
+    indexes,
+    may_be_events,
+    may_have_index,
+)
 from deltaproduce.testing.strategies.stored import stored_otherwise
 
 

@@ -23,11 +23,17 @@ from deltaproduce.stages.sql.expressions.functions.rules import (
     zoned,
 )
 from deltaproduce.stages.sql.expressions.kernels import arithmetic
-from deltaproduce.stages.sql.expressions.kernels.clocks import local, local_date, midnight
+from deltaproduce.stages.sql.expressions.kernels.clocks import (
+    check_days,
+    local,
+    local_date,
+    midnight,
+)
 from deltaproduce.stages.sql.expressions.kernels.rows import nulls_of, whole_numbers
 from deltaproduce.stages.sql.expressions.terms import Call, Constant, Kernel, Term
 from deltaproduce.times.instants import instants_of, starts_of_days
 from deltaproduce.times.local_times import DAY_MICROS, Micros, local_micros
+from deltaproduce.times.zones import known
 from deltaproduce.types.data_types import (
     BooleanType,
     DateType,
@@ -189,6 +195,28 @@ def _moment_after(micros: int) -> Rule:
     return rule
 
 
+def _moved(clock: Callable[[Micros, str], Micros]) -> Rule:
+    """Return the rule of a moment moved between UTC and the clock of a named time zone."""
+
+    def kernel(wanted: pa.DataType, moments: pa.Array, zone: pa.Array) -> pa.Array:
+        if not len(moments):
+            return pa.array([], wanted)
+        micros = clock(whole_numbers(moments), zone[0].as_py())
+        check_days(micros // DAY_MICROS)
+        return pa.array(micros, mask=nulls_of(moments)).cast(wanted)
+
+    def rule(arguments: Sequence[Term], zone: str) -> Term | None:
+        moment, named = timestamp(arguments[0], zone), arguments[1]
+        is_text = isinstance(named, Constant) and isinstance(named.value, str)
+        there = known(named.value) if isinstance(named, Constant) and is_text else None
+        if moment is None or there is None:
+            return None
+        clock_there = Constant(StringType(), there)
+        return Call(TimestampType(), kernel, (moment, clock_there), fails=True)
+
+    return by_count({2: rule})
+
+
 _exact_seconds: Final = zoned(_seconds, DecimalType(8, 6), timestamp)
 _hour, _minute, _second = (_of_clock(part) for part in (pc.hour, pc.minute, pc.second))
 _FIELDS: Final[Mapping[str, Rule]] = MappingProxyType(
@@ -231,6 +259,8 @@ TIMES: Final[Mapping[str, Rule]] = MappingProxyType(
         "timestamp_seconds": _moment_after(_SECOND),
         "timestamp_millis": _moment_after(1_000),
         "timestamp_micros": _moment_after(1),
+        "from_utc_timestamp": _moved(local_micros),
+        "to_utc_timestamp": _moved(instants_of),
         "date_trunc": by_count({2: _date_trunc}),
         "months_between": by_count({2: _fraction_of_months, 3: _fraction_of_months}),
     }

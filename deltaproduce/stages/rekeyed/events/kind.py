@@ -21,12 +21,18 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Producer, Source, Stage
 from deltaproduce.model.kind import Definition, KeyUse
 from deltaproduce.model.layouts import Layout, sources_of
-from deltaproduce.stages.events import queries
-from deltaproduce.stages.events.by_key import EVENTS, as_given, events_by_key
-from deltaproduce.stages.events.columns import EventColumns, Named, event_columns
-from deltaproduce.stages.events.rows import VALID_FROM, VALID_TO, Blame, Making, made
 from deltaproduce.stages.inputs import StageInput, hidden_input
 from deltaproduce.stages.productions import DerivedKind, Produced, Production, ProductionResult
+from deltaproduce.stages.rekeyed.events import queries
+from deltaproduce.stages.rekeyed.events.by_key import EVENTS, as_given, events_by_key
+from deltaproduce.stages.rekeyed.events.columns import EventColumns, Named, event_columns
+from deltaproduce.stages.rekeyed.events.rows import (
+    VALID_FROM,
+    VALID_TO,
+    Blame,
+    Making,
+    rows_of_events,
+)
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.projection import Projection, naming
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
@@ -133,7 +139,7 @@ class EventsKind(DerivedKind):
     def produced(self, production: Production, inputs: Sequence[StageInput]) -> Produced | None:
         each = _events(inputs)
         rows = each.all_rows()
-        return None if rows is None else self._made(rows, each.stage, production)
+        return None if rows is None else self._rows(rows, each.stage, production)
 
     @override
     def changed(
@@ -154,7 +160,7 @@ class EventsKind(DerivedKind):
         rows = each.having(keys)
         assert rows is not None  # it has changed
         of_keys = keys.semi_join(rows, each.content)
-        new, count, ties = self._made(of_keys, each.stage, production)
+        new, count, ties = self._rows(of_keys, each.stage, production)
         if content is None:
             return production.first(new, count, ties)
         affected = keys.renamed(layout.key)
@@ -165,7 +171,7 @@ class EventsKind(DerivedKind):
         )
         return ProductionResult(compared, ties=ties)
 
-    def _made(self, rows: Rows, stored: Stage, production: Production) -> Produced:
+    def _rows(self, rows: Rows, stored: Stage, production: Production) -> Produced:
         """Return the rows of keys, from all their events as a stage has them."""
         stage, engines = production.stage, production.engines
         events, projection = stage.merged[0], self.columns.projection
@@ -175,7 +181,7 @@ class EventsKind(DerivedKind):
         )
         making = self._making(stage, self._types(events, engines), engines)
         try:
-            return made(projected, making, engines)
+            return rows_of_events(projected, making, engines)
         except spark_errors("PySparkException") as error:
             raise projection.failed(error, stage=stage.name) from error
 
@@ -183,22 +189,22 @@ class EventsKind(DerivedKind):
         own, events = self.columns, stage.merged[0]
         columns = {name: Column(name, kind) for name, kind in types.items()}
         every = (columns[own.place(Expression.of_column(name))] for name in own.of_event)
-        placed = dict(self._placed(own.values))
+        values = dict(self._places(own.values))
         source = events.name if isinstance(events, Source) else None
         key = Columns(event_columns(events)[: own.event_key])
         return Making(
-            dict(self._placed(own.key)),
-            placed,
-            dict(self._placed(own.sequence)),
+            dict(self._places(own.key)),
+            values,
+            dict(self._places(own.sequence)),
             None if own.deleted is None else own.place(own.deleted),
             tuple(columns.values()),
             tuple(every),
-            None if self.tracked is None else tuple(placed[name] for name in self.tracked),
+            None if self.tracked is None else tuple(values[name] for name in self.tracked),
             Layout.of(stage).content,
             Blame(stage.name, source, key, engines.time_zone),
         )
 
-    def _placed(self, named: tuple[Named, ...]) -> Iterator[tuple[str, str]]:
+    def _places(self, named: tuple[Named, ...]) -> Iterator[tuple[str, str]]:
         return ((name, self.columns.place(one)) for name, one in named)
 
     @override

@@ -22,9 +22,14 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.kind import Definition, KeyUse
 from deltaproduce.model.layouts import Layout, sources_of
-from deltaproduce.stages.indexes.columns import IndexColumn, check_types, include_list, key_list
 from deltaproduce.stages.inputs import StageInput, all_parts, changed_parts
 from deltaproduce.stages.productions import Production
+from deltaproduce.stages.rekeyed.indexes.columns import (
+    IndexColumn,
+    check_types,
+    include_list,
+    key_list,
+)
 from deltaproduce.stages.source_keys import ProducerKind
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.projection import Projection, naming

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from deltaproduce.stages.events.columns import EventColumns
+from deltaproduce.stages.rekeyed.events.columns import EventColumns
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.literals import literal
 from deltaproduce.stages.sql.expressions.terms import Constant

@@ -23,8 +23,8 @@ from deltaproduce.engines.spark.frames import row_bytes
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.errors import InvalidChangesError, ProducerError
 from deltaproduce.model.machine import cores
-from deltaproduce.stages.events.states import States
 from deltaproduce.stages.productions import Produced
+from deltaproduce.stages.rekeyed.events.states import KeyStates
 from deltaproduce.times.zones import zone_of
 from deltaproduce.types.columns import ORDINAL, Column, Columns
 from deltaproduce.types.conversions import in_arrow_types
@@ -103,7 +103,7 @@ class Making:
         """
         self._check_sequence(events)
         sequence = self._columns(self.sequence)
-        states = States.of(events, [*self.key.values()], sequence, self.every, self.deleted)
+        states = KeyStates.of(events, [*self.key.values()], sequence, self.every, self.deleted)
         if self.tracked is None:
             shown_rows, validity = states.latest(), dict[str, pa.Array]()
             numbers = np.zeros(len(shown_rows), np.int64)
@@ -117,8 +117,8 @@ class Making:
         columns = self.key | self.values
         taken = states.rows.select([*dict.fromkeys(columns.values())]).take(pa.array(shown_rows))
         arrays = {name: taken.column(place) for name, place in columns.items()}
-        made = pa.table(arrays | validity | {ORDINAL: pa.array(numbers)})
-        return in_arrow_types(made, self.content), states.ties
+        rows = pa.table(arrays | validity | {ORDINAL: pa.array(numbers)})
+        return in_arrow_types(rows, self.content), states.ties
 
     def _columns(self, named: dict[str, str]) -> list[Column]:
         known = {column.name: column for column in self.columns}
@@ -166,7 +166,7 @@ class Making:
         raise ProducerError(message, stage=blame.stage, key=first, column=column)
 
 
-def made(events: Rows, making: Making, engines: Engines) -> Produced:
+def rows_of_events(events: Rows, making: Making, engines: Engines) -> Produced:
     """Return the rows of keys, their number, and the number of ties.
 
     Args:
@@ -176,7 +176,7 @@ def made(events: Rows, making: Making, engines: Engines) -> Produced:
         InvalidChangesError, ProducerError: see `Making.rows`.
     """
     if not isinstance(events, pa.Table):
-        return _made_in_spark(events, making, engines)
+        return _rows_in_spark(events, making, engines)
     ties = list[int]()
 
     def of_part(part: pa.Table) -> pa.Table:
@@ -188,7 +188,7 @@ def made(events: Rows, making: Making, engines: Engines) -> Produced:
     return Produced(rows, len(rows), sum(ties))
 
 
-def _made_in_spark(events: DataFrame, making: Making, engines: Engines) -> Produced:
+def _rows_in_spark(events: DataFrame, making: Making, engines: Engines) -> Produced:
     columns = (*making.content, _TIES)
     key, names = making.key_columns, events.columns
 

@@ -32,7 +32,7 @@ from deltaproduce.types.pandas_on_demand import in_numpy
 
 
 @dataclass(frozen=True, slots=True)
-class States:
+class KeyStates:
     """The states of some keys, in order: a key's are adjacent, and ascend by the sequence.
 
     Attributes:
@@ -54,7 +54,7 @@ class States:
         sequence: Sequence[Column],
         every: Sequence[Column],
         deleted: str | None,
-    ) -> States:
+    ) -> KeyStates:
         """Return the states of all keys of some events.
 
         Args:
@@ -80,7 +80,7 @@ class States:
         if deleted is not None:
             is_deleted = in_numpy(rows.column(deleted).fill_null(False), bool)
         keys = grouped([one[ends] for one in ordered[: len(key)]])
-        return States(rows, keys, is_deleted, len(order) - len(ends))
+        return KeyStates(rows, keys, is_deleted, len(order) - len(ends))
 
     def latest(self) -> Numbers:
         """Return the place of the last state of each key that is not deleted."""

@@ -26,9 +26,9 @@ from deltaproduce.model.graph import HiddenInput, Producer, Stage
 from deltaproduce.model.hidden import Hidden, hidden_name
 from deltaproduce.model.kind import Definition, Upkeep
 from deltaproduce.model.layouts import CONTENT, RUNS, Layout
-from deltaproduce.stages.events.columns import Named
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import DerivedKind, Production, ProductionResult
+from deltaproduce.stages.rekeyed.events.columns import Named
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.projection import Projection, naming
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
