@@ -6,6 +6,8 @@ A function runs where its rows are. The invariant: this module and `choice` alon
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +29,9 @@ from deltaproduce.engines.spark.sessions.remote import parallelism
 from deltaproduce.model.machine import cores
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
+
+_PICKLED: Final = WeakKeyDictionary[BatchFunction, bytes | None]()
+"""Functions that have been called here -> what workers get; to pickle takes longer than a call."""
 
 
 def calls_beside(engines: Engines, *rows: Rows) -> bool:
@@ -63,6 +68,7 @@ def called_beside(
     Args:
         rows: rows for which `calls_beside` holds, at least one; equal keys are adjacent.
         key: workers may get different keys; without a key, one worker gets all rows.
+        run: is sent as it is at its first call.
         columns: the columns of the function's rows.
         stage: the function's stage.
 
@@ -74,7 +80,9 @@ def called_beside(
     Raises:
         ProducerError: the function failed.
     """
-    function = pickled(in_worker(run), held_by_spark())
+    if run not in _PICKLED:
+        _PICKLED[run] = pickled(in_worker(run), held_by_spark())
+    function = _PICKLED[run]
     if function is None:
         return None
     names = [c.name for c in key]

@@ -8,8 +8,8 @@ or for its memory are processed in parts (`local.large`). Users' functions are c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from deltaproduce.engines.local.engine import LocalEngine
 from deltaproduce.engines.local.large import parting
 from deltaproduce.engines.local.large.out_of_core import OutOfCoreEngine
 from deltaproduce.engines.local.large.spilling import Spill
+from deltaproduce.engines.local.large.threads import side_by_side
 from deltaproduce.engines.spark.checkpoints import (
     checkpoint,
     checkpoint_in_files,
@@ -55,11 +56,13 @@ class Engines:
         limits: the sizes up to which rows are processed on the driver.
         zone: returns the time zone in which rows are computed; None for `zone_of_session`, or the
             machine's zone.
+        memo: what is made once for the store; see `once`.
     """
 
     session: SparkSession | None
     limits: Limits
     zone: Callable[[], str] | None = None
+    memo: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
     def opened(session: SparkSession | None, limits: Limits) -> Engines:
@@ -112,6 +115,17 @@ class Engines:
     def in_zone(self, zone: str) -> Engines:
         """Return the same engines, which compute in a time zone."""
         return replace(self, zone=lambda: zone)
+
+    def once(self, name: Hashable, make: Callable[[], _Result]) -> _Result:
+        """Return what a function makes at its first call for this name, as long as the store lives.
+
+        Args:
+            make: what it makes depends on the name and the store's definitions alone.
+        """
+        if name not in self.memo:
+            self.memo[name] = make()
+        result: _Result = self.memo[name]
+        return result
 
     def of(self, *rows: Rows) -> Engine[Any]:
         """Return the engine that processes these rows together."""
@@ -184,7 +198,7 @@ class Engines:
         if self._is_one(tables, threads):
             return function(*tables)
         ranges = parting.by_ranges(tables, key, self.limits, names, threads)
-        results = parting.side_by_side(lambda parts: function(*parts), ranges, threads)
+        results = side_by_side(lambda parts: function(*parts), ranges, threads)
         return parting.gathered(results, self.limits)
 
     def _is_one(self, tables: Sequence[pa.Table], threads: int) -> bool:

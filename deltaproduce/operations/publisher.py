@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from deltaproduce.engines.local.large.threads import side_by_side
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS
@@ -246,8 +246,7 @@ class Publisher:
         if len(jobs) <= 1:
             return [function(*job) for job in jobs]
         in_thread = self._tables.engines.in_thread(function)
-        with ThreadPoolExecutor(_WRITERS) as pool:
-            return [*pool.map(lambda job: in_thread(*job), jobs)]
+        return [*side_by_side(lambda job: in_thread(*job), jobs, _WRITERS)]
 
     def _commit(
         self,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -25,8 +24,8 @@ from deltalake.transaction import AddAction
 from deltaproduce.engines.delta.log import is_logged_alike, logged_path
 from deltaproduce.engines.delta.tables import RefusedError
 from deltaproduce.engines.local.arrays import Marks, Numbers, empty, factorize
+from deltaproduce.engines.local.large.threads import side_by_side
 from deltaproduce.errors import CorruptStoreError
-from deltaproduce.model.machine import cores
 from deltaproduce.record_index import table
 from deltaproduce.record_index.decisions.comparing import (
     Outcome,
@@ -230,8 +229,8 @@ def _compared(
         return replace(in_file, add=add)
 
     there = np.unique(groups[groups != NOWHERE]).tolist()
-    with snapshot.discarding(adds), ThreadPoolExecutor(cores()) as threads:
-        return tuple(threads.map(compare, there))
+    with snapshot.discarding(adds):
+        return tuple(side_by_side(compare, there))
 
 
 def _marks(given: GivenRows, files: Iterable[_InFile], which: str) -> Marks:

@@ -8,9 +8,7 @@ entries of a key are in one part, in the order in which they came.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
 import numpy as np
@@ -18,20 +16,17 @@ import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import Numbers, isin_rows, sorting, taken
 from deltaproduce.engines.local.large.spilling import Spill
-from deltaproduce.model.machine import cores
+from deltaproduce.engines.local.large.threads import side_by_side
 from deltaproduce.record_index import table
 from deltaproduce.record_index.decisions.buckets import ENTRIES_A_BUCKET
 from deltaproduce.record_index.decisions.keying import BUCKET, Keying
 from deltaproduce.record_index.runs import RunFile, Runs
 from deltaproduce.record_index.seeking import read
 
+_Given = TypeVar("_Given")
+
 _MOST_BYTES: Final = 256 << 20
 """This much stays in memory; the rest spills to a file."""
-_AHEAD: Final = 2
-"""This many tables are read ahead of the one that is being split, for each processor."""
-
-_Given = TypeVar("_Given")
-_Result = TypeVar("_Result")
 
 
 class Parts:
@@ -64,7 +59,7 @@ class Parts:
             ends = np.searchsorted(np.sort(part), np.arange(self.count), side="right")
             return taken(bucketed, sorting([part])), ends.tolist()
 
-        for keys_of_part, ends in _each(by_part, of):
+        for keys_of_part, ends in side_by_side(by_part, of):
             self._rows += len(keys_of_part)
             for part, (first, end) in enumerate(zip([0, *ends], ends, strict=False)):
                 if first < end:
@@ -146,16 +141,3 @@ def _batches(files: Iterable[RunFile]) -> Iterator[list[RunFile]]:
         count += file.entries
     if group:
         yield group
-
-
-def _each(make: Callable[[_Given], _Result], of: Iterable[_Given]) -> Iterator[_Result]:
-    """Yield the result for each item, computed in parallel, in order, and not far ahead."""
-    count = cores()
-    with ThreadPoolExecutor(count) as threads:
-        waiting = deque[Future[_Result]]()
-        for one in of:
-            waiting.append(threads.submit(make, one))
-            if len(waiting) > _AHEAD * count:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()

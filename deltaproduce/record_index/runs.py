@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -33,8 +32,8 @@ from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.delta.commits import CHECKPOINTS, committed, properties_of
 from deltaproduce.engines.local.handles import opened_at
+from deltaproduce.engines.local.large.threads import side_by_side
 from deltaproduce.errors import ConflictError, CorruptStoreError, DefinitionError
-from deltaproduce.model.machine import cores
 from deltaproduce.record_index.decisions.descriptor import IndexDescriptor
 from deltaproduce.record_index.decisions.entries import AT, GROUP, ORDER
 from deltaproduce.record_index.decisions.keying import GROUP_COLUMN, Keying
@@ -368,9 +367,8 @@ def written(
     with discarding(place, added), effect("write", place.path):
         (directory,) = data_files.written(place, paths, [len(paths)], 1 << 20, [GROUP_COLUMN], ())
         added.append(replace(directory, partition_values={_RUN: None, _BUCKET: None}))
-        with ThreadPoolExecutor(cores()) as threads:
-            for _ in threads.map(write, parts):
-                pass
+        for _ in side_by_side(write, parts):
+            pass
     return added
 
 

@@ -8,7 +8,6 @@ that is sought, as with Hudi's HFiles. The invariant: both ways find the same en
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
 
@@ -16,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import Numbers, isin_rows
+from deltaproduce.engines.local.large.threads import side_by_side
 from deltaproduce.errors import CorruptStoreError
-from deltaproduce.model.machine import cores
 from deltaproduce.record_index.decisions.keying import Keying
 from deltaproduce.record_index.runs import RunFile, Runs
 from deltaproduce.storage.parquet.row_groups import FileFooter, bounds_of, reach_of
@@ -46,8 +45,7 @@ def entries_of(runs: Runs, keys: pa.Table, buckets: Numbers, keying: Keying) -> 
         wanted = keys if rows is None else keys.take(pa.array(rows))
         return _entries_in(runs, file, wanted, keying)
 
-    with ThreadPoolExecutor(cores()) as threads:
-        yield from threads.map(entries_in, runs.files)
+    yield from side_by_side(entries_in, runs.files)
 
 
 def read(

@@ -7,14 +7,13 @@ file of its row, and no other key.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 from typing import Final
 
 import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import distinct, isin_rows
-from deltaproduce.model.machine import cores
+from deltaproduce.engines.local.large.threads import side_by_side
 from deltaproduce.record_index.decisions.entries import (
     GROUP,
     NOWHERE,
@@ -43,9 +42,8 @@ def wrong_entries(view: IndexView) -> tuple[WrongEntry, ...]:
         columns = [*keying.names, GROUP]
         return _wrong(view.located(of_index).select(columns), of_files.select(columns), paths)
 
-    with ThreadPoolExecutor(cores()) as threads:
-        wrong = chain.from_iterable(threads.map(compare, range(indexed.count)))
-        return tuple(islice(wrong, _MOST))
+    wrong = chain.from_iterable(side_by_side(compare, range(indexed.count)))
+    return tuple(islice(wrong, _MOST))
 
 
 def _wrong(indexed: pa.Table, stored: pa.Table, paths: Mapping[int, str]) -> list[WrongEntry]:

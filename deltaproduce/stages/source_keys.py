@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from typing_extensions import override
 
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.local.large.threads import beside
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES, Layout
 from deltaproduce.stages.inputs import StageInput, changed_keys
@@ -117,13 +117,14 @@ class ProducerKind(DerivedKind):
             return ProductionResult(compared, surrogates)
 
         @engines.in_thread
-        def were_produced() -> tuple[Rows, ReadAmount]:
-            produced = mappings()
+        def were_produced(keys: Selection) -> tuple[Rows, ReadAmount]:
+            produced, begun = mappings(), content.readings.total
             assert produced is not None  # each row of the content has a pair
-            return produced.of(changed), content.readings.total
+            rows = produced.of(keys)
+            return rows, content.readings.total.after(begun)
 
-        with ThreadPoolExecutor(1) as beside:  # functions leave cores idle, and Spark waits
-            looked_up = beside.submit(were_produced)
+        # functions leave cores idle, and Spark waits
+        with beside(were_produced, changed) as looked_up:
             emitted_rows, count = emitted()
         old, read = looked_up.result()
         content.readings.add(*read)  # they count in the thread that reads

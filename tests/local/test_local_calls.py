@@ -126,3 +126,27 @@ def assert_called_once(
                 *(f"arrived {target}" for target in touched),
             ]
         )
+
+
+def test_a_store_calls_a_function_as_it_was_at_its_first_call(tmp_path: Path) -> None:
+    """What it captures changes meanwhile; a store that is opened then computes all rows again."""
+    factors, location = [2], str(tmp_path)
+    pipeline = Pipeline("factors")
+    items = pipeline.source("items", key="k int", value="n int")
+
+    @pipeline.producer(items, key="k int", value="n int")
+    def multiplied(k: int, values: Any) -> Any:
+        for n in values:
+            yield k, n * factors[0]
+
+    def rows(store: Store) -> list[int]:
+        return store.content("multiplied").sort_by("k").column("n").to_pylist()
+
+    with Store(None, location, pipeline) as store:
+        store.update({"items": [{"k": 1, "n": 10}]})
+        factors[0] = 3
+        store.update({"items": [{"k": 2, "n": 10}]})
+        assert rows(store) == [20, 20]
+    with Store(None, location, pipeline) as store:
+        assert store.update({"items": [{"k": 3, "n": 10}]}).stages["multiplied"].mode == "full"
+        assert rows(store) == [30, 30, 30]

@@ -1,8 +1,6 @@
 """Rows processed in parts: each row is in one part, in order, and the result is the same."""
 
 import os
-import threading
-from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +15,6 @@ from deltaproduce.engines.local.large.parting import (
     THREAD_ROWS,
     by_ranges,
     by_slices,
-    side_by_side,
     slices,
 )
 from deltaproduce.engines.local.large.spilling import Spill
@@ -153,26 +150,6 @@ def test_rows_that_are_many_for_one_core_are_worked_on_by_all_of_them() -> None:
     assert here.write_layout(after, count, LAYOUT.key, order).equals(
         parts.write_layout(after, count, LAYOUT.key, order)
     )
-
-
-def test_what_is_made_side_by_side_comes_in_the_order_of_the_parts() -> None:
-    """No part is taken long before it can be worked on, and two are worked on at once."""
-    taken, together = list[int](), threading.Barrier(2, timeout=20)
-
-    def parts() -> Iterator[int]:
-        for number in range(8):
-            taken.append(number)
-            yield number
-
-    def made(number: int) -> int:
-        together.wait()
-        return 10 * number
-
-    for place, found in enumerate(side_by_side(made, parts(), 2)):
-        assert found == 10 * place
-        assert len(taken) == min(place + 3, 8)
-    with pytest.raises(ZeroDivisionError):
-        [*side_by_side(lambda number: 1 // (2 - number), range(9), 2)]
 
 
 @pytest.mark.parametrize("seed", range(3))

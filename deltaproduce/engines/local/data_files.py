@@ -12,7 +12,6 @@ import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
 from types import MappingProxyType
 from typing import Any, Final
@@ -26,7 +25,7 @@ from deltaproduce.engines.delta.log import folder_of, logged
 from deltaproduce.engines.delta.tables import ROWS_PER_FILE, TableWrite, packed
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.arrays import Marks, factorize, isin_rows
-from deltaproduce.model.machine import cores
+from deltaproduce.engines.local.large.threads import side_by_side
 from deltaproduce.types.columns import Column
 
 _NO_VALUES: Final[Mapping[str, str | None]] = MappingProxyType({})
@@ -85,8 +84,8 @@ def written(
         )
 
     firsts = [0, *ends[:-1]]
-    with ThreadPoolExecutor(cores()) as threads:
-        return list(threads.map(write, range(len(ends)), firsts, ends))
+    parts = zip(range(len(ends)), firsts, ends, strict=False)
+    return [*side_by_side(lambda part: write(*part), parts)]
 
 
 def of_write(directory: Directory, rows: pa.Table, write: TableWrite) -> list[AddAction]:

@@ -18,11 +18,12 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
+from operator import is_
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 from deltaproduce.engines.local.worker import HEADER, PLACE, START
 from deltaproduce.model.machine import cores
@@ -267,19 +268,33 @@ class _Modules:
     """
 
     def __init__(self) -> None:
-        self._specs: dict[str, object] = {}
+        self._modules: list[object] = []
+        self._namespaces: list[dict[str, Any]] = []
+        self._specs: list[object] = []
+        self._known: dict[str, object] = {}
 
     def have_changed(self) -> bool:
         """Return whether a known module has been reloaded since the last call."""
-        modules = [(name, one) for name, one in [*sys.modules.items()] if name != "__main__"]
-        specs = {
-            name: object.__getattribute__(module, "__dict__").get("__spec__")  # loads no lazy one
-            for name, module in modules
-            if isinstance(module, ModuleType)
-        }
-        changed = any(self._specs.get(name, spec) is not spec for name, spec in specs.items())
-        self._specs |= specs
+        modules: list[object] = [*sys.modules.values()]
+        specs = [one.get("__spec__") for one in self._namespaces]
+        if _are(modules, self._modules) and _are(specs, self._specs):
+            return False  # as nearly always, and a version asks for each call of a function
+        named = [
+            (name, object.__getattribute__(module, "__dict__"))  # loads no lazy one
+            for name, module in [*sys.modules.items()]
+            if name != "__main__" and isinstance(module, ModuleType)
+        ]
+        self._modules, self._namespaces = modules, [namespace for _, namespace in named]
+        self._specs = [one.get("__spec__") for one in self._namespaces]
+        known = {name: spec for (name, _), spec in zip(named, self._specs, strict=True)}
+        changed = any(self._known.get(name, spec) is not spec for name, spec in known.items())
+        self._known |= known
         return changed
+
+
+def _are(objects: Sequence[object], others: Sequence[object]) -> bool:
+    """Return whether these are the same objects in the same order."""
+    return len(objects) == len(others) and all(map(is_, objects, others))
 
 
 def _path(*, jars: bool) -> list[str]:

@@ -6,7 +6,6 @@ Pure. The invariant: the bucket and the place of an entry depend on its key alon
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -15,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import Numbers, empty, sorting, taken
-from deltaproduce.model.machine import cores
+from deltaproduce.engines.local.large.threads import side_by_side
 from deltaproduce.record_index.decisions.buckets import HashFunction, buckets_of
 from deltaproduce.record_index.decisions.entries import (
     GROUP,
@@ -104,9 +103,8 @@ class Keying:
         without_bucket, order = bucketed.drop_columns([BUCKET]), sorting([of])
         by_bucket, there = taken(without_bucket, order), np.unique(of)
         ends = np.searchsorted(of[order], there, side="right").tolist()
-        with ThreadPoolExecutor(cores()) as threads:
-            sliced = (by_bucket.slice(a, b - a) for a, b in pairwise([0, *ends]))
-            parts = [*threads.map(lambda part: sorted_by_key(part, self.columns), sliced)]
+        sliced = (by_bucket.slice(a, b - a) for a, b in pairwise([0, *ends]))
+        parts = [*side_by_side(lambda part: sorted_by_key(part, self.columns), sliced)]
         if 0 < len(without_bucket) <= _MIXED_ENTRIES:
             return {None: together(parts)}
         return dict(zip(there.tolist(), parts, strict=True))

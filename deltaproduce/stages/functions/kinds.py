@@ -67,7 +67,8 @@ class FunctionKind(ProducerKind):
             return empty(production.content), 0
         columns, key = input_columns(stage), stage.feeders[0].schema.key.columns
         engines = production.engines
-        run = self.calls(stage, zone_of(engines.time_zone))
+        zone = engines.time_zone
+        run = engines.once(("calls", stage.name, zone), lambda: self.calls(stage, zone_of(zone)))
         beside = production.beside(rows, key, run)
         if beside is not None:
             return beside

@@ -8,9 +8,7 @@ damaged (Spark says so).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -20,6 +18,7 @@ import pyarrow.parquet as pq
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.arrays import Marks, Numbers, empty
 from deltaproduce.engines.local.large.spilling import Spill
+from deltaproduce.engines.local.large.threads import side_by_side
 from deltaproduce.errors import CorruptStoreError, StorageError
 from deltaproduce.model.machine import cores
 from deltaproduce.model.partitions import Ranges
@@ -44,7 +43,6 @@ _SOUGHT_AT_A_TIME: Final = 1 << 18
 """About the most rows of row groups that a thread reads to find keys in."""
 _LEAST_AT_A_TIME: Final = 1 << 16
 """The fewest, unless there are no more: fewer are not worth another thread."""
-_AT_A_TIME: Final = 8
 """How many parts are read in parallel."""
 _FOOTERS_AT_A_TIME: Final = 16
 """How many footers are read in parallel: for remote files nearly all of the time is waiting."""
@@ -231,18 +229,15 @@ class ParquetFiles:
         )
         spilled.add(empty(columns))
         try:
-            with ThreadPoolExecutor(cores()) as threads:
-                while chosen := [*islice(read_together, _AT_A_TIME)]:
-                    side_by_side = map if len(chosen) == 1 else threads.map
-                    for part, rows in zip(chosen, side_by_side(read, chosen), strict=True):
-                        for of_file in of_files(part):
-                            file, numbers = of_file[0].file, [group.number for group in of_file]
-                            read_of = None if names is None else names[file]
-                            self.readings.add(*footers.files[file].amount_of(numbers, read_of))
-                        spilled.add(rows)
-                        count += len(rows)
-                    if most is not None and count > most:
-                        break
+            for part, rows in side_by_side(lambda part: (part, read(part)), read_together):
+                for of_file in of_files(part):
+                    file, numbers = of_file[0].file, [group.number for group in of_file]
+                    read_of = None if names is None else names[file]
+                    self.readings.add(*footers.files[file].amount_of(numbers, read_of))
+                spilled.add(rows)
+                count += len(rows)
+                if most is not None and count > most:
+                    break
         except UNREADABLE as error:
             self._check_answer(error)
             return None
@@ -335,12 +330,10 @@ class ParquetFiles:
         try:
             missing = [number for number in numbers if number not in self._known]
             if missing:
-                with ThreadPoolExecutor(_FOOTERS_AT_A_TIME) as threads:
-                    side_by_side = map if len(missing) == 1 else threads.map
-                    paths = map(self.paths.__getitem__, missing)
-                    said = side_by_side(self._directory.footer, paths)
-                    values = (self._values[number] for number in missing)
-                    self._known |= zip(missing, map(FileFooter, said, values), strict=True)
+                paths = map(self.paths.__getitem__, missing)
+                said = side_by_side(self._directory.footer, paths, _FOOTERS_AT_A_TIME)
+                values = (self._values[number] for number in missing)
+                self._known |= zip(missing, map(FileFooter, said, values), strict=True)
         except UNREADABLE as error:
             self._check_answer(error)
             return None

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import empty
-from deltaproduce.engines.local.large.parting import side_by_side
+from deltaproduce.engines.local.large.threads import side_by_side
 from deltaproduce.storage.parquet.batching import of_files, parts
 from deltaproduce.storage.parquet.files import UNREADABLE, ParquetFiles, Sieve
 from deltaproduce.storage.parquet.readings import NOTHING_READ, ReadAmount

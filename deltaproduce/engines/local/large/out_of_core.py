@@ -25,10 +25,10 @@ from deltaproduce.engines.local.large.parting import (
     by_ranges,
     by_slices,
     gathered,
-    side_by_side,
 )
 from deltaproduce.engines.local.large.spanning import joined
 from deltaproduce.engines.local.large.spilling import LARGE_BYTES, Spill
+from deltaproduce.engines.local.large.threads import side_by_side
 from deltaproduce.engines.marks import Counts, Which
 from deltaproduce.model.layouts import Layout
 from deltaproduce.model.limits import Limits

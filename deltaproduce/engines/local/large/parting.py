@@ -12,11 +12,8 @@ share the memory limit of one part.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain, islice
 from typing import Final, TypeVar
 
 import numpy as np
@@ -24,6 +21,7 @@ import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import Numbers, order_codes, single, sorting, taken
 from deltaproduce.engines.local.large.spilling import Spill
+from deltaproduce.engines.local.large.threads import side_by_side
 from deltaproduce.model.limits import Limits
 from deltaproduce.model.machine import cores
 from deltaproduce.types.columns import Column
@@ -34,30 +32,6 @@ _SAMPLED: Final = 100
 """The number of keys sampled for each range."""
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
-
-
-def side_by_side(
-    function: Callable[[_Part], _Result], parts: Iterable[_Part], threads: int | None = None
-) -> Iterator[_Result]:
-    """Yield the results of a function for some parts, in their order.
-
-    The caller's thread takes the parts, at most one per thread ahead of the results. A single part,
-    and all parts with one thread, are processed in the caller's thread, too.
-
-    Args:
-        threads: how many parts are processed in parallel; by default one on each core.
-    """
-    ahead, count = iter(parts), threads or cores()
-    first = [*islice(ahead, count)]
-    if len(first) <= 1:
-        yield from map(function, chain(first, ahead))
-        return
-    with ThreadPoolExecutor(count) as pool:
-        begun = deque(pool.submit(function, part) for part in first)
-        while begun:
-            result = begun.popleft().result()
-            begun.extend(pool.submit(function, part) for part in islice(ahead, 1))
-            yield result
 
 
 def are_many(rows: int) -> bool:
