@@ -116,13 +116,16 @@ class Engines:
         """Return the same engines, which compute in a time zone."""
         return replace(self, zone=lambda: zone)
 
-    def once(self, name: Hashable, make: Callable[[], _Result]) -> _Result:
-        """Return what a function makes at its first call for this name, as long as the store lives.
+    def once(
+        self, name: Hashable, make: Callable[[], _Result], *, is_anew: bool = False
+    ) -> _Result:
+        """Return what a function made at an earlier call for this name, or else makes now.
 
         Args:
             make: what it makes depends on the name and the store's definitions alone.
+            is_anew: whether it is called in any case.
         """
-        if name not in self.memo:
+        if is_anew or name not in self.memo:
             self.memo[name] = make()
         result: _Result = self.memo[name]
         return result

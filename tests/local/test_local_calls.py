@@ -128,8 +128,8 @@ def assert_called_once(
         )
 
 
-def test_a_store_calls_a_function_as_it_was_at_its_first_call(tmp_path: Path) -> None:
-    """What it captures changes meanwhile; a store that is opened then computes all rows again."""
+def test_all_rows_are_of_the_function_as_it_was_when_all_were_computed(tmp_path: Path) -> None:
+    """What it captures changes meanwhile; a refresh, or a store that is opened, has the new one."""
     factors, location = [2], str(tmp_path)
     pipeline = Pipeline("factors")
     items = pipeline.source("items", key="k int", value="n int")
@@ -147,6 +147,9 @@ def test_a_store_calls_a_function_as_it_was_at_its_first_call(tmp_path: Path) ->
         factors[0] = 3
         store.update({"items": [{"k": 2, "n": 10}]})
         assert rows(store) == [20, 20]
+        store.refresh("multiplied")
+        assert rows(store) == [30, 30]
+        factors[0] = 4
     with Store(None, location, pipeline) as store:
         assert store.update({"items": [{"k": 3, "n": 10}]}).stages["multiplied"].mode == "full"
-        assert rows(store) == [30, 30, 30]
+        assert rows(store) == [40, 40, 40]

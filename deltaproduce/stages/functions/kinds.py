@@ -68,7 +68,11 @@ class FunctionKind(ProducerKind):
         columns, key = input_columns(stage), stage.feeders[0].schema.key.columns
         engines = production.engines
         zone = engines.time_zone
-        run = engines.once(("calls", stage.name, zone), lambda: self.calls(stage, zone_of(zone)))
+        run = engines.once(
+            ("calls", stage.name, zone),
+            lambda: self.calls(stage, zone_of(zone)),
+            is_anew=keys is None,  # then what it refers to may have changed
+        )
         beside = production.beside(rows, key, run)
         if beside is not None:
             return beside
