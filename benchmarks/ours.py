@@ -148,6 +148,24 @@ class OursByAggregates(Ours):
         return self.workload.aggregated()
 
 
+class OursBySql(Ours):
+    """This library, with W1's stages as SQL views."""
+
+    name = "deltaproduce, SQL views"
+
+    def _pipeline(self, edition: int) -> dp.Pipeline:
+        del edition  # it has no functions
+        assert self.workload.queried is not None  # it only does W1
+        return self.workload.queried()
+
+
+class OursBySqlWithoutSession(OursWithoutSession):
+    """The same in a store without a Spark session, from batches that are Arrow tables."""
+
+    name = "deltaproduce, SQL views, no session"
+    _pipeline = OursBySql._pipeline
+
+
 class OursInFull(Ours):
     """This library, with all stages refreshed in each step: the same functions for all rows.
 

@@ -58,6 +58,8 @@ LIMITS: Final[Mapping[str, Limits]] = {
     "ours-arrow": Limits(main=MILLION, others=MILLION, often=MILLION),
     "ours-here": Limits(main=EVERY, others=EVERY, often=EVERY),
     "ours-agg": Limits(main=EVERY, others=MILLION, often=MILLION),
+    "ours-sql": Limits(main=EVERY, others=MILLION, often=MILLION),
+    "ours-sql-here": Limits(main=EVERY, others=EVERY, often=EVERY),
     "refresh": Limits(main=MILLION, others=MILLION, often=0),
     "recompute": Limits(main=EVERY, others=EVERY, often=MILLION),
     "merge": Limits(main=MILLION, others=0, often=MILLION),

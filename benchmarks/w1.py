@@ -57,6 +57,7 @@ def workload(stages: int = 3) -> Workload:
         rows=orders,
         changes=changes,
         aggregated=lambda: aggregated(stages),
+        queried=lambda: queried(stages),
         queries=QUERIES,
     )
 
@@ -105,6 +106,17 @@ def aggregated(stages: int = 3) -> dp.Pipeline:
         # Over one total; a sum has ten digits more than its addends.
         values={"total": agg.sum("CAST(total AS decimal(12,2))")},
     )
+    return w1
+
+
+def queried(stages: int = 3) -> dp.Pipeline:
+    """Return the same tables as SQL views."""
+    w1 = dp.Pipeline("w1")
+    feeder = w1.source("orders", key=ORDERS_KEY, value=ORDERS_VALUE).name
+    for name in [*TABLES][1 : stages + 1]:
+        key = ", ".join(TABLES[name].key)
+        w1.sql(name, QUERIES[name].format(feeder=feeder), key=key, incremental="always")
+        feeder = name
     return w1
 
 

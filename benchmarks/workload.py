@@ -53,6 +53,7 @@ class Workload:
         still: sources that are loaded once and do not change, and their rows.
         aggregated: returns a definition of the same tables with `Pipeline.aggregate` instead of
             functions, if the workload has one.
+        queried: returns a definition of the same tables as SQL views, if the workload has one.
         queries: the stages of `derived` in the SQL of DuckDB, over ``{feeder}``, if it takes part.
     """
 
@@ -65,6 +66,7 @@ class Workload:
     changes: Callable[[SparkSession, int, int, int], DataFrame]
     still: Mapping[str, Rows] = field(default_factory=dict)
     aggregated: Callable[[], dp.Pipeline] | None = None
+    queried: Callable[[], dp.Pipeline] | None = None
     queries: Mapping[str, str] = field(default_factory=dict)
 
     @property
