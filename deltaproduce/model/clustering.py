@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -56,7 +56,8 @@ def clusterings(graph: Graph, zone: str) -> Mapping[str, Clustering]:
     """Return how the feeders of windows are stored, by name.
 
     If windows are over several columns of a feeder, the column of most windows wins, and of equally
-    many, the first window's; if the steps of windows differ, the shortest wins.
+    many, the first window's; if the steps of windows differ, the shortest wins; if the time zones
+    of their days differ, the first window's. Windows of other zones read the files that overlap.
 
     Args:
         zone: the time zone whose days divide timestamps.
@@ -100,4 +101,7 @@ def file_ends(counts: NDArray[np.int64], least: int) -> NDArray[np.int64]:
 def _chosen(wanted: Sequence[Clustering]) -> Clustering:
     names = Counter(one.column.name for one in wanted)
     most = max(names, key=lambda name: names[name])
-    return min((one for one in wanted if one.column.name == most), key=lambda one: one._size)
+    over = [one for one in wanted if one.column.name == most]
+    shortest, first = min(over, key=lambda one: one._size), over[0].partitions
+    days = replace(shortest.partitions, zone=first.zone, of_place=first.of_place)
+    return replace(shortest, partitions=days)

@@ -3,7 +3,8 @@
 A partition has a number, in the order of its values; partitions of consecutive numbers are
 adjacent. `Ranges` records which partitions are present, whatever their step: as days, or as the
 numbers of one step; weeks and months follow from days. The invariant: every non-null value is in
-exactly one partition, and a timestamp belongs to its day in the store's time zone.
+exactly one partition, and a timestamp belongs to its day in one time zone: the store's, or that of
+a place.
 """
 
 from __future__ import annotations
@@ -139,11 +140,13 @@ class Partitioning:
         sort: the sort of the values.
         step: the size of a partition.
         zone: the time zone whose days divide timestamps; UTC for all other values.
+        of_place: whether these are the days of a place, whatever the time zone of the store is.
     """
 
     sort: Sort
     step: Step
     zone: str = OF_UTC
+    of_place: bool = False
 
     @property
     def of_dates(self) -> bool:
@@ -153,6 +156,8 @@ class Partitioning:
     @property
     def unit(self) -> str:
         """The unit in which present partitions are recorded: days, or the partitions themselves."""
+        if self.of_place:
+            return f"day in {self.zone}"
         return "day" if self.of_dates else str(self.step)
 
     @property
@@ -232,20 +237,26 @@ class Partitioning:
         return named // self.unit_size
 
 
-def partitioning(data_type: str, step: Step | None, zone: str = OF_UTC) -> Partitioning | None:
+def partitioning(
+    data_type: str, step: Step | None, zone: str = OF_UTC, place: str | None = None
+) -> Partitioning | None:
     """Return how values of a type are partitioned; by default by day, or one by one.
 
     Args:
         zone: the time zone of the days of timestamps.
+        place: another time zone, whose days divide these timestamps; None if there is none.
 
     Returns:
-        None if they cannot be, or not by that step.
+        None if they cannot be, or not by that step, or have no days of a place.
     """
     sort = SORTS.get(data_type)
     if sort is None or (step is not None and isinstance(step, str) == (sort == "integers")):
         return None
-    clock = zone if data_type == "timestamp" else OF_UTC
-    return Partitioning(sort, step or (1 if sort == "integers" else "day"), clock)
+    if data_type != "timestamp" and place is not None:
+        return None
+    clock = (place or zone) if data_type == "timestamp" else OF_UTC
+    size = step or (1 if sort == "integers" else "day")
+    return Partitioning(sort, size, clock, place is not None)
 
 
 def _from(day: int, zone: str) -> Ranges:

@@ -117,17 +117,19 @@ def outreaches(window: Window, kept: Window, key: Columns, *, stage: str) -> boo
     if window.column != kept.column or window.max_partitions is not None:
         return True
     ours, theirs = planned(kept, key, stage=stage), planned(window, key, stage=stage)
+    more = int(window.zone != kept.zone)  # a day there may begin the day before
     fixed = _fixed_first(ours)
     first = _fixed_first(theirs)
     if fixed is not None:  # the retention never moves
-        return first is not None and first < fixed
+        return first is not None and first < fixed + more
     if first is not None:  # the window does not move, and the retention does
         return True
     assert window.last is not None  # neither has a fixed first partition
     assert kept.last is not None
-    ends = [(window.last + window.lag, kept.last + kept.lag)]
+    reach = window.last + more
+    ends = [(reach + window.lag, kept.last + kept.lag)]
     if ours.partitions.of_dates:  # the edge is a day, whatever the lag is
-        ends.append((window.last, kept.last))
+        ends.append((reach, kept.last))
     return any(_is_longer(*end, theirs.partitions.step, ours.partitions.step) for end in ends)
 
 

@@ -23,7 +23,7 @@ from deltaproduce.model.partitions import (
     Step,
     partitioning,
 )
-from deltaproduce.times.zones import OF_UTC
+from deltaproduce.times.zones import OF_UTC, known
 from deltaproduce.types.columns import Columns, RowSchema
 from deltaproduce.types.ddl import name_from
 from deltaproduce.types.excerpts import shown
@@ -48,6 +48,7 @@ class Window:
         lag: the number of partitions between its last one and the newest.
         on_missing: whether missing partitions count as empty.
         max_partitions: the most partitions that enter in one version.
+        zone: the time zone whose days divide timestamps; the store's if None.
     """
 
     column: str
@@ -58,6 +59,7 @@ class Window:
     lag: int = 0
     on_missing: OnMissing = "skip"
     max_partitions: int | None = None
+    zone: str | None = None
 
     @property
     def is_limited(self) -> bool:
@@ -153,14 +155,18 @@ class PlannedWindow:
 
 def making(window: Window) -> tuple[object, ...]:
     """Return what decides which rows are in a window."""
-    return window.column, window.last, window.start, window.step, window.end, window.lag
+    places = () if window.zone is None else (window.zone,)
+    return (
+        *(window.column, window.last, window.start, window.step, window.end, window.lag),
+        *places,
+    )
 
 
 def planned(given: Window, key: Columns, zone: str = OF_UTC, *, stage: str) -> PlannedWindow:
     """Return a window over a column of a key, whose type is known.
 
     Args:
-        zone: the time zone whose days divide timestamps.
+        zone: the time zone whose days divide timestamps, unless the window names another.
 
     Raises:
         DefinitionError: it cannot be over that column; with `stage` and `column`.
@@ -168,13 +174,16 @@ def planned(given: Window, key: Columns, zone: str = OF_UTC, *, stage: str) -> P
     position = key.names.index(given.column)
     column = key.columns[position]
     data_type = column.data_type.simpleString()
-    planned_window = partitioning(data_type, given.step, zone)
+    planned_window = partitioning(data_type, given.step, zone, given.zone)
     if planned_window is None:
         over = f"{column.name!r}, which is {data_type}"
         fault = (
             f"a window is over {over}; give a key column of type date, timestamp or integer"
             if partitioning(data_type, None) is None
             else f"step is {given.step!r} for a window over {over}"
+            if partitioning(data_type, given.step) is None
+            else f"zone is {given.zone!r} for a window over {over}; only timestamps have days of a "
+            "place, so leave it out"
         )
         message = f"stage {stage!r}: {fault}"
         raise DefinitionError(message, stage=stage, column=column.name)
@@ -223,6 +232,7 @@ def window(
     lag: int = 0,
     on_missing: Literal["skip", "error"] = "skip",
     max_partitions: int | None = None,
+    zone: str | None = None,
 ) -> Window:
     """Make a window over the partitions of a column, for `Pipeline.aggregate`.
 
@@ -234,9 +244,8 @@ def window(
         column: a key column of the feeder, of type date, timestamp or whole number.
         last: a fixed length: the number of partitions.
         start: a fixed start: the first partition. Give one of the two.
-        step: the size of a partition: ``"day"``, ``"week"`` (from Monday) or ``"month"``, of
-            timestamps in the store's time zone; or, for whole numbers, the size, from a multiple of
-            it. A day, or 1, if None.
+        step: the size of a partition: ``"day"``, ``"week"`` (from Monday) or ``"month"``; or, for
+            whole numbers, the size, from a multiple of it. A day, or 1, if None.
         end: the last partition, if that is fixed.
         lag: the number of partitions between the last one and the newest.
         on_missing: whether a missing partition between the first and the last counts as empty
@@ -244,6 +253,8 @@ def window(
         max_partitions: the most partitions that enter when the edge moves. The version with the
             given rows leaves the edge where it is; then further versions move it, one after the
             other.
+        zone: the time zone of a place, such as ``"America/Chicago"``: the partitions of timestamps
+            are its days, from midnight to midnight there. If None, those of the store's time zone.
 
     Raises:
         DefinitionError: an argument is not valid, or they do not go together.
@@ -264,6 +275,7 @@ def window(
         raise _wrong(column, "step", step, "'day', 'week', 'month', or an int from 1 on")
     if end is not None and lag:
         raise DefinitionError(f"the window over {column!r} has end= and lag=; give one of them")
+    place = None if zone is None else _zone(column, zone)
     if on_missing not in get_args(OnMissing):
         raise _wrong(column, "on_missing", on_missing, "'skip' or 'error'")
     step = step if step is None or isinstance(step, str) else int(step)
@@ -280,7 +292,16 @@ def window(
         int(lag),
         on_missing,
         None if max_partitions is None else int(max_partitions),
+        place,
     )
+
+
+def _zone(column: str, zone: object) -> str:
+    place = known(zone) if isinstance(zone, str) else None
+    if place is None:
+        wanted = "a region such as 'Europe/Paris', or an offset from UTC such as '+02:00'"
+        raise _wrong(column, "zone", zone, wanted)
+    return place
 
 
 def partition(value: object) -> Partition | None:

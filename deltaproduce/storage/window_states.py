@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from deltaproduce.model.partitions import Partition, Ranges, day_number, day_of
+import numpy as np
+
+from deltaproduce.model.partitions import Partition, Partitioning, Ranges, day_number, day_of
 from deltaproduce.model.window_moves import WindowMove
 from deltaproduce.types.json.fields import Kind, fields, is_integer, is_text, optional
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Tracked(NamedTuple):
@@ -61,6 +65,16 @@ class WindowState:
     def date(self) -> date | None:
         """The date of the store; a datetime if it has a time."""
         return self.time or (None if self.as_of is None else day_of(self.as_of))
+
+    def day_in(self, partitions: Partitioning) -> int | None:
+        """Return the day of the store, in the days of some partitions; None if it has no day.
+
+        A time is an instant, which a place has its own day of; a whole day is one of each place.
+        """
+        if self.time is None or not partitions.of_place:
+            return self.as_of
+        micros = (self.time - _EPOCH) // timedelta(microseconds=1)
+        return int(partitions.units(np.array([micros], np.int64))[0])
 
     def with_present(self, units: Mapping[Tracked, Ranges]) -> WindowState:
         """Return the state with these units present, too; the same state if none is new."""

@@ -87,6 +87,7 @@ def site(chosen: Collection[str] = ()) -> dp.Pipeline:
     of("of_weeks", days, dp.window("day", last=2, step="week"))
     of("of_months", days, dp.window("day", start="2013-02-27", step="month"))
     of("of_times", times, dp.window("at", last=3))
+    of("of_place", times, dp.window("at", last=3, zone="America/Chicago"))
     of("of_bare", bare, dp.window("at", start="2013-02-26"))
     of("of_seqs", seqs, dp.window("seq", last=2, step=10))
     of("of_numbers", seqs, dp.window("seq", start=-5))

@@ -68,6 +68,14 @@ CLOCKS = [
     ),
     *("CAST(w + INTERVAL '40000' YEAR AS date)", "date_trunc('month', w + INTERVAL '40000' YEAR)"),
     *("unix_seconds(t)", "timestamp_seconds(b)"),
+    *("from_utc_timestamp(w, 'America/Chicago')", "to_utc_timestamp(w, 'America/Chicago')"),
+    *("to_date(from_utc_timestamp(w, 'Asia/Kathmandu'))", "from_utc_timestamp(t, '+05:30')"),
+    *("to_utc_timestamp(w, 'Australia/Lord_Howe')", "from_utc_timestamp('2013-03-31', 'UTC')"),
+    *(
+        f"{name}(w + INTERVAL '{years}' YEAR, 'America/Chicago')"
+        for name in ("from_utc_timestamp", "to_utc_timestamp")
+        for years in (-200, 100, 40000, 291000)
+    ),
     *("date_trunc('day', t)", "date_trunc('hour', w + INTERVAL 1 HOUR)"),
     *("CAST(t AS timestamp)", "w = t", "t < w", "coalesce(t, w)", "IF(x, t, w)", "t IN (w, v)"),
     *("w = '2013-03-31 01:30:00'", "w > '2013-03-31'", "w BETWEEN t AND v"),

@@ -18,7 +18,7 @@ from deltaproduce.stages.aggregates import kind, windowed
 from deltaproduce.testing import Oracle
 
 VERSIONS = 4
-WINDOWS = "of_days", "of_times", "of_bare", "of_seqs"
+WINDOWS = "of_days", "of_times", "of_place", "of_bare", "of_seqs"
 WINDOWED = "views_0", "views_1", "views_2"
 KEYS = ["id bigint, day date", "day date, id bigint"]
 

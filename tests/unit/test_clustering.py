@@ -41,4 +41,21 @@ def test_it_goes_by_the_column_of_most_windows_and_the_shortest_step() -> None:
     found = clusterings(pipeline.graph(), "UTC")
     told = {name: (by.column.name, by.partitions.step) for name, by in found.items()}
     assert told == {"one": ("day", "week"), "other": ("day", "month")}
+    assert {by.partitions.zone for by in found.values()} == {"UTC"}
     assert [c.name for c in found["one"].order(one.schema.key.columns)] == ["day", "id"]
+
+
+def test_it_goes_by_the_days_of_the_first_window() -> None:
+    """Of its place, or of the store; the shortest step may be another window's."""
+    pipeline = dp.Pipeline("site")
+    key = "at timestamp, id int"
+    one, other = (pipeline.source(name, key=key, value="m int") for name in ("one", "other"))
+    zones = (None, "Asia/Kathmandu", "America/Chicago")
+    windows = [dp.window("at", last=1, step="week", zone=zone) for zone in zones]
+    windows.append(dp.window("at", last=1, zone="UTC"))
+    for number, window in enumerate(windows):
+        feeder = dp.merge(one, other) if number else one
+        pipeline.aggregate(f"w{number}", feeder, key="m", values={"n": agg.count()}, window=window)
+    found = clusterings(pipeline.graph(), "Europe/Paris")
+    told = {name: (by.partitions.step, by.partitions.zone) for name, by in found.items()}
+    assert told == {"one": ("day", "Europe/Paris"), "other": ("day", "Asia/Kathmandu")}

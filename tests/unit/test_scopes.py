@@ -15,6 +15,7 @@ from deltaproduce.stages.sql.scopes.clauses import Scopes
 from deltaproduce.stages.sql.scopes.coded import numbered
 from deltaproduce.stages.sql.scopes.partitions import ExpectedPartitions
 from deltaproduce.stages.sql.scopes.series import timeseries
+from deltaproduce.times.zones import zone_of
 
 DAY = datetime(2022, 3, 31, 17, 5, tzinfo=UTC)
 MOMENTS = st.datetimes(datetime(1600, 1, 1), datetime(2600, 1, 1), timezones=st.just(UTC))
@@ -59,6 +60,39 @@ def test_time_series(step: str, count: int, wanted: list[str]) -> None:
     assert [display_text(one.value) for one in timeseries(step, count, DAY)] == wanted
 
 
+IN_CHICAGO = "'America/Chicago'"
+
+
+@pytest.mark.parametrize(
+    ("text", "moment", "wanted"),
+    [
+        # a date is that of the place, and a time an instant
+        ("'1 day', 2", datetime(2024, 3, 11), ["2024-03-11 00:00", "2024-03-10 00:00"]),
+        ("'1 day', 1", datetime(2024, 3, 11, 4), ["2024-03-10 00:00"]),
+        ("'1 day', 1", datetime(2024, 3, 11, 5), ["2024-03-11 00:00"]),
+        ("'1 week', 2", datetime(2024, 3, 11, 4), ["2024-03-04 00:00", "2024-02-26 00:00"]),
+        ("'1 month', 1", datetime(2024, 3, 1, 4), ["2024-02-01 00:00"]),
+        # an hour that the clock leaves out is none, one that it shows twice is one
+        ("'1 hour', 2", datetime(2024, 3, 10, 8, 30), ["2024-03-10 03:00", "2024-03-10 01:00"]),
+        ("'1 hour', 2", datetime(2024, 11, 3, 7, 30), ["2024-11-03 01:00", "2024-11-03 00:00"]),
+        ("'1 hour', 2", datetime(2024, 11, 3, 6, 30), ["2024-11-03 01:00", "2024-11-03 00:00"]),
+    ],
+)
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu"])
+def test_a_time_series_of_a_place_has_its_times(
+    text: str, moment: datetime, wanted: list[str], zone: str
+) -> None:
+    """On the clock of the store, whatever its time zone is."""
+    clock = zone_of(zone)
+    is_day = (moment.hour, moment.minute) == (0, 0)
+    at = moment.replace(tzinfo=clock if is_day else UTC).astimezone(clock)
+    found = scopes(
+        f"FOR t IN timeseries({text}, {IN_CHICAGO}), LET at = date_format(t, 'yyyy-MM-dd HH:mm')",
+        at,
+    )
+    assert [one["at"] for one in found] == wanted
+
+
 @given(MOMENTS, st.sampled_from(["hour", "day", "week", "month"]), st.integers(1, 9))
 def test_a_time_series_ends_at_the_unit_that_the_moment_is_in(
     moment: datetime, unit: str, size: int
@@ -83,6 +117,9 @@ def test_a_time_series_ends_at_the_unit_that_the_moment_is_in(
         ("FOR x IN array(1, 'a')", None),
         ("FOR t IN timeseries('0 days', 2)", None),
         ("FOR t IN timeseries('1 day', -1)", None),
+        ("FOR t IN timeseries('1 day', 1, 'America/Nowhere')", None),
+        ("FOR t IN timeseries('1 hour', 1, 5)", None),
+        ("FOR t IN timeseries('100000 hours', 1000, 'UTC')", None),
         ("FOR x IN sequence(1, 3, 0)", None),
         ("LET x = 1, LET X = 2", 1),
         ("LET x = 1,", 1),

@@ -301,6 +301,8 @@ WRONG: dict[str, dict[str, object]] = {
     "a start after its end": {"start": "2013-01-02", "end": "2013-01-01"},
     "a month after its end": {"start": "2013-02-01", "end": "2013-01-31", "step": "month"},
     "a number after its end": {"start": 7, "end": 6},
+    "no place": {"last": 2, "zone": "America/Nowhere"},
+    "a place that is none": {"last": 2, "zone": 5},
 }
 
 
@@ -325,6 +327,8 @@ UNFIT: dict[str, object] = {
     "a day as start of numbers": dp.window("id", start="2013-01-01"),
     "a number as end of days": dp.window("day", last=2, end=5),
     "no window": "day",
+    "dates of a place": dp.window("day", last=2, zone="America/Chicago"),
+    "numbers of a place": dp.window("id", last=2, zone="UTC"),
 }
 
 

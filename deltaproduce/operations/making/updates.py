@@ -436,7 +436,8 @@ class Update(VersionJob):
         for root in (*roots, *(() if windowed is None else windowed.roots)):
             step = results.get(root.stage.name)
             is_complete = step is not None and step.comparison.complete  # that step records them
-            is_known = root.tracked in known and not rezoned.moves(root.column)
+            is_moved = rezoned.moves(root.column) and not root.partitions.of_place
+            is_known = root.tracked in known and not is_moved
             if is_known or is_complete:
                 continue
             rows = self._input(root.stage, results).all_rows()

@@ -61,7 +61,7 @@ class RetainedSource:
         """
         known = state.floors.get(self.source.name)
         present = self.window.present(state.present.get(self.root.tracked, Ranges()))
-        first = first_kept(self.window, present, state.as_of)
+        first = first_kept(self.window, present, state.day_in(self.window.partitions))
         has_forgotten = known is not None and known.has_forgotten
         if known is not None and (has_forgotten or known.retention == self.text):
             first = known.first if first is None else max(first, known.first)
@@ -255,7 +255,9 @@ def remembered(rows: Rows, stage: Stage, state: WindowState, zone: str) -> Rows:
     if floor is None or not floor.has_forgotten:
         return rows
     column = next(column for column in stage.schema.key if column.name == floor.column)
-    partitions = partitioning(column.data_type.simpleString(), None, zone)
+    kept = stage.kind.intake.retention
+    place = None if kept is None else kept.window.zone
+    partitions = partitioning(column.data_type.simpleString(), None, zone, place)
     assert partitions is not None  # the source was kept by these partitions
     return rows_outside(rows, column, partitions.values_before(floor.first))
 

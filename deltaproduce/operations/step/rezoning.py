@@ -47,13 +47,13 @@ class Rezoned:
         return {**{name: zones[owner] for name, owner in owners if owner in zones}, **zones}
 
     def moves(self, column: Column) -> bool:
-        """Return whether the partitions of a column begin at other times than before."""
+        """Return whether partitions of a column, by days of the store, begin at other times."""
         return self.days != self.now and isinstance(column.data_type, TimestampType)
 
     def _zone_of(self, stage: Stage) -> str:
         """Return the zone that a stage's rows depend on in the head; today's if on none."""
         window, feeders = stage.kind.upkeep.window, [one.schema for one in stage.feeders]
-        if window is not None:
+        if window is not None and window.zone is None:
             over = next(column for column in feeders[0].key if column.name == window.column)
             if self.moves(over):
                 return self.days

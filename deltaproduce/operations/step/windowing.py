@@ -84,7 +84,7 @@ class WindowedStage:
 
     def _wanted(self, state: WindowState) -> Ranges:
         """Return the final place of the window, whether or not it has begun to move."""
-        return self.window.place(self.present(state), state.as_of)
+        return self.window.place(self.present(state), state.day_in(self.window.partitions))
 
     @property
     def is_limited(self) -> bool:

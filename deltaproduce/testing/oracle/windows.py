@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from types import EllipsisType, MappingProxyType
 from typing import Any, TypeAlias
 
 from deltaproduce.errors import MissingPartitionsError
 from deltaproduce.model.graph import Graph, Source, Stage
 from deltaproduce.model.windows import Window
+from deltaproduce.times.zones import zone_of
 from deltaproduce.types.columns import Columns
 
-Key: TypeAlias = tuple[str, str, int | None]
-"""A stage, one of its columns, and the integers in a partition; None for dates."""
+Key: TypeAlias = tuple[str, str, int | None, str | None]
+"""A stage, one of its columns, the integers in a partition, and the time zone that days are in.
+
+There are no integers for dates, and no time zone for days of the store, which is in UTC.
+"""
 
 Place: TypeAlias = tuple[Any, Any] | None
 """The first and the last partition of a window; None if it is empty."""
@@ -48,11 +52,11 @@ class WindowStates:
             day, time = _day(as_of), as_of if isinstance(as_of, datetime) else None
         units_by_key: dict[Key, set[Any]] = {key: set(units) for key, units in self.present.items()}
         for key in tracked(graph):
-            stage, column, step = key
+            stage, column, step, zone = key
             given = named.get(stage, ())
             if isinstance(given, Mapping):
                 given = given.get(column, ())
-            units = {_unit(_day(v) if isinstance(v, str) else v, step) for v in given}
+            units = {_unit(_day(v) if isinstance(v, str) else v, step, zone) for v in given}
             units_by_key.setdefault(key, set()).update(units)
         present = {k: frozenset(v) for k, v in units_by_key.items() if v}
         return replace(self, as_of=day, time=time, present=present)
@@ -66,9 +70,10 @@ class WindowStates:
         """Return the state after stages have these rows."""
         units_by_key = dict(self.present)
         for key in tracked(graph):
-            stage, column, step = key
+            stage, column, step, zone = key
             values = {row[column] for row in rows.get(stage, ()) if row[column] is not None}
-            units = units_by_key.get(key, frozenset()) | {_unit(value, step) for value in values}
+            seen = {_unit(value, step, zone) for value in values}
+            units = units_by_key.get(key, frozenset()) | seen
             units_by_key |= {key: units} if units else {}
         return replace(self, present=units_by_key)
 
@@ -83,7 +88,8 @@ class WindowStates:
                 continue
             key = _key_kept_by(source, kept.window)
             values = {row[key[1]] for row in given.get(source.name, ())} - {None}
-            units = self.present.get(key, frozenset()) | {_unit(value, key[2]) for value in values}
+            new = {_unit(value, *key[2:]) for value in values}
+            units = self.present.get(key, frozenset()) | new
             if kept.window.start is not None:
                 first = _partition(kept.window.start, kept.window.step)
             else:
@@ -99,7 +105,7 @@ class WindowStates:
         if kept is None or floor is None:
             return True
         value = key[source.schema.key.names.index(kept.window.column)]
-        return value is None or bool(_unit(value, None) >= floor)
+        return value is None or bool(_unit(value, None, kept.window.zone) >= floor)
 
     def place(self, stage: Stage) -> Place:
         """Return the position of a stage's window.
@@ -152,7 +158,9 @@ class WindowStates:
         if window.end is not None:
             edge = _partition(window.end, window.step)
         elif self.as_of is not None and _is_of_dates(key, window):
-            edge = _partition(self.as_of, window.step)
+            is_instant = self.time is not None and window.zone is not None
+            day = self.time if is_instant else self.as_of
+            edge = _partition(day, window.step, window.zone)
         elif any(mine):
             edge = max(_partition(unit, window.step) for units in mine for unit in units)
             edge = _moved(edge, window.step, -window.lag)
@@ -171,7 +179,7 @@ class WindowStates:
         place, window = self.place(stage), stage.kind.upkeep.window
         if place is None or window is None or value is None:
             return False
-        return bool(place[0] <= _partition(value, window.step) <= place[1])
+        return bool(place[0] <= _partition(value, window.step, window.zone) <= place[1])
 
 
 def window_place(stage: Stage) -> int:
@@ -229,12 +237,12 @@ def tracked_of(stage: Stage, window: Window) -> Iterator[Key]:
     place = stage.feeders[0].schema.names.index(window.column)
     for feeder in stage.merged:
         for root, column in _roots(feeder, place):
-            yield root, column, step
+            yield root, column, step, window.zone
 
 
 def _key_kept_by(source: Source, window: Window) -> Key:
     """Return what decides which rows a source keeps."""
-    return source.name, window.column, _unit_step(source.schema.key, window)
+    return source.name, window.column, _unit_step(source.schema.key, window), window.zone
 
 
 def _unit_step(key: Columns, window: Window) -> int | None:
@@ -259,16 +267,24 @@ def _is_of_dates(key: Columns, window: Window) -> bool:
     return str(column.data_type.simpleString()) in {"date", "timestamp", "timestamp_ntz"}
 
 
-def _unit(value: Any, step: int | None) -> Any:  # noqa: ANN401 as it may be
+def _unit(value: Any, step: int | None, zone: str | None) -> Any:  # noqa: ANN401 as it may be
     if step is not None:
         return value - value % step
-    return value.date() if isinstance(value, datetime) else value
+    return _date(value, zone) if isinstance(value, datetime) else value
 
 
-def _partition(value: Any, step: Any) -> Any:  # noqa: ANN401 as it may be
+def _date(moment: datetime, zone: str | None) -> date:
+    """Return the day of a moment, which is in UTC, in a time zone."""
+    if zone is None:
+        return moment.date()
+    clock = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return clock.astimezone(zone_of(zone)).date()
+
+
+def _partition(value: Any, step: Any, zone: str | None = None) -> Any:  # noqa: ANN401 as it may be
     """Return the first value of the partition that contains a value."""
     if isinstance(value, datetime):
-        value = value.date()
+        value = _date(value, zone)
     if not isinstance(value, date):
         return value - value % (step or 1)
     if step == "week":

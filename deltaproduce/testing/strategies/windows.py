@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
-from typing import Any
+from typing import Any, Final
 
 from hypothesis import strategies as st
 
@@ -14,7 +14,10 @@ from deltaproduce.pipeline import Pipeline
 from deltaproduce.testing.oracle.windows import tracked
 from deltaproduce.testing.strategies.typed_values import partitions
 from deltaproduce.types.columns import Column
-from deltaproduce.types.data_types import DataType, DateType, IntegralType
+from deltaproduce.types.data_types import DataType, DateType, IntegralType, TimestampType
+
+PLACES: Final = ("America/Chicago", "Asia/Kathmandu", "Pacific/Apia", "-09:30")
+"""Time zones of windows: before UTC and after it, with and without daylight saving time."""
 
 
 def may_have_window(column: Column) -> bool:
@@ -50,6 +53,8 @@ def windows(draw: st.DrawFn, column: Column, *, limited: bool, strict: bool) -> 
             arguments["start"], arguments["end"] = sorted([arguments["start"], draw(near)])
         case "end":
             arguments["end"] = draw(near)
+    if isinstance(column.data_type, TimestampType) and draw(st.booleans()):
+        arguments["zone"] = draw(st.sampled_from(PLACES))
     return window(column.name, **arguments)
 
 
@@ -86,7 +91,7 @@ def partitioned(pipeline: Pipeline) -> Mapping[str, Mapping[str, DataType]]:
     graph = pipeline.graph()
     sources = {source.name: source.schema for source in graph.sources}
     columns: dict[str, dict[str, DataType]] = {}
-    for stage, column, _ in sorted(tracked(graph), key=str):
+    for stage, column, *_ in sorted(tracked(graph), key=str):
         if stage in sources:
             schema = sources[stage]
             (data_type,) = (c.data_type for c in (*schema.key, *schema.value) if c.name == column)

@@ -24,7 +24,12 @@ from deltaproduce.stages.sql.expressions.coercion import common
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.terms import Constant, Term
 from deltaproduce.stages.sql.scopes.scalars import scalar, value_of
-from deltaproduce.stages.sql.scopes.series import count_of, sequence, timeseries
+from deltaproduce.stages.sql.scopes.series import (
+    count_of,
+    sequence,
+    timeseries,
+    timeseries_of_place,
+)
 from deltaproduce.stages.sql.syntax import function_name
 from deltaproduce.times.zones import name_of
 from deltaproduce.types.data_types import ArrayType, DataType, NullType, StringType, TimestampType
@@ -156,12 +161,15 @@ class _Lists:
         return Listed(listed[0].data_type, lambda: self._values(listed))
 
     def timeseries(self, nodes: Sequence[exp.Expr]) -> Listed:
-        """Return ``timeseries('1 day', 2)``."""
-        step, steps = self._scalars(nodes, 2)
+        """Return ``timeseries('1 day', 2)``, perhaps with the time zone of a place."""
+        step, steps, *places = self._scalars(nodes, 2, 3)
 
         def compute() -> Items:
-            dates = timeseries(step().value, count_of(steps()), self._moment)
-            return tuple(time.value for time in dates)
+            size, count, moment = step().value, count_of(steps()), self._moment
+            if not places:
+                return tuple(time.value for time in timeseries(size, count, moment))
+            times = timeseries_of_place(size, count, moment, places[0]().value)
+            return tuple(time.value for time in times)
 
         return Listed(TimestampType(), compute)
 

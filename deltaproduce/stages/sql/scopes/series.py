@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.expressions.terms import Constant
-from deltaproduce.times.zones import on_clock
+from deltaproduce.times.zones import known, on_clock, zone_of
 from deltaproduce.types.data_types import DateType, IntegralType, TimestampType
 
 _STEP: Final = re.compile(r"\s*([1-9][0-9]{0,5})\s+(hour|day|week|month)s?\s*", re.IGNORECASE)
@@ -51,6 +51,56 @@ def timeseries(step: object, count: int, moment: datetime) -> list[Constant]:
             f"a time series of {count} steps of {step!r} begins before year 1"
         ) from None
     return [Constant(TimestampType(), time) for time in times]
+
+
+def timeseries_of_place(step: object, count: int, moment: datetime, zone: object) -> list[Constant]:
+    """Return the same on the clock of a place, each as the time that this clock shows.
+
+    A moment without a time of day is a day of the place, and any other one an instant. Hours are
+    those that the clock shows: one that it leaves out is none, one that it shows twice is one.
+
+    Args:
+        moment: on the clock of the store, by which the items are timestamps.
+        zone: the time zone of the place.
+
+    Raises:
+        DefinitionError: the step or the zone is invalid.
+    """
+    place = known(zone) if isinstance(zone, str) else None
+    if place is None:
+        raise DefinitionError(
+            f"{zone!r} is not a time zone of a time series; write a region such as "
+            "'Europe/Paris', or an offset from UTC such as '+02:00'"
+        )
+    clock, store = zone_of(place), moment.tzinfo
+    assert store is not None
+    is_day = moment == moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    there = moment.replace(tzinfo=clock) if is_day else moment.astimezone(clock)
+    match = _STEP.fullmatch(step) if isinstance(step, str) else None
+    if match is not None and match[2].lower() == "hour":
+        walls = _hours(there, int(match[1]), count)
+    else:
+        days = timeseries(step, count, there)
+        walls = [one.value.astimezone(clock).replace(tzinfo=None, fold=0) for one in days]
+    times = (on_clock(wall, store).astimezone(UTC) for wall in walls)
+    return [Constant(TimestampType(), time) for time in times]
+
+
+def _hours(moment: datetime, size: int, count: int) -> list[datetime]:
+    """Return hours that a clock shows, up to that of a moment, newest first."""
+    clock, hours = moment.tzinfo, list[datetime]()
+    assert clock is not None
+    hour = moment.replace(tzinfo=None, minute=0, second=0, microsecond=0, fold=0)
+    while len(hours) < count:
+        if on_clock(hour, clock).replace(tzinfo=None, fold=0) == hour:
+            hours.append(hour)
+        try:
+            hour -= timedelta(hours=size)
+        except OverflowError:
+            raise DefinitionError(
+                f"a time series of {count} steps of {size} hours begins before year 1"
+            ) from None
+    return hours
 
 
 def _first_day(moment: datetime, unit: str) -> datetime:
