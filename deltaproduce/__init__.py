@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from deltaproduce.engines.spark.sessions.session import local_session
     from deltaproduce.errors import (
         AlreadyExistsError,
+        ChecksFailedError,
         ClosedError,
         CommitUnknownError,
         ConflictError,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
         TasksFailedError,
         ViewError,
     )
+    from deltaproduce.model.checks.definitions import Check, Severity
+    from deltaproduce.model.checks.results import CheckResult, CheckResults
     from deltaproduce.model.fingerprints import Altered
     from deltaproduce.model.graph import Graph, Producer, Source, Stage
     from deltaproduce.model.limits import Limits
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from deltaproduce.model.window_moves import WindowMove
     from deltaproduce.model.windows import Window, window
     from deltaproduce.operations.making.options import OnConflict
+    from deltaproduce.operations.reports.planned_checks import PlannedCheck
     from deltaproduce.operations.reports.plans import Loss, Plan, PlannedStep
     from deltaproduce.operations.step.plan import Policy, Step, TableType
     from deltaproduce.operations.streams import StreamWriter
@@ -92,6 +96,10 @@ _HOMES: Final = MappingProxyType(
         "ArrowFunction": "deltaproduce.stages.functions.kinds",
         "ChangeStrategy": "deltaproduce.record_index.results",
         "Backfill": "deltaproduce.shown.tasks",
+        "Check": "deltaproduce.model.checks.definitions",
+        "CheckResult": "deltaproduce.model.checks.results",
+        "CheckResults": "deltaproduce.model.checks.results",
+        "ChecksFailedError": "deltaproduce.errors",
         "Changed": "deltaproduce.record_index.results",
         "ClosedError": "deltaproduce.errors",
         "CommitUnknownError": "deltaproduce.errors",
@@ -130,6 +138,7 @@ _HOMES: Final = MappingProxyType(
         "Partition": "deltaproduce.shown.tasks",
         "Pipeline": "deltaproduce.pipeline",
         "Plan": "deltaproduce.operations.reports.plans",
+        "PlannedCheck": "deltaproduce.operations.reports.planned_checks",
         "PlannedStep": "deltaproduce.operations.reports.plans",
         "Policy": "deltaproduce.operations.step.plan",
         "PreserveFunction": "deltaproduce.stages.functions.preservation",
@@ -147,6 +156,7 @@ _HOMES: Final = MappingProxyType(
         "Run": "deltaproduce.shown.tasks",
         "SchemaLike": "deltaproduce.types.columns",
         "SessionError": "deltaproduce.errors",
+        "Severity": "deltaproduce.model.checks.definitions",
         "Size": "deltaproduce.shown.tasks",
         "Source": "deltaproduce.model.graph",
         "Stage": "deltaproduce.model.graph",
@@ -190,6 +200,10 @@ __all__ = [  # without `open`, which a star import would put in the place of Pyt
     "Backfill",
     "ChangeStrategy",
     "Changed",
+    "Check",
+    "CheckResult",
+    "CheckResults",
+    "ChecksFailedError",
     "ClosedError",
     "CommitUnknownError",
     "ConflictError",
@@ -227,6 +241,7 @@ __all__ = [  # without `open`, which a star import would put in the place of Pyt
     "Partition",
     "Pipeline",
     "Plan",
+    "PlannedCheck",
     "PlannedStep",
     "Policy",
     "PreserveFunction",
@@ -244,6 +259,7 @@ __all__ = [  # without `open`, which a star import would put in the place of Pyt
     "Run",
     "SchemaLike",
     "SessionError",
+    "Severity",
     "Size",
     "Source",
     "Stage",

@@ -4,6 +4,7 @@
     ├── DefinitionError       a pipeline, stage or schema that cannot work
     ├── InvalidChangesError   given changes contradict themselves or the schema
     ├── ProducerError         a function of a stage failed, or emitted what its schema refuses
+    ├── ChecksFailedError     a version would break checks; nothing was written
     ├── MissingPartitionsError  partitions of a window are missing
     ├── TasksFailedError      tasks of a run failed; those that succeeded are published
     ├── ConflictError         another writer published first; nothing of this update is visible
@@ -28,7 +29,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, datetime
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 _NO_DIFFERENCES: Final[Mapping[str, tuple[object, object]]] = MappingProxyType({})
 
@@ -138,6 +139,22 @@ class ProducerError(DeltaProduceError):
         self.stage = stage
         self.key = key
         self.column = column
+
+
+class ChecksFailedError(DeltaProduceError):
+    """A version would break checks of severity ``error``; nothing was written.
+
+    Attributes:
+        checks: a `CheckResult` for each broken check of that severity, in order of definition.
+        tasks: the `Partition` of each task that the version would have made.
+    """
+
+    def __init__(
+        self, message: str, *, checks: tuple[Any, ...] = (), tasks: tuple[Any, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.checks = checks
+        self.tasks = tasks
 
 
 class MissingPartitionsError(DeltaProduceError):

@@ -20,6 +20,15 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
 from deltaproduce.described.content import check_stored, stored_as
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.arguments import name_fault
+from deltaproduce.model.checks.definitions import (
+    Check,
+    RowCheck,
+    Severity,
+    checked_number,
+    checked_severity,
+    limits,
+)
+from deltaproduce.model.checks.expecting import Expectation
 from deltaproduce.model.declarations import (
     check_function,
     check_inputs,
@@ -128,6 +137,8 @@ class Pipeline(Tabular):
             raise DefinitionError(f"a pipeline is named {name!r}; give it a name")
         self._name = name
         self._stages: list[Stage] = []
+        self._checks: list[Check] = []
+        self._check_stages: list[Producer] = []
 
     def __repr__(self) -> str:
         return one_line(self, self._name)
@@ -142,8 +153,13 @@ class Pipeline(Tabular):
         """The sources and producers, in order of definition."""
         return tuple(self._stages)
 
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """The checks and limits, in order of definition."""
+        return tuple(self._checks)
+
     def as_tables(self) -> tuple[Table, ...]:
-        """The stages with their kind, feeders and columns."""
+        """The stages with their kind, feeders and columns; and the checks, if there are any."""
         columns = ("stage", "kind", "reads", "key", "value")
         rows = (
             (
@@ -155,16 +171,20 @@ class Pipeline(Tabular):
             )
             for stage in self._stages
         )
-        return (Table(f"pipeline {self._name}", columns, tuple(rows)),)
+        stages = Table(f"pipeline {self._name}", columns, tuple(rows))
+        checks = tuple((c.name, c.stage, c.severity, c.bound) for c in self._checks)
+        headings = ("check", "stage", "severity", "allows")
+        return (stages, Table("checks", headings, checks)) if checks else (stages,)
 
     def graph(self) -> Graph:
         """Return what is defined so far; later definitions do not change it.
 
         Hidden stages that another stage reads come before it; those that keep records of its tasks
-        come after it.
+        come after it. Checks come last.
         """
         stages = ((*with_hidden(stage), *records_of(stage)) for stage in self._stages)
-        return Graph.joined(chain.from_iterable(stages))
+        every = (*chain.from_iterable(stages), *self._check_stages)
+        return Graph.joined(every, self._checks)
 
     def source(
         self,
@@ -776,6 +796,103 @@ class Pipeline(Tabular):
         files = stored_as(stored, stage=name)
         return self.add(Producer(name, ((indexed,),), schema, kind, stored=files))
 
+    def check(
+        self, name: str, query: str, *, severity: Severity = "error", at_most: int = 0
+    ) -> None:
+        """Define a check: a query that returns no row of a version, or only a few.
+
+        All checks are evaluated before a version is committed. If one of severity ``"error"`` is
+        broken, there is no version, and the update raises a ChecksFailedError. The query follows
+        the changes of the stages that it reads, as `sql` does, so a check costs what the change
+        costs. Nothing can read its rows: `Store.check` and `Version.checks` have some of them.
+
+        Args:
+            name: its name, unique among checks and stages without regard to case.
+            query: one SELECT in Spark SQL over stages that are defined before.
+            severity: ``"error"``, or ``"warn"``: a version that breaks it is published, and its
+                ``checks`` say so.
+            at_most: how many rows the query may return.
+
+        Raises:
+            DefinitionError: the name, the query or an argument is refused; with `stage`.
+        """
+        self._check_name(name, "check")
+        check_text(query, "its query", stage=name)
+        level = checked_severity(severity, stage=name)
+        most = checked_number(at_most, "at_most", stage=name)
+        self._add_checks([(self._kept(name, query), None)], level, most)
+
+    def _kept(self, name: str, query: str) -> Producer:
+        """Return the hidden stage of a check of rows."""
+        from deltaproduce.stages.views.checks import kept_of
+
+        kept = kept_of(name, query, self._stages)
+        check_stage(kept)
+        return kept
+
+    def _add_checks(
+        self, kept: Sequence[tuple[Producer, str | None]], severity: Severity, at_most: int
+    ) -> None:
+        """Add checks of rows.
+
+        Args:
+            kept: their hidden stages, each with the stage that it is about; that is the first that
+                it reads if None.
+        """
+        for one, about in kept:
+            stage = one.merged[0].name if about is None else about
+            self._checks.append(RowCheck(one.owner, stage, severity, at_most, one.name))
+            self._check_stages.append(one)
+
+    def _expect(self, stage: Stage, expectation: Expectation) -> None:
+        """Define the checks of what is expected of a stage; see `Stage.expect`."""
+        from deltaproduce.stages.views.expectations import rules
+
+        name = stage.name
+        level = checked_severity(expectation.severity, stage=name)
+        most = checked_number(expectation.at_most, "at_most", stage=name)
+        schemas = {one.name: one.schema for one in self._stages}
+        expected = rules(expectation, schemas, stage=name)
+        for rule in expected:
+            self._check_name(rule.name, "check")
+        kept = [(self._kept(rule.name, rule.select), name) for rule in expected]
+        self._add_checks(kept, level, most)
+
+    def limit(
+        self,
+        stage: Stage | str,
+        *,
+        deleted: float | None = None,
+        changed: float | None = None,
+        rows: tuple[int | None, int | None] | None = None,
+        severity: Severity = "error",
+    ) -> None:
+        """Limit what one version may do to a stage, to notice inputs that were cut off.
+
+        Each keyword is a check of its own, named ``<stage>_deleted``, ``<stage>_changed`` or
+        ``<stage>_rows``. A share that equals the limit holds; shares are compared exactly. The
+        limits of shares do not count for a version that makes the stage again by its definition,
+        nor for a rollback or a repair.
+
+        Args:
+            deleted: the largest share of the keys that the stage had which may lose all rows.
+            changed: the largest share of these keys which may get other rows.
+            rows: the fewest and the most rows that the stage may have in any version, each of which
+                may be None.
+            severity: as for `check`.
+
+        Raises:
+            DefinitionError: there is no such stage, or an argument is refused; with `stage`.
+        """
+        name = stage if isinstance(stage, str) else getattr(stage, "name", None)
+        if not any(own.name == name for own in self._stages):
+            message = f"a limit is of {shown(stage)}, which is no stage of this pipeline yet; "
+            raise DefinitionError(message + meant(name, (own.name for own in self._stages)))
+        bounds = limits(str(name), deleted, changed, rows, severity)
+        for one in bounds:
+            self._check_name(one.name, "check")
+        self._checks += bounds
+
     def add(self, stage: AnyStage) -> AnyStage:
         """Add a stage of any kind, such as one of your own; the other methods use this one.
 
@@ -795,6 +912,7 @@ class Pipeline(Tabular):
         check_stage(stage)
         check_stored(stage)
         self._stages.append(stage)
+        stage.home.be(self._expect)
         return stage
 
     def _add_by_tasks(
@@ -849,13 +967,16 @@ class Pipeline(Tabular):
             schema=schema,
         )
 
-    def _check_name(self, name: str) -> None:
+    def _check_name(self, name: str, what: str = "stage") -> None:
         fault = name_fault(name)
         if fault:
-            raise DefinitionError(f"a stage is named {name!r}: {fault}", stage=name)
-        for stage in self._stages:
-            if stage.name.lower() == name.lower():
-                message = f"there are two stages {name!r} (case does not count); rename one"
+            raise DefinitionError(f"a {what} is named {name!r}: {fault}", stage=name)
+        named = (("stage", self._stages), ("check", self._checks))
+        for sort, one in ((sort, one) for sort, every in named for one in every):
+            if one.name.lower() == name.lower():
+                both = f"two {sort}s" if sort == what else f"a {sort} and a {what}"
+                advice = "; give name=" if sort == what == "check" else ""
+                message = f"there are {both} {name!r} (case does not count); rename one{advice}"
                 raise DefinitionError(message, stage=name)
 
     def _input(self, feeder: Stage | Merged | str, *, stage: str) -> tuple[Stage, ...]:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from deltaproduce.engines.change_feed import FeedMode
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model import arguments
+from deltaproduce.model.checks.results import CheckResults
 from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.model.limits import Limits
@@ -31,6 +32,7 @@ from deltaproduce.operations.streams import StreamWriter
 from deltaproduce.operations.vacuum import Vacuumed
 from deltaproduce.operations.verbs import (
     backfill,
+    check,
     forget,
     refresh,
     repair,
@@ -286,6 +288,23 @@ class Store(Tabular):
         """
         given = update.UpdateInput("load", {}, rows, update_id, partitions, as_of)
         return update.update(self._writer, given, on_conflict).shown()
+
+    def check(self) -> CheckResults:
+        """Evaluate all checks over the head, now; nothing is written.
+
+        A check that the head was made with has its rows at hand. One that is new runs its query
+        over the head. The limits of what a version may delete or change are as the head records
+        them.
+
+        Returns:
+            A `CheckResult` for each check and each limit, in order of definition.
+
+        Raises:
+            ProducerError: the query of a check fails; with `stage`, the check's name.
+            NotFoundError: a new check reads a stage that has other columns in the head; the next
+                update evaluates it.
+        """
+        return check.check(self._writer)
 
     def plan(
         self,

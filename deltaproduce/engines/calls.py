@@ -26,7 +26,7 @@ from deltaproduce.engines.spark.python_workers import (
     held_by_spark,
 )
 from deltaproduce.engines.spark.sessions.remote import parallelism
-from deltaproduce.model.machine import cores
+from deltaproduce.model.limits.machine import cores
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
 

@@ -33,7 +33,7 @@ from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.engines.spark.sessions.remote import is_remote
 from deltaproduce.errors import SessionError
 from deltaproduce.model.limits import Limits
-from deltaproduce.model.machine import cores
+from deltaproduce.model.limits.machine import cores
 from deltaproduce.shown.phases import jobs_begin
 from deltaproduce.times.zones import OF_UTC, known, zone_of_machine
 from deltaproduce.types.columns import Column

@@ -153,7 +153,10 @@ class Comparison:
         rows = without_mark(self.rows, KEY_DIFFERS, column, values)
         engine = self.engines.of(rows)
         changed = engine.select(rows, self.layout.key, CHANGED_KEYS)
-        counts = replace(self.counts, keys_changed=engine.computed(changed)[1])
+        keys = engine.computed(changed)[1]
+        gone = self.counts.keys_changed - keys
+        deleted = self.counts.keys_deleted - gone
+        counts = replace(self.counts, keys_changed=keys, keys_deleted=deleted)
         return replace(self, rows=rows, counts=counts)
 
     def upserts(self) -> Rows:

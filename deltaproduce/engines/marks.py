@@ -56,6 +56,8 @@ Which: TypeAlias = Mapping[str, bool | int]
 
 ALIVE: Final[Which] = {SIDE: AFTER}
 CHANGED_KEYS: Final[Which] = {IS_KEY: True, KEY_DIFFERS: True}
+DELETED_KEYS: Final[Which] = {**CHANGED_KEYS, KEY_AFTER: False}
+UPDATED_KEYS: Final[Which] = {**CHANGED_KEYS, KEY_BEFORE: True, KEY_AFTER: True}
 CHANGED_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_DIFFERS: True}
 REPLACED_PAIRS: Final[Which] = {**CHANGED_PAIRS, PAIR_BEFORE: True}
 NEW_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_BEFORE: False}
@@ -70,6 +72,10 @@ DIFFERENCES: Final = (ROW_DIFFERS, PAIR_DIFFERS, KEY_DIFFERS)
 COUNTED: Final[Mapping[str, Which]] = {
     "keys": {IS_KEY: True},
     "keys_changed": CHANGED_KEYS,
+    "keys_before": {IS_KEY: True, KEY_BEFORE: True},
+    "keys_after": {IS_KEY: True, KEY_AFTER: True},
+    "keys_deleted": DELETED_KEYS,
+    "keys_updated": UPDATED_KEYS,
     "rows_before": {SIDE: BEFORE},
     "rows_after": ALIVE,
     "rows_added": {SIDE: AFTER, ROW_DIFFERS: True},
@@ -105,11 +111,18 @@ class Counts:
     """The numbers of keys, content rows and pairs (source key, target key) in a comparison.
 
     Attributes:
+        keys: those that were processed.
+        keys_changed: those whose rows differ; of these ``keys_deleted`` have none afterwards, and
+            ``keys_updated`` have some on both sides.
         bytes: the approximate size of the content rows, before and after.
     """
 
     keys: int
     keys_changed: int
+    keys_before: int
+    keys_after: int
+    keys_deleted: int
+    keys_updated: int
     rows_before: int
     rows_after: int
     rows_added: int
@@ -132,6 +145,10 @@ class Counts:
         return Counts(
             keys=keys,
             keys_changed=keys,
+            keys_before=0,
+            keys_after=keys,
+            keys_deleted=0,
+            keys_updated=0,
             rows_before=0,
             rows_after=rows,
             rows_added=rows,

@@ -107,11 +107,11 @@ def check_stage(stage: Stage) -> None:
     if isinstance(stage, Producer):
         if not stage.kind.tasks.make_rows:
             by_key = stage.kind.upkeep.by_key
-            check_inputs(stage.inputs, stage=stage.name, by_key=by_key)
+            check_inputs(stage.inputs, stage=stage.owner, by_key=by_key)
         _check_forgotten(stage)
         if stage.revision is not None:
-            check_text(stage.revision, "its revision", stage=stage.name)
-    stage.kind.check(stage.schema, len(stage.inputs), stage=stage.name)
+            check_text(stage.revision, "its revision", stage=stage.owner)
+    stage.kind.check(stage.schema, len(stage.inputs), stage=stage.owner)
 
 
 def _check_forgotten(stage: Producer) -> None:
@@ -135,17 +135,17 @@ def _check_forgotten(stage: Producer) -> None:
             fault = "has a window that reaches further back; make it shorter, or retain more"
         if fault:
             message = (
-                f"stage {stage.name!r} reads source {feeder.name!r}, which forgets rows, and "
+                f"stage {stage.owner!r} reads source {feeder.name!r}, which forgets rows, and "
                 f"{fault}, or use expire='delete'"
             )
-            raise DefinitionError(message, stage=stage.name)
+            raise DefinitionError(message, stage=stage.owner)
 
 
 def _outreaches(window: Window, kept: Window, stage: Producer, feeder: Stage) -> bool:
     """See `outreaches`; the window names its column as the first feeder does."""
     place, key = stage.feeders[0].schema.key.names.index(window.column), feeder.schema.key
     own = replace(window, column=key.names[place])
-    return outreaches(own, kept, key, stage=stage.name)
+    return outreaches(own, kept, key, stage=stage.owner)
 
 
 def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str, by_key: bool = True) -> None:

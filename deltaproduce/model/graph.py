@@ -7,11 +7,13 @@ definition is topological.
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, SupportsIndex, TypeAlias, TypeGuard
 
 from deltaproduce.errors import DefinitionError, NotFoundError
+from deltaproduce.model.checks.definitions import Check
+from deltaproduce.model.checks.expecting import Expecting, Home
 from deltaproduce.model.hidden import Hidden
 from deltaproduce.model.kind import Kind
 from deltaproduce.shown.tabular import Word, one_line
@@ -21,12 +23,13 @@ from deltaproduce.types.stored_as import StoredAs
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Source(Expecting):
     """A root of the graph: its rows come from outside of the pipeline.
 
     Attributes:
         stored: how files store its content; None if plainly, by its key.
         hidden: what it is for if it is hidden; None if a user defines it.
+        home: the pipeline that it is in.
     """
 
     name: str
@@ -34,6 +37,7 @@ class Source:
     kind: Kind
     stored: StoredAs | None = None
     hidden: Hidden | None = None
+    home: Home = field(default_factory=Home, compare=False, repr=False)
 
     def __repr__(self) -> str:
         return one_line(self, self.name, key=self.schema.key.label, table=self.table)
@@ -98,7 +102,7 @@ class HiddenInput:
 
 
 @dataclass(frozen=True)
-class Producer:
+class Producer(Expecting):
     """A stage that is made from others: its kind, and the feeders that it reads.
 
     If it has a function, you can call the producer like it; it has the function's name, docstring
@@ -115,6 +119,7 @@ class Producer:
             too, and other stages may read them.
         stored: as for a `Source`.
         hidden: as for a `Source`.
+        home: as for a `Source`.
     """
 
     name: str
@@ -126,6 +131,7 @@ class Producer:
     hidden_inputs: tuple[HiddenInput, ...] = ()
     stored: StoredAs | None = None
     hidden: Hidden | None = None
+    home: Home = field(default_factory=Home, compare=False, repr=False)
 
     def __repr__(self) -> str:
         feeders = Word(", ".join(feeder.name for feeder in self.merged))
@@ -240,11 +246,15 @@ def is_stage(value: object) -> TypeGuard[Stage]:
 class Graph:
     """The sources and producers of a pipeline, feeders first.
 
+    Attributes:
+        checks: what its versions must fulfil, in order of definition.
+
     Raises:
         DefinitionError: a feeder does not come before the stage that reads it; with `stage`.
     """
 
     stages: tuple[Stage, ...]
+    checks: tuple[Check, ...] = ()
 
     def __repr__(self) -> str:
         return one_line(self, Word(", ".join(stage.name for stage in self.stages)))
@@ -260,11 +270,12 @@ class Graph:
                     raise DefinitionError(message, stage=stage.name)
 
     @staticmethod
-    def joined(stages: Iterable[Stage]) -> "Graph":
+    def joined(stages: Iterable[Stage], checks: Iterable[Check] = ()) -> "Graph":
         """Return the graph of stages, each once: a hidden stage that comes again gets more owners.
 
         Args:
             stages: feeders first.
+            checks: what its versions must fulfil.
 
         Raises:
             DefinitionError: a hidden stage comes again with another definition; with `stage`.
@@ -282,7 +293,7 @@ class Graph:
                     "one of another name"
                 )
                 raise DefinitionError(message, stage=stage.owner)
-        return Graph(tuple(by_name.values()))
+        return Graph(tuple(by_name.values()), tuple(checks))
 
     @property
     def shown(self) -> tuple[Stage, ...]:

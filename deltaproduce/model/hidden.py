@@ -18,6 +18,8 @@ RECORDS: Final = "records"
 """The tasks of a stage that were made, or the partitions that a source had."""
 DIGESTS: Final = "digests"
 """A number for each partition of a stage that tasks read."""
+CHECK: Final = "check"
+"""The rows that break a check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,8 @@ class Hidden:
 
     Attributes:
         role: what it stores, in a word; its figures record it.
-        owners: the names of the stages of users whose definitions need it. Messages about it name
-            the first.
+        owners: the names of the stages of users whose definitions need it, or the name of the
+            check. Messages about it name the first.
     """
 
     role: str

@@ -66,7 +66,7 @@ def analysed(graph: Graph, tables: Tables, head: Callable[[], Version]) -> Analy
             needed[stage.name] = error
             if same is None:
                 unknown.append(stage.name)
-    return Analysis(Graph(tuple(stages.values())), needed, tuple(unknown))
+    return Analysis(Graph(tuple(stages.values()), graph.checks), needed, tuple(unknown))
 
 
 def _as_recorded(stage: Stage, version: Version) -> Stage | None:

@@ -1,10 +1,10 @@
 """The executor: carries out work.
 
-First it computes every stage in topological order, each feeding the next through its `Comparison`;
-nothing is written yet, so a failing produce function leaves no trace. Then the `Publisher` commits
-and publishes. A `VersionJob` says how a version is made: by an update, a repair or a rollback. The
-invariant: an exception at any point leaves the head unchanged, and the next update starts from the
-rows that the head pins.
+First it computes every stage in topological order, each feeding the next through its `Comparison`.
+Then the `Gate` evaluates the checks. Nothing is written yet, so a failing produce function, or a
+broken check, leaves no trace. Then the `Publisher` commits and publishes. A `VersionJob` says how a
+version is made: by an update, a repair or a rollback. The invariant: an exception at any point
+leaves the head unchanged, and the next update starts from the rows that the head pins.
 """
 
 from __future__ import annotations
@@ -17,10 +17,14 @@ from types import MappingProxyType
 from typing import Final
 
 from deltaproduce.described.content import descriptions
+from deltaproduce.errors import ChecksFailedError
+from deltaproduce.model.checks.results import CheckResults
 from deltaproduce.model.clustering import clusterings
 from deltaproduce.model.fingerprints import fingerprint
 from deltaproduce.model.graph import Stage
 from deltaproduce.operations.compaction import Compactor
+from deltaproduce.operations.making.checking.evaluation import Evaluation
+from deltaproduce.operations.making.checking.gate import Gate
 from deltaproduce.operations.making.options import StoreOptions
 from deltaproduce.operations.making.repairs import Repair
 from deltaproduce.operations.making.request import Request, reasons
@@ -101,6 +105,7 @@ class Executor:
             ProducerError: a produce function failed; nothing was written.
             ConflictError: another writer was faster; nothing of this is visible.
             MissingPartitionsError: a window would lack partitions; nothing was written.
+            ChecksFailedError: the version would break checks; nothing was written.
         """
         return self.tasked(request, head)[0]
 
@@ -109,7 +114,12 @@ class Executor:
         context = self._context
         work = Update.of(context, self._compactor.applied(head), self._clock(), request)
         context.windows.check_present(work.windows, {step.stage.name for step in work.steps})
-        return self._run(work, head), Outcomes(work.tasked)
+        outcomes = Outcomes(work.tasked)
+        try:
+            return self._run(work, head), outcomes
+        except ChecksFailedError as error:
+            error.tasks = outcomes.run.done
+            raise
 
     def repair(
         self, request: Request, versions: Sequence[Version], findings: Iterable[Finding]
@@ -210,6 +220,15 @@ class Executor:
         plan.moves = differ(self.windows.moved(head, windows, (), advances=True), head)
         return plan
 
+    def checked(self, head: Version) -> CheckResults:
+        """Return what all checks find in the head; nothing is written.
+
+        Raises:
+            ProducerError: the query of a check fails.
+        """
+        with self._tables.access.many_effects():
+            return self._evaluation(self._context).results(self._compactor.applied(head))
+
     @property
     def windows(self) -> Windows:
         """The windows of the graph."""
@@ -267,7 +286,10 @@ class Executor:
             with phase("checking"):
                 kept = self._publisher.left(work.head, stages, work.attempt.given)
             work = work.carrying_on(kept)
-            results = work.results_to_publish(self._computed(work))
+            computed = self._computed(work)
+            with phase("checking"):
+                checks = Gate(work, computed, self._evaluation(work.context)).passed()
+            results = work.results_to_publish(computed)
             if results is None:
                 return None
             total = _count_of_shown(stages)
@@ -280,10 +302,17 @@ class Executor:
                 attempt=work.attempt,
                 started=started,
                 update_id=work.name(results),
+                checks=checks,
                 repairs=not work.trusts_tables,
             )
             writes = {name: work.write(result, head) for name, result in results.items()}
             return self._publisher.publish(new, writes)
+
+    def _evaluation(self, context: StoreContext) -> Evaluation:
+        """Return what evaluates checks over versions that exist."""
+        return Evaluation(
+            context.graph, context.definitions, context.reader, context.engines, self._tables
+        )
 
     def _computed(self, work: VersionJob) -> dict[str, StepResult]:
         """Return the results of the stages that the version touches, in topological order."""

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from deltaproduce.engines.local.large.threads import side_by_side
+from deltaproduce.model.checks.results import CheckResult
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS
@@ -55,6 +56,7 @@ class Unpublished:
     Attributes:
         head: the version before it, updated for the stages that are not written.
         started: when the call began that makes the version, by the clock of `perf_counter`.
+        checks: what its checks have found.
         repairs: whether to write even if someone else has written to the tables, or removed them.
     """
 
@@ -64,6 +66,7 @@ class Unpublished:
     attempt: Attempt
     started: float
     update_id: str | None = None
+    checks: tuple[CheckResult, ...] = ()
     repairs: bool = False
 
 
@@ -152,6 +155,7 @@ class Publisher:
             windows=head.windows,
             time_zone=head.time_zone,
             seconds=round(time.perf_counter() - new.started, 3),
+            checks=new.checks,
         )
         with phase("publishing"):
             self._log.publish(version, attempt)

@@ -1,6 +1,7 @@
-"""Headers: the part of a SQL file before its query: ``STAGE name (…);``, ``EXTERNAL …``.
+"""Headers: the part of a SQL file before its query: ``STAGE …;``, ``EXTERNAL …;``, ``CHECK …;``.
 
-A file with a query alone has none: it defines the stage that is named after the file.
+A file with a query alone has none: it defines the stage, or the check, that is named after the
+file.
 
 Pure. The invariant: a header has each of its clauses once and no others, and an error names its
 line in the file.
@@ -20,12 +21,13 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.syntax import DEPTHS, reason, shortened, spark_dialect
 from deltaproduce.stages.sql.text import BEGINNINGS
 
-Sort = Literal["STAGE", "EXTERNAL"]
+Sort = Literal["STAGE", "EXTERNAL", "CHECK"]
 
 _CLAUSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "STAGE": frozenset({"key", "partition", "scopes", "retention"}),
         "EXTERNAL": frozenset({"columns", "key", "partition", "scopes", "table", "unique"}),
+        "CHECK": frozenset({"severity", "at_most"}),
     }
 )
 _IN_PARENTHESES: Final = frozenset({"key", "partition", "columns"})
@@ -130,11 +132,12 @@ def place_of(name: str | None, text: str) -> int | None:
     return next((t.line for t in _tokens(text) if t.text.lower() == wanted), None)
 
 
-def parsed(text: str, name: str) -> Statement:
+def parsed(text: str, name: str, *, is_check: bool = False) -> Statement:
     """Parse the statement of a file.
 
     Args:
-        name: the name of the stage if the file has a query alone.
+        name: the name of the stage, or the check, if the file has a query alone.
+        is_check: whether the file defines a check.
 
     Raises:
         DefinitionError: the text is not a statement; with `line`.
@@ -142,16 +145,16 @@ def parsed(text: str, name: str) -> Statement:
     tokens = _tokens(text)
     word = tokens[0].text.upper() if tokens else ""
     if tokens and tokens[0].token_type in BEGINNINGS:
-        _check_query("STAGE", tokens)
+        alone: Sort = "CHECK" if is_check else "STAGE"
+        _check_query(alone, tokens)
         query = text[tokens[0].start :].rstrip().rstrip(";")
-        return Statement("STAGE", name, {}, query, tokens[0].line, tokens[0].line)
-    if word not in _CLAUSES:
+        return Statement(alone, name, {}, query, tokens[0].line, tokens[0].line)
+    sorts: tuple[Sort, ...] = ("CHECK",) if is_check else ("STAGE", "EXTERNAL")
+    if word not in sorts:
         beginning = f"begins with {shortened(tokens[0].text)!r}" if tokens else "is empty"
-        _refuse(
-            f"it {beginning}; begin with SELECT, or STAGE name (…); or EXTERNAL name (…);",
-            tokens[0].line if tokens else 1,
-        )
-    sort: Sort = "STAGE" if word == "STAGE" else "EXTERNAL"
+        headers = " or ".join(f"{one} name (…);" for one in sorts)
+        _refuse(f"it {beginning}; begin with SELECT, or {headers}", tokens[0].line if tokens else 1)
+    sort = next(one for one in sorts if one == word)
     if len(tokens) < 3 or tokens[2].token_type is not TokenType.L_PAREN:
         _refuse(f"after {word} write a name, and clauses in parentheses", tokens[0].line)
     end = _closing(tokens, 2)

@@ -18,6 +18,7 @@ from importlib.machinery import PathFinder
 from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 from deltaproduce.engines.choice import OPEN_IN_SESSION
 from deltaproduce.errors import DefinitionError, DeltaProduceError, SessionError
@@ -26,6 +27,9 @@ from deltaproduce.projects.file import FILE_NAME, ProjectFile
 from deltaproduce.projects.sections import ProjectFileError
 from deltaproduce.projects.statements import SqlFile, define_all, located
 from deltaproduce.types.excerpts import described
+
+CHECKS: Final = "checks"
+"""The folder with the checks of a project."""
 
 
 def loaded(file: ProjectFile) -> Pipeline:
@@ -101,7 +105,7 @@ def in_project(error: SessionError, file: SqlFile | None) -> SessionError:
 
 
 def sql_files(file: ProjectFile, errors: list[DefinitionError] | None = None) -> Iterator[SqlFile]:
-    """Read the SQL files of a project's folder, in the order of their names.
+    """Read the SQL files of a project's folder, in the order of their names, then its checks.
 
     Args:
         errors: collects the errors of files; the first is raised if None.
@@ -109,9 +113,15 @@ def sql_files(file: ProjectFile, errors: list[DefinitionError] | None = None) ->
     Raises:
         ProjectFileError: a file cannot be read; with `file` and `line`.
     """
-    for path in sorted((file.folder / file.pipeline).glob("*.sql")):
+    folders = [(file.pipeline, False), *([] if file.pipeline == CHECKS else [(CHECKS, True)])]
+    paths = [
+        (path, is_check)
+        for folder, is_check in folders
+        for path in sorted((file.folder / folder).glob("*.sql"))
+    ]
+    for path, is_check in paths:
         try:
-            yield SqlFile.read(path, file.folder, file.vars)
+            yield SqlFile.read(path, file.folder, file.vars, is_check=is_check)
         except DefinitionError as error:
             if errors is None:
                 raise
@@ -150,6 +160,11 @@ def _forget_another_s(file: ProjectFile, module: str) -> None:
 
 
 def _object(file: ProjectFile) -> Pipeline:
+    if any((file.folder / CHECKS).glob("*.sql")):
+        raise ProjectFileError(
+            f"{FILE_NAME}: [project] pipeline is {file.pipeline!r}, an object, and there are files "
+            f"in {CHECKS!r}, which are for pipelines of a folder: call check of the object instead"
+        )
     name, _, attribute = file.pipeline.partition(":")
     _forget_another_s(file, name)
     module = _module(file, name)

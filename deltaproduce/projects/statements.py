@@ -1,4 +1,4 @@
-"""Statements: the SQL files of a project as stages of its pipeline, feeders first.
+"""Statements: the SQL files of a project as stages and checks of its pipeline, feeders first.
 
 The invariant: an error names file and line, as ``stages/x.sql:3: …``, and a stage is defined after
 everything that it reads.
@@ -15,6 +15,7 @@ from typing import Any
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError, NotFoundError
+from deltaproduce.model.checks.definitions import checked_number, checked_severity
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.headers import Statement, parsed, place_of, words
 from deltaproduce.projects.sections import ProjectFileError
@@ -44,11 +45,14 @@ class SqlFile:
     vars: Mapping[str, Any]
 
     @staticmethod
-    def read(path: Path, folder: Path, vars: Mapping[str, Any]) -> SqlFile:
+    def read(
+        path: Path, folder: Path, vars: Mapping[str, Any], *, is_check: bool = False
+    ) -> SqlFile:
         """Read a file.
 
         Args:
             vars: the variables that it may use.
+            is_check: whether it defines a check.
 
         Raises:
             ProjectFileError: the file cannot be read; with `file` and `line`.
@@ -59,9 +63,9 @@ class SqlFile:
                 text = path.read_text(encoding="utf-8-sig")
             except (OSError, UnicodeDecodeError) as error:
                 raise DefinitionError(f"it cannot be read: {error}", line=1) from None
-            statement = parsed(text, path.stem)
+            statement = parsed(text, path.stem, is_check=is_check)
             reads = frozenset[str]()
-            if statement.sort == "STAGE":
+            if statement.sort != "EXTERNAL":
                 with shifted(statement.select_line):
                     reads = _reads(statement.select)
             texts = [clause.text for clause in statement.clauses.values() if not clause.is_text]
@@ -97,6 +101,8 @@ class SqlFile:
             if self.statement.sort == "EXTERNAL":
                 with self._at_column("columns", "key", "partition"):
                     self._external(pipeline)
+            elif self.statement.sort == "CHECK":
+                self._check(pipeline)
             else:
                 with self._at_column("key"):
                     self._stage(pipeline)
@@ -143,12 +149,30 @@ class SqlFile:
                 line = said.clauses[clause].line
                 raise DefinitionError(f"{clause} needs a clause partition (…)", line=line)
         with shifted(said.select_line):
-            query = said.select
-            if self.vars:
-                known = {s.name: s.schema for s in pipeline.stages if not s.kind.intake.all_columns}
-                values = Scopes.read(let(self.vars, self.vars)).sample
-                query = for_spark(query, known, values).with_literals(values)
-            pipeline.sql(name, query, key=said.text("key"))
+            pipeline.sql(name, self._query(pipeline), key=said.text("key"))
+
+    def _check(self, pipeline: Pipeline) -> None:
+        said, given = self.statement, dict[str, Any]()
+        if "severity" in said.clauses:
+            clause = said.clauses["severity"]
+            with shifted(clause.line):
+                given["severity"] = checked_severity(clause.text.lower(), stage=said.name)
+        if "at_most" in said.clauses:
+            clause = said.clauses["at_most"]
+            number = int(clause.text) if clause.text.isdecimal() else clause.text
+            with shifted(clause.line):
+                given["at_most"] = checked_number(number, "at_most", stage=said.name)
+        with shifted(said.select_line):
+            pipeline.check(said.name, self._query(pipeline), **given)
+
+    def _query(self, pipeline: Pipeline) -> str:
+        """Return its query, with variables as literals."""
+        query = self.statement.select
+        if not self.vars:
+            return query
+        known = {s.name: s.schema for s in pipeline.stages if not s.kind.intake.all_columns}
+        values = Scopes.read(let(self.vars, self.vars)).sample
+        return for_spark(query, known, values).with_literals(values)
 
     def _check_scopes(self) -> None:
         """Parse scopes and partition columns, so that an error in them names its line."""
@@ -212,7 +236,7 @@ def define_all(
     pipeline: Pipeline,
     errors: list[DefinitionError] | None = None,
 ) -> tuple[str, ...]:
-    """Define everything in SQL files and modules, feeders first.
+    """Define everything in SQL files and modules, feeders first, and checks last.
 
     Args:
         modules: define the rest, by their names; called in this order, each when no file is ready.
@@ -225,7 +249,9 @@ def define_all(
     Raises:
         ProjectFileError: something is wrong; with `file` and `line`.
     """
-    waiting, later, wrong = list(files), list(modules.items()), set[str]()
+    checks = [file for file in files if file.statement.sort == "CHECK"]
+    waiting = [file for file in files if file not in checks]
+    later, wrong = list(modules.items()), set[str]()
     places = dict[str, str]()
     unchecked, lacks_names = list[str](), bool(errors)
     while waiting or later:
@@ -263,7 +289,31 @@ def define_all(
             wrong |= {stage.statement.name.lower() for stage in ready[:1]}
             lacks_names |= not ready  # those of the stages that a module defines
         places |= {s.name.lower(): place for s in pipeline.stages if s.name.lower() not in there}
+    unchecked += [check.statement.name for check in checks if check.reads & wrong]
+    with_all = [check for check in checks if not check.reads & wrong]
+    _define_checks(with_all, pipeline, places, errors)
     return tuple(unchecked)
+
+
+def _define_checks(
+    files: Sequence[SqlFile],
+    pipeline: Pipeline,
+    places: Mapping[str, str],
+    errors: list[DefinitionError] | None,
+) -> None:
+    """Define the checks of some files; see `define_all`.
+
+    Args:
+        places: the files of stages, by lower-case name.
+    """
+    for file in files:
+        try:
+            with _beside(places):
+                file.define(pipeline)
+        except DefinitionError as error:
+            if errors is None:
+                raise
+            errors.append(error)
 
 
 @contextmanager

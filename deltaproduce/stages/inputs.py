@@ -34,7 +34,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, Layout
-from deltaproduce.model.machine import cores
+from deltaproduce.model.limits.machine import cores
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.parquet.shared_lookups import SharedLookups
 from deltaproduce.storage.stored import Stored

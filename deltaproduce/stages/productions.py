@@ -35,6 +35,7 @@ from deltaproduce.stages.inputs import StageInput, all_parts, changed_parts
 from deltaproduce.stages.kind import StageKind, unfit
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.stored import Stored
+from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.types.columns import Column
 
 if TYPE_CHECKING:
@@ -136,6 +137,17 @@ class DerivedKind(StageKind):
         del mappings, keys
         rows = self.produced(production, inputs)
         return None if rows is None else production.replaced(content, *rows)
+
+    def alone(self, stage: Stage, tables: Tables) -> Stage:
+        """Return the stage as one that makes the same rows without hidden stages; read no row.
+
+        Called for checks.
+
+        Args:
+            stage: a stage of this kind, whose columns have types.
+        """
+        del tables
+        return stage
 
     def pairs(self, stage: Stage, feeder: Stage, rows: Rows, engines: Engines) -> Rows:
         """Map the keys of a feeder's rows to the stage's keys that they are in.

@@ -7,13 +7,16 @@ later release added are ignored, and text that no store has written is refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as fields_of
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from deltaproduce.errors import CorruptStoreError
+from deltaproduce.model.checks.recorded import from_json as checks_from_json
+from deltaproduce.model.checks.recorded import to_json as checks_to_json
+from deltaproduce.model.checks.results import CheckResult
 from deltaproduce.model.hidden import role_of_name
 from deltaproduce.model.window_moves import WindowMove
 from deltaproduce.shown.tabular import Word, one_line
@@ -196,6 +199,7 @@ class StageFigures:
             the affected keys that are not shown because another one is equal in the sequence: n - 1
             of n.
         role: what a hidden stage is for (`Hidden.role`); empty for a stage that a user defines.
+        keys: the number of keys in this version; None if it was not counted.
     """
 
     mode: Mode
@@ -221,6 +225,7 @@ class StageFigures:
     tasks: tuple[str, ...] = ()
     role: str = ""
     ties: int = 0
+    keys: int | None = None
 
     def __repr__(self) -> str:
         return one_line(self, Word(self.mode), changed_keys=self.changed_keys, rows=self.rows)
@@ -306,12 +311,25 @@ class InPlace:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedFigures:
+    """What the version log has of one version as JSON: the arguments of `figures_to_json`."""
+
+    stages: Mapping[str, StageFigures] = field(default_factory=dict)
+    windows: WindowState = NO_WINDOWS
+    texts: Mapping[str, str] = field(default_factory=dict)
+    time_zone: str | None = None
+    seconds: float | None = None
+    checks: tuple[CheckResult, ...] = ()
+
+
 def figures_to_json(
     stages: Mapping[str, StageFigures],
     windows: WindowState = NO_WINDOWS,
     texts: Mapping[str, str] = _NO_TEXTS,
     time_zone: str | None = None,
     seconds: float | None = None,
+    checks: Sequence[CheckResult] = (),
 ) -> str:
     """Return the JSON of the figures for the version log, with the state of any windows.
 
@@ -327,6 +345,8 @@ def figures_to_json(
         by_stage[_TIME_ZONE] = time_zone
     if seconds is not None:
         by_stage[_SECONDS] = seconds
+    if checks:
+        by_stage[_CHECKS] = checks_to_json(checks)
     return json.dumps(by_stage)
 
 
@@ -346,6 +366,8 @@ def stored(figures: StageFigures) -> dict[str, Any]:
     for name in ("rows_read", "bytes_read", "role", *_LEFT):
         if not values[name]:
             del values[name]
+    if figures.keys is None:
+        del values["keys"]
     if figures.window is not None:
         values["window"] = move_to_json(figures.window)
     flat = [values[name] if name in _PARTS else {name: values[name]} for name in values]
@@ -357,10 +379,8 @@ def _values(part: StageFigures | _Part) -> dict[str, Any]:
     return {one.name: getattr(part, one.name) for one in fields_of(part)}
 
 
-def figures_from_json(
-    text: str,
-) -> tuple[dict[str, StageFigures], WindowState, dict[str, str], str | None, float | None]:
-    """Parse the output of `figures_to_json`: return its arguments.
+def figures_from_json(text: str) -> RecordedFigures:
+    """Parse the output of `figures_to_json`.
 
     Raises:
         CorruptStoreError: someone else wrote the text.
@@ -369,18 +389,18 @@ def figures_from_json(
     if not isinstance(values, dict) or not is_texts(list(values)):
         raise _foreign(text)
     windows_text, time_zone = values.pop(_WINDOWS, None), values.pop(_TIME_ZONE, None)
-    seconds = values.pop(_SECONDS, None)
+    seconds, checks = values.pop(_SECONDS, None), checks_from_json(values.pop(_CHECKS, []))
     windows = NO_WINDOWS if windows_text is None else state_from_json(windows_text)
     figures = {name: figures_of(of_stage) for name, of_stage in values.items()}
     stages = {n: _with_role(n, known) for n, known in figures.items() if known is not None}
     is_zone = time_zone is None or (is_text(time_zone) and known_zone(time_zone) == time_zone)
     are_known = len(stages) == len(figures) and optional(is_number)(seconds)
-    if windows is None or not are_known or not is_zone:
+    if windows is None or checks is None or not are_known or not is_zone:
         raise _foreign(text)
     texts = {name: of_stage[_TEXT] for name, of_stage in values.items() if _TEXT in of_stage}
     if not is_texts(list(texts.values())):
         raise _foreign(text)
-    return stages, windows, texts, time_zone, seconds
+    return RecordedFigures(stages, windows, texts, time_zone, seconds, checks)
 
 
 def figures_of(value: object) -> StageFigures | None:
@@ -418,12 +438,14 @@ _WINDOWS: Final = "_windows"
 """The name of the windows next to the stages; no stage name begins like this."""
 _TIME_ZONE: Final = "_time_zone"
 _SECONDS: Final = "_seconds"
+_CHECKS: Final = "_checks"
 """The name of the time zone next to the stages."""
 _KINDS: Final[Mapping[str, Kind]] = {
     "Mode": is_text,  # a later release may have another mode
     "str": is_text,
     "str | None": optional(is_text),
     "int": is_integer,
+    "int | None": optional(is_integer),
     "float": is_number,
     "Mapping[str, int]": objects_of(is_integer),
     "tuple[str, ...]": is_texts,

@@ -31,11 +31,10 @@ from deltaproduce.model.hidden import hidden_name_fault
 from deltaproduce.model.layouts import CONTENT, KINDS
 from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.decisions.recovery import compacted, conflict, foreign_commits
-from deltaproduce.storage.figures import figures_from_json, figures_to_json
+from deltaproduce.storage.figures import RecordedFigures, figures_from_json, figures_to_json
 from deltaproduce.storage.locations import Location
 from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.versions import EMPTY, Version
-from deltaproduce.storage.window_states import NO_WINDOWS
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import (
@@ -330,6 +329,7 @@ class VersionLog:
                 _new_texts(version, before),
                 version.time_zone,
                 version.seconds,
+                version.checks,
             ),
             "attempt": attempt.id,
         }
@@ -379,23 +379,22 @@ def _version(row: Mapping[str, Any]) -> Version:
             table="_versions",
         )
     figures = row["figures"]
-    stages, windows, texts, time_zone, seconds = (
-        ({}, NO_WINDOWS, {}, None, None) if figures is None else figures_from_json(figures)
-    )
+    known = RecordedFigures() if figures is None else figures_from_json(figures)
     return Version(
         number=number,
         committed_at=at.astimezone(UTC),
         operation=row["operation"],
         update_id=row["update_id"],
-        stages=stages,
+        stages=known.stages,
         definitions={
-            name: Fingerprint(definition["layout"], definition["function"], texts.get(name))
+            name: Fingerprint(definition["layout"], definition["function"], known.texts.get(name))
             for name, definition in fingerprints.items()
         },
         attempt=Attempt(row["attempt"], number),
-        windows=windows,
-        time_zone=time_zone,
-        seconds=seconds,
+        windows=known.windows,
+        time_zone=known.time_zone,
+        seconds=known.seconds,
+        checks=known.checks,
     )
 
 

@@ -13,6 +13,7 @@ from datetime import date, datetime
 from typing import Any, Final
 
 from deltaproduce.errors import InvalidArgumentError, NotFoundError
+from deltaproduce.model.checks.results import CheckResult, table_of
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.partitions import day_of
@@ -45,6 +46,8 @@ class Version(Tabular):
         fencing_token: for the head, that of the version log's newest commit when the head was read.
         seconds: wall time of the call that made it, up to its publication; None for a version of a
             release that did not record it.
+        checks: what its checks found, in order of definition; none for a version that was made
+            without checks.
     """
 
     number: int
@@ -59,6 +62,7 @@ class Version(Tabular):
     tasks: tuple[str, ...] = ()
     time_zone: str | None = None
     seconds: float | None = field(default=None, compare=False)
+    checks: tuple[CheckResult, ...] = field(default=(), compare=False)
 
     def __repr__(self) -> str:
         at = None if self.committed_at is None else Word(_minute(self.committed_at))
@@ -67,7 +71,7 @@ class Version(Tabular):
         return one_line(self, self.number, *parts, update_id=self.update_id, changed=changed)
 
     def as_tables(self) -> tuple[Table, ...]:
-        """What it did to each stage."""
+        """What it did to each stage, and what its checks found, if there are any."""
         stages = self.shown().stages
         columns = ("stage", "mode", "keys changed", "rows added", "rows removed", "rows")
         rows = (
@@ -83,7 +87,8 @@ class Version(Tabular):
             )
             for name, f in stages.items()
         )
-        return (Table(self.headline, (*columns, "seconds", "why"), tuple(rows)),)
+        did = Table(self.headline, (*columns, "seconds", "why"), tuple(rows))
+        return (did, table_of(self.checks, "checks")) if self.checks else (did,)
 
     @property
     def headline(self) -> str:
@@ -120,6 +125,7 @@ class Version(Tabular):
             "update_id": self.update_id,
             "time_zone": self.time_zone,
             "stages": {name: figures.as_dict() for name, figures in self.stages.items()},
+            **({"checks": [one.as_dict() for one in self.checks]} if self.checks else {}),
         }
 
     def delta_version(self, stage: str, kind: str) -> int | None:

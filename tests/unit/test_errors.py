@@ -7,6 +7,7 @@ import pytest
 from deltaproduce import errors
 from deltaproduce.errors import (
     AlreadyExistsError,
+    ChecksFailedError,
     ClosedError,
     CommitUnknownError,
     ConflictError,
@@ -42,6 +43,7 @@ CASES = [
             "line": 7,
         },
     ),
+    (ChecksFailedError, {"checks": ("a",), "tasks": ("b",)}),
     (MissingPartitionsError, {"stage": "month", "partitions": (date(2026, 1, 2), 3)}),
     (ProducerError, {"stage": "totals", "key": (1, "a"), "column": "total"}),
     (TasksFailedError, {"run": ()}),
@@ -61,7 +63,15 @@ CASES = [
     (ViewError, {"view": "`a`.`b`", "version": 3}),
     (SessionError, {"stage": "a"}),
 ]
-DEFAULTS = {"keys": (), "columns": (), "rows": (), "partitions": (), "differences": {}}
+DEFAULTS = {
+    "checks": (),
+    "tasks": (),
+    "keys": (),
+    "columns": (),
+    "rows": (),
+    "partitions": (),
+    "differences": {},
+}
 
 
 def test_every_error_is_in_the_tree_and_in_these_tests():

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import IntEnum
@@ -77,6 +77,7 @@ VALUES = st.recursive(
     lambda parts: (
         st.lists(parts, max_size=3)
         | st.tuples(parts, parts)
+        | st.dictionaries(st.text() | st.integers(), parts, max_size=3)
         | st.builds(row_type(("a", "b-c", "class")), parts, parts, parts)
     ),
     max_leaves=8,
@@ -143,7 +144,16 @@ class Colour(IntEnum):
     "value",
     [
         *(Colour.RED, np.int64(1), np.float64(1), pd.Timestamp("2020-01-01"), object(), open),
-        *({"a": 1}, {1}, "\ud800", "\udc80", ("a", "\ud83d"), [lambda: 1], timedelta(1), 1j),
+        *(
+            OrderedDict(a=1),
+            {1},
+            "\ud800",
+            "\udc80",
+            ("a", "\ud83d"),
+            [lambda: 1],
+            timedelta(1),
+            1j,
+        ),
     ],
     ids=lambda value: type(value).__name__,
 )

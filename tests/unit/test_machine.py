@@ -11,7 +11,7 @@ import pytest
 
 from deltaproduce import Limits
 from deltaproduce.engines.local.workers import Workers
-from deltaproduce.model import machine
+from deltaproduce.model.limits import machine
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from deltaproduce.storage.figures import (
     Numbering,
     Origin,
     Past,
+    RecordedFigures,
     StageColumns,
     StageFigures,
     figures_from_json,
     figures_to_json,
 )
-from deltaproduce.storage.window_states import NO_WINDOWS
 
 TEXT = (
     '{"totals": {"mode": "seek", "reason": "keys of \'orders\' changed", "affected_keys": 5, '
@@ -65,7 +65,7 @@ ATTEMPT = Attempt("0f0f", 7, 6, STARTED, "a digest", PART, 9)
 
 def test_figures_are_written_as_ever() -> None:
     assert figures_to_json(FIGURES) == TEXT
-    assert figures_from_json(TEXT) == (FIGURES, NO_WINDOWS, {}, None, None)
+    assert figures_from_json(TEXT) == RecordedFigures(FIGURES)
 
 
 def test_what_was_read_is_only_there_if_anything_was() -> None:
@@ -73,7 +73,7 @@ def test_what_was_read_is_only_there_if_anything_was() -> None:
     text = TEXT.replace("}}, ", '}, "rows_read": 8, "bytes_read": 99}, ')
     text = text.replace("{}}}", '{}, "rows_read": 8, "bytes_read": 99}}')
     assert figures_to_json(read) == text
-    assert figures_from_json(text) == (read, NO_WINDOWS, {}, None, None)
+    assert figures_from_json(text) == RecordedFigures(read)
 
 
 def test_commits_say_of_themselves_what_they_ever_did() -> None:

@@ -134,7 +134,7 @@ def test_figures_of_a_later_release_are_passed_over() -> None:
     found = figures_of({"mode": "merge", "seconds": 1, "surrogate": None, "of_later": {"x": "y"}})
     assert found is not None
     assert (found.mode, found.seconds) == ("merge", 1)
-    assert figures_from_json(figures_to_json({"a": found}))[0] == {"a": found}
+    assert figures_from_json(figures_to_json({"a": found})).stages == {"a": found}
 
 
 @pytest.mark.parametrize(

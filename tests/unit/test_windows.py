@@ -18,11 +18,12 @@ from deltaproduce.model.partitions import Partitioning, Ranges, day_number, day_
 from deltaproduce.model.window_moves import Shift, WindowMove, place_of
 from deltaproduce.model.windows import NOWHERE, PlannedWindow, Window
 from deltaproduce.storage.figures import (
+    RecordedFigures,
     StageFigures,
     figures_from_json,
     figures_to_json,
 )
-from deltaproduce.storage.window_states import NO_WINDOWS, Tracked, WindowState
+from deltaproduce.storage.window_states import Tracked, WindowState
 from deltaproduce.types.columns import key_columns
 
 NUMBERS = st.frozensets(st.integers(-30, 30), max_size=20)
@@ -178,7 +179,7 @@ def test_a_window_over_numbers_ends_where_they_do(end: int, off: int, step: int,
     move = Shift(window, None, NOWHERE, place, present).move(reused=False, why="")
     assert place_of(window, move) == place
     figures = {"s": StageFigures("seek", window=move)}
-    assert figures_from_json(figures_to_json(figures)) == (figures, NO_WINDOWS, {}, None, None)
+    assert figures_from_json(figures_to_json(figures)) == RecordedFigures(figures)
 
 
 @given(
@@ -242,14 +243,14 @@ def test_what_versions_know_of_windows_is_stored_and_read_back() -> None:
         "events": StageFigures("seek"),
     }
     text = figures_to_json(figures, state)
-    assert figures_from_json(text) == (figures, state, {}, None, None)
-    assert figures_from_json(figures_to_json(figures)) == (figures, NO_WINDOWS, {}, None, None)
+    assert figures_from_json(text) == RecordedFigures(figures, state)
+    assert figures_from_json(figures_to_json(figures)) == RecordedFigures(figures)
     assert '"_windows": {"as_of": "2013-03-16", "present": ' in text
     assert '["events", "day", "day", [[15779, 15780], [15782, 15782]]]' in text
     assert '"window": {"first": "2013-03-15", "last": "2013-03-16", "entered": ["2013' in text
     assert "window" not in figures_to_json({"events": StageFigures("seek")})
     timed = replace(state, time=datetime(2013, 3, 16, 12, tzinfo=UTC))
-    assert figures_from_json(figures_to_json(figures, timed)) == (figures, timed, {}, None, None)
+    assert figures_from_json(figures_to_json(figures, timed)) == RecordedFigures(figures, timed)
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,25 @@ def calls():
                 "stored": None,
             },
         ),
+        "check": (
+            lambda **given: shop().check(**given),
+            {
+                "name": "few",
+                "query": "SELECT id, n FROM orders WHERE n < 0",
+                "severity": "warn",
+                "at_most": 3,
+            },
+        ),
+        "limit": (
+            lambda **given: shop().limit(**given),
+            {
+                "stage": "orders",
+                "deleted": 0.1,
+                "changed": 0.2,
+                "rows": (1, None),
+                "severity": "error",
+            },
+        ),
         "index": (
             lambda **given: shop().index(**given),
             {
@@ -185,6 +204,8 @@ TAKEN = {
     *(("arrow_producer", "streaming", True), ("aggregate", "revision", None)),
     *(("aggregate", "key", ""), ("aggregate", "where", None)),
     *(("aggregate", "window", None), ("source", "retain", None)),
+    *(("limit", one, None) for one in ("deleted", "changed", "rows")),
+    *(("check", "at_most", 0), ("limit", "deleted", 0), ("limit", "changed", 0)),
     *(("index", "include", None), ("sql", "key", None), ("sql", "key", "")),
     *((method, name, None) for method in ("latest", "history") for name in ("deleted", "columns")),
     *(("history", "track", None), ("source", "unique", True)),

@@ -15,6 +15,7 @@ from deltaproduce.shown.table import UNKNOWN, Cell, Table
 from deltaproduce.shown.update_ids import Digests, description
 
 if TYPE_CHECKING:
+    from deltaproduce.model.checks.results import CheckResults
     from deltaproduce.operations.reports.plans import Plan, PlannedStep
     from deltaproduce.operations.vacuum import Vacuumed
     from deltaproduce.operations.verifying.findings import Finding
@@ -71,7 +72,17 @@ def _stage_tables(version: Version) -> Iterator[Table | str]:
         yield Table("", _HEADINGS, rows)
     if left:
         yield f"{left} {'stage' if left == 1 else 'stages'} not reached"
+    yield from (f"broken check: {one.sentence}" for one in version.checks if one.broken)
     yield version_line(version)
+
+
+def checks_evaluated(results: CheckResults) -> Answer:
+    """Return what the checks of a store find; a failure if one of severity error is broken."""
+    if not results:
+        return Answer(results.as_dict(), ("there are no checks",))
+    broken = sum(one.broken for one in results)
+    said = f"{broken} of {len(results)} checks broken" if broken else f"all {len(results)} hold"
+    return Answer(results.as_dict(), (*results.as_tables(), said), FAILED if results.failed else 0)
 
 
 def with_dirty(answer: Answer, dirty: Sequence[str], day: str | None) -> Answer:
@@ -148,14 +159,17 @@ def planned(
     foreseen = _foreseen(tasks) if tasks is not None else {}
     if tasks is not None:
         data["tasks"] = foreseen
+    if plan.checks:
+        data["checks"] = [one.as_dict() for one in plan.checks]
     if again:
         data["sent_again"] = [one.as_dict() for one in again]
     noticed = [one.sentence for one in again]
     rows = _task_rows(foreseen)
     if not chosen and not rows:
         said = "only the day of the store moves" if plan.moves else "nothing to do"
-        return Answer(data, (*noticed, f"{said}: {version_line(head)}"))
+        return Answer(data, (*noticed, *_planned_checks(plan), f"{said}: {version_line(head)}"))
     parts = [*_planned(head, plan, chosen, files)] if chosen else []
+    parts += _planned_checks(plan)
     parts += [Table("", ("task", ""), rows)] if rows else []
     parts += noticed
     parts.append(f"nothing was written; the newest is {version_line(head)}")
@@ -182,6 +196,14 @@ def _planned(
     notes += [f"lost: {loss.sentence}" for loss in plan.losses]
     yield Table("", ("stage", "how", "keys", "why"), rows, tuple(notes))
     yield from (table for step in steps for table in step.diffs(head.number))
+
+
+def _planned_checks(plan: Plan) -> list[Table]:
+    """Return the checks that a run would evaluate anew, or that the head breaks, if any."""
+    from deltaproduce.operations.reports.planned_checks import table_of
+
+    wanted = [one for one in plan.checks if one.cause != "unchanged" or one.broken]
+    return [table_of(wanted)] if wanted else []
 
 
 def checked(

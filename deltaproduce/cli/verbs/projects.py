@@ -23,8 +23,24 @@ def init(call: Invocation, name: Folder) -> Answer:
     return Answer({"folder": str(folder), "files": list(paths)}, said)
 
 
-def check(call: Invocation, select: Select = None) -> Answer:
-    """Check project file, definitions and input files. Reads few rows, and writes nothing."""
+def check(
+    call: Invocation,
+    select: Select = None,
+    data: Annotated[
+        bool,
+        typer.Option("--data", help="Evaluate the checks over the store's rows, and nothing else."),
+    ] = False,
+) -> Answer:
+    """Check project file, definitions and input files. Reads few rows, and writes nothing.
+
+    With --data it evaluates the project's checks over the newest version, and fails if one of
+    severity error is broken.
+    """
+    if data:
+        if select:
+            raise typer.BadParameter("--data evaluates all checks: leave out --select")
+        with call.store() as store:
+            return summaries.checks_evaluated(store.check())
     from deltaproduce.cli.examination.checks import check as examined
     from deltaproduce.cli.selection import feeders_of, selected
 

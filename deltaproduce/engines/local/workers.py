@@ -26,7 +26,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from deltaproduce.engines.local.worker import HEADER, PLACE, START
-from deltaproduce.model.machine import cores
+from deltaproduce.model.limits.machine import cores
 
 _END_SECONDS: Final = 0.5
 _RECEIVED: Final = 1 << 20

@@ -19,6 +19,7 @@ from typing_extensions import override
 
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.errors import CorruptStoreError, DefinitionError
+from deltaproduce.model.checks.definitions import Refusal
 from deltaproduce.model.graph import Graph, Source, Stage
 from deltaproduce.model.layouts import RUNS, UPDATES
 from deltaproduce.model.window_moves import Shift
@@ -112,6 +113,17 @@ class Repair(Update):
             damage=damage,
             actions=actions,
         )
+
+    @property
+    @override
+    def refusal(self) -> Refusal:
+        """A damaged store is repaired, also while its rows break a check."""
+        return "newly broken" if self.request.operation == "repair" else "broken"
+
+    @property
+    @override
+    def limits_shares(self) -> bool:
+        return False
 
     @property
     @override

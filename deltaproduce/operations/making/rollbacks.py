@@ -10,6 +10,7 @@ compaction of a version in between builds on.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -20,13 +21,13 @@ from typing_extensions import override
 from deltaproduce.engines.local.arrays import same_rows
 from deltaproduce.engines.spark.kernels.comparing import unmatched
 from deltaproduce.engines.spark.sessions.on_demand import is_frame
-from deltaproduce.model.fingerprints import Fingerprint
+from deltaproduce.model.fingerprints import NOT_COMPUTED, Fingerprint
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
 from deltaproduce.operations.making.version_job import StoreContext, VersionJob
 from deltaproduce.operations.step.edits import Read, emptied, updates_edit
 from deltaproduce.operations.step.incremental import difference
-from deltaproduce.operations.step.plan import Step, check_layouts, rolled_back
+from deltaproduce.operations.step.plan import Step, check_layouts, has_other_layout, rolled_back
 from deltaproduce.operations.step.windowing import differ
 from deltaproduce.operations.step.writes import (
     Edits,
@@ -53,9 +54,12 @@ class Rollback(VersionJob):
 
     Attributes:
         span: all versions from the earlier one to the newest.
+        apart: hidden stages of checks that had other columns. They stay as they are, and the next
+            update makes them again.
     """
 
     span: Sequence[Version]
+    apart: AbstractSet[str] = frozenset()
 
     @staticmethod
     def over(
@@ -74,8 +78,17 @@ class Rollback(VersionJob):
             DefinitionError: the columns or feeders of a stage were different then.
         """
         wanted, published = span[0], span[-1]
-        check_layouts(context.definitions, wanted)
-        check_layouts(context.definitions, published)
+        of_checks = {stage.name for stage in context.graph.stages if _is_of_check(stage, context)}
+        users = {name: one for name, one in context.definitions.items() if name not in of_checks}
+        check_layouts(users, wanted)
+        check_layouts(users, published)
+        apart = {
+            name
+            for name in of_checks
+            if any(
+                has_other_layout(context.definitions[name], name, v) for v in (wanted, published)
+            )
+        }
         reason = f"rolled back to version {wanted.number}"
         return Rollback(
             context=context,
@@ -84,11 +97,12 @@ class Rollback(VersionJob):
             steps=tuple(
                 Step(stage, "incremental", reason)
                 for stage in context.graph.stages
-                if not _same_tables(stage, wanted, published)
+                if stage.name not in apart and not _same_tables(stage, wanted, published)
             ),
             attempt=Attempt.after(head, started_at),
             update_id=update_id,
             span=span,
+            apart=apart,
         )
 
     @property
@@ -98,8 +112,22 @@ class Rollback(VersionJob):
 
     @property
     @override
+    def restored(self) -> Version:
+        return self.wanted
+
+    @property
+    @override
+    def limits_shares(self) -> bool:
+        return False
+
+    @property
+    @override
     def definitions(self) -> Mapping[str, Fingerprint]:
-        return rolled_back(self.head, self.wanted)
+        definitions, known = rolled_back(self.head, self.wanted), self.head.definitions
+        apart = {
+            name: replace(known[name], function=NOT_COMPUTED) for name in self.apart & known.keys()
+        }
+        return {**definitions, **apart}
 
     @override
     def result(self, step: Step, results: Mapping[str, StepResult]) -> StepResult | None:
@@ -205,10 +233,17 @@ class WriteBack:
             self.result.figures("restore"),
             rows=wanted.rows,
             row_bytes=wanted.row_bytes,
+            keys=wanted.keys,
             delta_versions=self.last.delta_versions,
             base=replace(wanted.base, added={**updates, **back, **added(self.last, edits)}),
             past=self.last.past,
         )
+
+
+def _is_of_check(stage: Stage, context: StoreContext) -> bool:
+    """Return whether a stage belongs to checks alone."""
+    checks = {check.name for check in context.graph.checks}
+    return stage.hidden is not None and checks.issuperset(stage.hidden.owners)
 
 
 def _same_tables(stage: Stage, *versions: Version) -> bool:

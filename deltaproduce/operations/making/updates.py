@@ -19,6 +19,7 @@ from typing_extensions import override
 from deltaproduce.described.content import text_of
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
+from deltaproduce.model.checks.definitions import Refusal
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import UPDATES, Layout
@@ -120,6 +121,12 @@ class Update(VersionJob):
             },
             looked_up=_looked_up(steps),
         )
+
+    @property
+    @override
+    def refusal(self) -> Refusal:
+        """Rows that are to be forgotten go, whatever checks say."""
+        return "never" if self.request.operation == "forget" else "broken"
 
     @property
     @override

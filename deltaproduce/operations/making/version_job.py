@@ -17,6 +17,7 @@ from deltaproduce.described.content import text_of
 from deltaproduce.described.descriptor import Description
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.marks import ROWS_OF_CHANGED_PAIRS
+from deltaproduce.model.checks.definitions import Refusal
 from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Graph
@@ -165,6 +166,21 @@ class VersionJob(ABC):
     @property
     def trusts_tables(self) -> bool:
         """Whether the work is refused if someone else has written to, or removed, the tables."""
+        return True
+
+    @property
+    def refusal(self) -> Refusal:
+        """Which broken checks keep it from being published."""
+        return "broken"
+
+    @property
+    def restored(self) -> Version | None:
+        """The earlier version whose rows it has; None if it has others."""
+        return None
+
+    @property
+    def limits_shares(self) -> bool:
+        """Whether the limits of what a version may delete or change are of it."""
         return True
 
     @property

@@ -15,6 +15,11 @@ from deltaproduce.described.content import description, text_of
 from deltaproduce.engines.marks import Counts
 from deltaproduce.model.fingerprints import NOT_COMPUTED, Altered, Fingerprint
 from deltaproduce.model.graph import Graph, Stage
+from deltaproduce.operations.reports.planned_checks import (
+    PlannedCheck,
+    planned_checks,
+    table_of,
+)
 from deltaproduce.operations.step.plan import Step
 from deltaproduce.shown.table import UNKNOWN, Cell, Table
 from deltaproduce.shown.tabular import Tabular, Word, one_line
@@ -128,6 +133,7 @@ class Plan(Tabular, tuple[PlannedStep, ...]):
         compared: source -> the keys that its snapshot changes, and the rows that it adds and
             removes, for the snapshots whose rows were given.
         moves: whether windows, or the day of the store, move, even if no stage is processed.
+        checks: the checks of the version, and whether the head breaks them.
     """
 
     head: int
@@ -135,6 +141,7 @@ class Plan(Tabular, tuple[PlannedStep, ...]):
     losses: tuple[Loss, ...]
     compared: Mapping[str, tuple[int, int, int]]
     moves: bool
+    checks: tuple[PlannedCheck, ...]
 
     def __repr__(self) -> str:
         steps = Word(", ".join(f"{step.stage.name} {step.how}" for step in self))
@@ -150,10 +157,11 @@ class Plan(Tabular, tuple[PlannedStep, ...]):
             "steps": [step.as_dict() for step in self],
             "skipped": list(self.skipped),
             "losses": [loss.as_dict() for loss in self.losses],
+            **({"checks": [one.as_dict() for one in self.checks]} if self.checks else {}),
         }
 
     def as_tables(self) -> tuple[Table, ...]:
-        """The stages, what would be lost, and how the texts of their definitions differ."""
+        """The stages, what would be lost, the checks, and how texts of definitions differ."""
         columns = ("stage", "cause", "how", "keys", "share", "why")
         rows: list[tuple[Cell, ...]] = [
             (s.stage.name, s.cause, s.how, _or_unknown(s.keys), _percent(s.share), s.reason)
@@ -172,6 +180,7 @@ class Plan(Tabular, tuple[PlannedStep, ...]):
                 tuple(rows),
                 tuple(notes),
             ),
+            *([table_of(self.checks)] if self.checks else []),
             *(table for step in self for table in step.diffs(self.head)),
         )
 
@@ -206,7 +215,7 @@ def planned(
         steps: the steps, feeders first.
         definitions: the fingerprints of the graph's stages.
     """
-    known: dict[str, PlannedStep] = {}
+    known, steps = dict[str, PlannedStep](), tuple(steps)
     counted = {
         name: (0, 0, 0) if one is None else (one.keys_changed, one.rows_added, one.rows_removed)
         for name, one in foreseen.compared.items()
@@ -219,6 +228,7 @@ def planned(
         known[name] = plans
     plan = Plan(step for step in known.values() if step.stage.hidden is None)
     plan.head, plan.compared, plan.moves = head.number, counted, False
+    plan.checks = planned_checks(graph.checks, steps, head, definitions)
     names = [stage.name for stage in graph.shown]
     plan.skipped = tuple(name for name in names if name not in known)
     dropped = _forgotten(plan, foreseen.forgetting)

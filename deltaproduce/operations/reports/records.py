@@ -1,7 +1,8 @@
-"""Log records: one line for each stage that a version touches, and one for the version.
+"""Log records: one line for each stage that a version touches, each broken check, and the version.
 
-They go to the logger ``deltaproduce`` at level INFO, as ``key=value`` in the text and as fields of
-the record. No handler is installed: the application decides where they go.
+They go to the logger ``deltaproduce`` at level INFO, and broken checks at level WARNING, as
+``key=value`` in the text and as fields of the record. No handler is installed: the application
+decides where they go.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ def record(version: Version, operation: str, seconds: float, *, published: bool)
         version: the version that it has published, or the head if nothing differed.
         seconds: the duration of the operation.
     """
+    for check in version.checks if published else ():
+        if check.broken:
+            said = {"version": version.number, "check": check.name, "rows": check.rows}
+            _LOGGER.warning("version %d breaks %s", version.number, check.sentence, extra=said)
     if not _LOGGER.isEnabledFor(logging.INFO):
         return
     values: dict[str, Any] = {"operation": operation, "version": version.number}

@@ -168,10 +168,10 @@ def check_policy(graph: Graph, policy: Policy) -> None:
     for stage in graph.producers if policy == "strict" else ():
         if stage.kind.upkeep.obstacle is not None:
             raise DefinitionError(
-                f"stage {stage.name!r} would be produced in full at a change, as "
+                f"stage {stage.owner!r} would be produced in full at a change, as "
                 f"{stage.kind.upkeep.obstacle}, and the policy is 'strict': open the store with "
                 "another one, or write a query that is incremental",
-                stage=stage.name,
+                stage=stage.owner,
             )
 
 
@@ -223,7 +223,7 @@ def _source_step(
     policy: Policy,
 ) -> Step | None:
     _check_place(source, head)
-    name, redefined = source.name, _layout_changed(definition, source.name, head)
+    name, redefined = source.name, has_other_layout(definition, source.name, head)
     if name in causes.arrived:
         news = causes.arrived[name]
         reason = f"its columns changed; {news}" if redefined else news
@@ -342,7 +342,7 @@ def _full_step(
     causes: Causes,
 ) -> Step | None:
     """Return a step in full if a stage has another definition now, or a refresh is asked for."""
-    if _layout_changed(definition, stage.name, head):
+    if has_other_layout(definition, stage.name, head):
         return Step(stage, "full", "its columns or feeders changed", redefined=True)
     if stage.name in causes.refreshed:
         return Step(stage, "full", "refresh asked for")
@@ -493,7 +493,7 @@ def check_layouts(definitions: Mapping[str, Fingerprint], version: Version) -> N
         DefinitionError: with the stage.
     """
     for name, description in definitions.items():
-        if _layout_changed(description, name, version):
+        if has_other_layout(description, name, version):
             raise DefinitionError(
                 f"stage {name!r} has other columns or feeders than its tables of version "
                 f"{version.number}: give it a new name, or keep the pipeline in a new location",
@@ -523,6 +523,7 @@ def _together(stage: Producer, step: Step | None, owner: Step | None, head: Vers
     return replace(owner, stage=stage)
 
 
-def _layout_changed(definition: Fingerprint, stage: str, version: Version) -> bool:
+def has_other_layout(definition: Fingerprint, stage: str, version: Version) -> bool:
+    """Return whether a stage has tables in a version, with other columns or feeders."""
     known = version.definitions.get(stage)
     return known is not None and has_tables(version, stage) and known.layout != definition.layout

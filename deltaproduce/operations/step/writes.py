@@ -94,6 +94,17 @@ class StepResult:
         seen = counts.rows_before + counts.rows_after
         return counts.rows_after + others, counts.bytes // seen if seen else last.row_bytes
 
+    def keys(self, last: StageFigures) -> int | None:
+        """Return the number of keys after the step; None if it is not known.
+
+        Args:
+            last: the stage's figures in the version before.
+        """
+        counts = self.comparison.counts
+        if self.comparison.complete or not last.rows:
+            return counts.keys_after
+        return None if last.keys is None else last.keys - counts.keys_before + counts.keys_after
+
     def past(self, last: StageFigures) -> Past:
         """Return how far back the stage's tables reach after the step."""
         return replace(last.past, begun=0, begun_at=0) if self.updates_rebuilt else last.past
@@ -296,6 +307,7 @@ class StepWrite:
             self.result.figures(self._mode()),
             rows=self.rows,
             row_bytes=self.row_bytes,
+            keys=self.result.keys(self.last),
             delta_versions=self.last.delta_versions,
             base=Base(
                 added={**self._added_before(), **added(self.last, edits)},
@@ -389,6 +401,7 @@ class WriteInPlace:
             self.result.figures(self.mode),
             rows=rows,
             row_bytes=row_bytes,
+            keys=self.result.keys(last),
             delta_versions=kept,
             base=Base({**{k: n for k, n in before.items() if k == UPDATES}, **added(last, edits)}),
             past=past,

@@ -25,9 +25,11 @@ from deltaproduce.operations.verbs.selections import (
     spells_null,
 )
 from deltaproduce.operations.verbs.tasks import (
+    Wave,
     in_waves,
     look,
     newest,
+    passing,
     present_at,
     schedule_of_marked,
     scheduled,
@@ -118,10 +120,11 @@ def _in_waves(writer: Writer, looked: _Looked) -> Backfill:
         known[:] = [(marked, result)]
         return outcomes
 
-    def publish(limit: int, done: Collection[Partition], failed: Collection[Partition]) -> Outcomes:
-        return writer.published("backfill", partial(attempt, limit, done, failed), "retry")
+    def publish(limit: int, done: Collection[Partition], failed: Collection[Partition]) -> Wave:
+        of_wave = partial(attempt, limit, done, failed)
+        return Wave.of(writer.published("backfill", of_wave, "retry"))
 
-    succeeded(in_waves(publish, None))
+    succeeded(in_waves(passing(publish), None))
     return known[0][1]
 
 

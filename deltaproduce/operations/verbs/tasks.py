@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
 from typing import Final, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
-from deltaproduce.errors import InvalidArgumentError, NotFoundError, TasksFailedError
+from deltaproduce.errors import (
+    ChecksFailedError,
+    InvalidArgumentError,
+    NotFoundError,
+    TasksFailedError,
+)
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Producer
 from deltaproduce.operations.making.options import OnConflict
@@ -109,14 +114,57 @@ def run(
     resumed = Run()
     if _may_have_marks(versions) and _has_marks(store, store.log.last_read):
         resume = partial(_published, writer, "backfill", wanted, _resuming)
-        resumed = in_waves(resume, most)
+        resumed = in_waves(passing(resume), most)
     rest = None if most is None else most - len(resumed.done) - len(resumed.failed)
     make = partial(_published, writer, "run", wanted, partial(_due, moment, memory))
-    return succeeded(after(resumed, in_waves(make, rest, resumed.failed)))
+    return succeeded(after(resumed, in_waves(passing(make), rest, resumed.failed)))
 
 
-_Waves: TypeAlias = Callable[[int, Collection[Partition], Collection[Partition]], Outcomes]
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """What became of the tasks of one version.
+
+    Attributes:
+        leaves: whether there are tasks left for later.
+    """
+
+    run: Run
+    leaves: bool
+
+    @staticmethod
+    def of(outcomes: Outcomes) -> Wave:
+        """Return the outcomes of a version as a wave."""
+        return Wave(outcomes.run, outcomes.leaves)
+
+
+_Waves: TypeAlias = Callable[[int, Collection[Partition], Collection[Partition]], Wave]
 """Publishes at most so many tasks, given those that are done and those that failed."""
+
+
+def passing(publish: _Waves) -> _Waves:
+    """Return what publishes the tasks whose rows pass the checks; one whose rows do not has failed.
+
+    If the rows of several tasks break a check together, fewer are tried at once, until it is known
+    which one does.
+
+    Raises:
+        ChecksFailedError: a check is broken without any task: nothing can be published.
+    """
+
+    def published(limit: int, done: Collection[Partition], failed: Collection[Partition]) -> Wave:
+        while True:
+            try:
+                return publish(limit, done, failed)
+            except ChecksFailedError as error:
+                tried: tuple[Partition, ...] = error.tasks
+                if not tried:
+                    raise
+                if len(tried) == 1:
+                    publish(0, done, failed)  # the rest passes, so the task is to blame
+                    return Wave(Run(failed=(FailedTask(tried[0], error),)), leaves=True)
+                limit = len(tried) // 2
+
+    return published
 
 
 def in_waves(publish: _Waves, most: int | None, tried: Collection[FailedTask] = ()) -> Run:
@@ -175,7 +223,7 @@ def _published(
     limit: int,
     done: Collection[Partition],
     failed: Collection[Partition],
-) -> Outcomes:
+) -> Wave:
     """Make and publish some of the tasks of a schedule; a run takes what has arrived, too.
 
     Args:
@@ -196,7 +244,7 @@ def _published(
         request = Request(operation=operation, batches=batches, arrivals=news, schedule=schedule)
         return executor.tasked(request, head)[1]
 
-    return writer.published(operation, attempt, on_conflict)
+    return Wave.of(writer.published(operation, attempt, on_conflict))
 
 
 def _due(moment: datetime, memory: Memory, store: Opened, head: Version) -> Schedule:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltaproduce.engines.engine import Rows
-from deltaproduce.model.machine import cores
+from deltaproduce.model.limits.machine import cores
 from deltaproduce.stages.aggregates.folding import Folding
 from deltaproduce.stages.productions import Production
 from deltaproduce.types.columns import Column

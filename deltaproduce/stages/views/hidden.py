@@ -208,7 +208,7 @@ def hidden_inputs(
             table.schema,
             HiddenTable.of(table, query),
             stage.revision,
-            hidden=Hidden(table.role, (stage.name,)),
+            hidden=Hidden(table.role, (stage.owner,)),
         )
         known[table.name] = producer
         inputs.append(HiddenInput(table.name, producer))

@@ -51,8 +51,8 @@ def types_of(
         try:
             struct = frame_struct(spark.sql(query.sql(views, constants)))
         except spark_errors("AnalysisException", "ParseException") as error:
-            message = f"stage {stage.name!r}: Spark refuses its query: {error}"
-            raise DefinitionError(message, stage=stage.name) from error
+            message = f"stage {stage.owner!r}: Spark refuses its query: {error}"
+            raise DefinitionError(message, stage=stage.owner) from error
     return [field.dataType for field in struct]
 
 

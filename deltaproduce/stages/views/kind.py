@@ -15,6 +15,7 @@ from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.errors import DefinitionError, SessionError
 from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.model.kind import Definition, Upkeep
+from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.shown.explanations import Operator
 from deltaproduce.stages.inputs import StageInput, fed_by
 from deltaproduce.stages.productions import Production, ProductionResult
@@ -87,6 +88,7 @@ class View(FollowingKind):
         beside: what its hidden tables have; empty if there are none.
         is_followed: whether it follows changes if it can.
         is_dated: whether its rows depend on the date of the version.
+        has_updates: whether a store keeps its updates.
         key: the key columns that its user names -> whether they sort descending; None for those
             that follow from the query.
         with_session: whether the store has a session, in which some rows may be computed.
@@ -99,6 +101,7 @@ class View(FollowingKind):
     recomputed: str | None = None
     is_followed: bool = True
     is_dated: bool = False
+    has_updates: bool = True
     with_session: bool = False
     while_small: tuple[Sides, ...] = ()
     beside: tuple[object, ...] = ()
@@ -108,6 +111,11 @@ class View(FollowingKind):
     @override
     def word(self) -> str:
         return "view"
+
+    @property
+    @override
+    def tables(self) -> tuple[str, ...]:
+        return (CONTENT, UPDATES, RUNS) if self.has_updates else (CONTENT, RUNS)
 
     @property
     @override
@@ -240,7 +248,7 @@ class View(FollowingKind):
         """Return what the query says over the feeders of a stage of this kind, and its plan."""
         feeders = {one.name: one.schema for one in stage.feeders if one.hidden is None}
         query = self.over(feeders)
-        return query, self._plan_of(query, feeders, stage.name)
+        return query, self._plan_of(query, feeders, stage.owner)
 
     @override
     def over(self, feeders: Mapping[str, RowSchema]) -> Resolved:
@@ -288,23 +296,23 @@ class View(FollowingKind):
         stages = {one.name: one.schema for one in stage.merged}
         query, session = self.over(stages), tables.engines.session
         kind = replace(self, with_session=session is not None)
-        plan = kind.planned(query, stages, stage=stage.name)
+        plan = kind.planned(query, stages, stage=stage.owner)
         kind = replace(kind, known=(stages, query, plan)).explained(query, plan)
         if query.only_in_spark is None:
-            schema = kind.schema(stages, stage=stage.name)
+            schema = kind.schema(stages, stage=stage.owner)
             if session is not None and not in_spark.runs_by_operators(query):
-                with naming(stage.name):
+                with naming(stage.owner):
                     check_told(query)
                 in_spark.types_of(stage, query, session, NO_DATE)  # Spark must take its text
             beside = hidden_inputs(plan.tables, self.query, stage)
             return replace(stage, schema=schema, kind=kind, hidden_inputs=beside)
         if session is None:
             message = (
-                f"stage {stage.name!r}: {query.only_in_spark!r} is computed by Spark only, and the "
-                f"store was opened without a session; {OPEN_IN_SESSION}"
+                f"stage {stage.owner!r}: {query.only_in_spark!r} is computed by Spark only, and "
+                f"the store was opened without a session; {OPEN_IN_SESSION}"
             )
-            raise SessionError(message, stage=stage.name)
-        with of_stage(stage.name):
+            raise SessionError(message, stage=stage.owner)
+        with of_stage(stage.owner):
             check_ansi(session)
         types = in_spark.types_of(stage, query, tables.spark, NO_DATE)
         typed = replace(
@@ -314,8 +322,15 @@ class View(FollowingKind):
                 for column, kind in zip(query.columns, types, strict=True)
             ),
         )
-        schema = kind.typed(typed, types, stages, plan, stage=stage.name)
+        schema = kind.typed(typed, types, stages, plan, stage=stage.owner)
         return replace(stage, schema=schema, kind=kind)
+
+    @override
+    def alone(self, stage: Stage, tables: Tables) -> Stage:
+        """Its query runs as a whole."""
+        assert isinstance(stage, Producer)
+        kind = replace(self, is_followed=False, known=None)
+        return kind.resolved(replace(stage, kind=kind, hidden_inputs=()), tables)
 
     @override
     def produced(
@@ -324,7 +339,7 @@ class View(FollowingKind):
         stage, engines = production.stage, production.engines
         query, plan = self._known(stage)
         constants = dated(production.dates[1])
-        check_date(query, constants, stage=stage.name)
+        check_date(query, constants, stage=stage.owner)
         if query.only_in_spark is None:
             produced = compute(plan.kept, production, inputs)
             if produced is not None:
@@ -340,12 +355,12 @@ class View(FollowingKind):
             types = in_spark.types_of(stage, query, engines.spark, constants)
             known = {c.name: c.data_type for c in (*stage.schema.key, *stage.schema.value)}
             if types != [known[name] for name in query.names]:
-                raise with_time(stage.name)
+                raise with_time(stage.owner)
         try:
             with in_spark.queried(stage, query, frames, engines.spark, constants) as rows:
                 return production.computed(rows)
         except spark_errors("PySparkException") as error:
-            raise in_spark.failed(stage.name, error) from error
+            raise in_spark.failed(stage.owner, error) from error
 
     @override
     def changed(
@@ -360,7 +375,7 @@ class View(FollowingKind):
         if not is_reached(production, inputs):
             return None
         query, plan = self._known(production.stage)
-        check_date(query, dated(production.dates[1]), stage=production.stage.name)
+        check_date(query, dated(production.dates[1]), stage=production.stage.owner)
         why = None if self._is_joined_by_small(inputs) else self.recomputed
         if why is None:
             try:

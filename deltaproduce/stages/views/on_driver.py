@@ -52,7 +52,7 @@ def compute(
     feeders = {each.stage.name: each for each in inputs}
     stream = Stream.of(kept.made_of, {name: each.count for name, each in feeders.items()})
     _, computing = computings(production)
-    with blaming(production.stage.name):
+    with blaming(production.stage.owner):
         rows = None if stream is None else _streamed(kept, stream, feeders, computing)
         if rows is None:
             contents = _contents(kept.made_of.walk(), feeders)
@@ -163,14 +163,14 @@ def followed_rows(
     was, is_now = computings(production)
     following = Following(followed(inputs, engines), is_now, None if was == is_now else was)
     try:
-        with blaming(stage.name):
+        with blaming(stage.owner):
             if kept.grouped is None:
                 change = following.change(kept.relation)
                 return _applied(change, kept, production, content)
             return _regrouped(kept.grouped, following, production, content)
     except (InconsistentError, NegativeCountError) as error:
         raise CorruptStoreError(
-            f"stage {stage.name!r}: a change of its feeders removes rows that are not there, so "
+            f"stage {stage.owner!r}: a change of its feeders removes rows that are not there, so "
             "someone else has changed its content or theirs; "
             f"store.refresh({stage.name!r}) makes it again"
         ) from error

@@ -20,7 +20,7 @@ from deltaproduce.engines.local.arrays import Marks, Numbers, empty
 from deltaproduce.engines.local.large.spilling import Spill
 from deltaproduce.engines.local.large.threads import side_by_side
 from deltaproduce.errors import CorruptStoreError, StorageError
-from deltaproduce.model.machine import cores
+from deltaproduce.model.limits.machine import cores
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.parquet.batching import of_files, parts, shared_out, together
 from deltaproduce.storage.parquet.file_ranges import FileRanges, unknown

@@ -1,4 +1,4 @@
-"""Values as JSON, and back: values that a key may have, and tuples and lists of them.
+"""Values as JSON, and back: values that a column may have, and tuples, lists and dicts of them.
 
 JSON's own values stay unchanged: None, bools, integers, text. Any other value is a pair of a tag
 and its parts: ``["date", "2026-01-31"]``.
@@ -36,6 +36,8 @@ def written(value: object) -> Json:
             return value
         case list() | tuple() if kind in _SEQUENCES.values():
             return [kind.__name__, [written(part) for part in value]]
+        case dict() if kind is dict:
+            return [_DICT, [[written(part) for part in parts] for parts in (value, value.values())]]
         case tuple() if names := getattr(kind, "_fields", None):
             return [_ROW, [list(names), [written(part) for part in value]]]
     if kind not in _TAGS:
@@ -67,6 +69,8 @@ def _read(value: object) -> object:
             return _ATOMS[tag][2](text)
         case [str(tag), [*parts]] if tag in _SEQUENCES:
             return _SEQUENCES[tag](map(_read, parts))
+        case [str(tag), [[*names], [*parts]]] if tag == _DICT:
+            return dict(zip(map(_read, names), map(_read, parts), strict=True))
         case [str(tag), [[*names], [*parts]]] if tag == _ROW:
             row: Any = row_type(map(str, names))
             return row(*map(_read, parts))
@@ -103,4 +107,5 @@ _ATOMS: Final[Mapping[str, _Atom]] = MappingProxyType(
 _TAGS: Final = MappingProxyType({kind: tag for tag, (kind, _, _) in _ATOMS.items()})
 _SEQUENCES: Final[Mapping[str, type]] = MappingProxyType({"list": list, "tuple": tuple})
 _ROW: Final = "row"
+_DICT: Final = "dict"
 _AS_THEY_ARE: Final = frozenset({type(None), bool, int})

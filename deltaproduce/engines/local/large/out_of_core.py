@@ -32,7 +32,7 @@ from deltaproduce.engines.local.large.threads import side_by_side
 from deltaproduce.engines.marks import Counts, Which
 from deltaproduce.model.layouts import Layout
 from deltaproduce.model.limits import Limits
-from deltaproduce.model.machine import cores
+from deltaproduce.model.limits.machine import cores
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import BooleanType

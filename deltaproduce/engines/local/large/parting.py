@@ -23,7 +23,7 @@ from deltaproduce.engines.local.arrays import Numbers, order_codes, single, sort
 from deltaproduce.engines.local.large.spilling import Spill
 from deltaproduce.engines.local.large.threads import side_by_side
 from deltaproduce.model.limits import Limits
-from deltaproduce.model.machine import cores
+from deltaproduce.model.limits.machine import cores
 from deltaproduce.types.columns import Column
 
 THREAD_ROWS: Final = 1 << 18

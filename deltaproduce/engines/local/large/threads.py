@@ -16,7 +16,7 @@ from functools import cache
 from itertools import chain, islice
 from typing import Final, TypeVar
 
-from deltaproduce.model.machine import cores
+from deltaproduce.model.limits.machine import cores
 
 _MOST: Final = 1 << 16
 """Work may begin other work and wait for it, so there is a thread for each."""

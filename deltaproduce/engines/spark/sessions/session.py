@@ -27,7 +27,8 @@ from deltaproduce.engines.spark.sessions.error_texts import (
     explained,
 )
 from deltaproduce.errors import InvalidArgumentError, SessionError, packages_named
-from deltaproduce.model import arguments, machine
+from deltaproduce.model import arguments
+from deltaproduce.model.limits import machine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

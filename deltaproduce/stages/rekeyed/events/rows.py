@@ -22,7 +22,7 @@ from deltaproduce.engines.spark.columns import by_number, cols, order, struct_of
 from deltaproduce.engines.spark.frames import row_bytes
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.errors import InvalidChangesError, ProducerError
-from deltaproduce.model.machine import cores
+from deltaproduce.model.limits.machine import cores
 from deltaproduce.stages.productions import Produced
 from deltaproduce.stages.rekeyed.events.states import KeyStates
 from deltaproduce.times.zones import zone_of

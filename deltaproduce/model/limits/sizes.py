@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from deltaproduce.model.machine import memory_bytes
+from deltaproduce.model.limits.machine import memory_bytes
 
 NEARLY_ALL: Final = 90
 """So many hundredths are nearly all."""
