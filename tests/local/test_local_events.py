@@ -336,6 +336,8 @@ def test_latest_and_history_of_one_key_share_what_finds_events(location: str) ->
         assert [*store.head.stages] == ["events", "now", "past"]
         roles = [figures.role for figures in store._opened.log.versions()[-1].stages.values()]
         assert sorted(roles) == ["", "", "", "events"]
+        explained = store.explain("past").to_dict()["operators"][-1]
+        assert [(one["kind"], one["rows"]) for one in explained["tables"]] == [("events", 1)]
     hidden = [one.name for one in customers().graph().stages if one.hidden is not None]
     assert not any(name.endswith(("_timed", "_rows", "_stage")) for name in hidden)
 

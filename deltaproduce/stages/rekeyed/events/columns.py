@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from deltaproduce.errors import DefinitionError
@@ -37,6 +37,7 @@ class EventColumns:
         values: the columns that the stage shows of an event.
         of_event: the names of the events' columns, their key first.
         event_key: how many of these are their key.
+        places: all that is computed of an event -> the name of its column in `projection`.
     """
 
     key: tuple[Named, ...]
@@ -45,6 +46,7 @@ class EventColumns:
     values: tuple[Named, ...]
     of_event: tuple[str, ...]
     event_key: int
+    places: Mapping[Expression, str] = field(compare=False)
 
     @staticmethod
     def read(
@@ -84,35 +86,25 @@ class EventColumns:
             values = tuple((name, Expression.of_column(name)) for name in others)
         else:
             values = _listed(columns, names, "its columns", stage)
+        in_order = _listed(sequence, names, "its sequence", stage)
+        condition = None if deleted is None else _condition(deleted, names, stage)
+        computed = dict.fromkeys(one for _, one in (*keys, *in_order, *values))
+        computed |= {} if condition is None else {condition: None}
+        computed |= dict.fromkeys(map(Expression.of_column, names))  # they settle ties
         return EventColumns(
             keys,
-            _listed(sequence, names, "its sequence", stage),
-            None if deleted is None else _condition(deleted, names, stage),
+            in_order,
+            condition,
             values,
             names,
             sum(not c.is_hidden for c in schema.key),
+            {one: f"_{place}" for place, one in enumerate(computed)},
         )
 
     @property
-    def expressions(self) -> tuple[Expression, ...]:
-        """All that is computed of an event, each once: also all its columns, which settle ties."""
-        named = (*self.key, *self.sequence, *self.values)
-        own = map(Expression.of_column, self.of_event)
-        deleted = () if self.deleted is None else (self.deleted,)
-        return tuple(dict.fromkeys((*(one for _, one in named), *deleted, *own)))
-
-    @property
     def projection(self) -> Projection:
-        """The expressions, in columns named by `place`."""
-        return Projection(tuple((self.place(one), one) for one in self.expressions))
-
-    def place(self, expression: Expression) -> str:
-        """Return the name of an expression's column in `projection`."""
-        return f"_{self.expressions.index(expression)}"
-
-    def places(self, named: tuple[Named, ...]) -> tuple[str, ...]:
-        """Return the names of columns in `projection`."""
-        return tuple(self.place(one) for _, one in named)
+        """All that is computed of an event, each once."""
+        return Projection(tuple((place, one) for one, place in self.places.items()))
 
     def tracked(self, track: str | None, *, stage: str) -> tuple[str, ...]:
         """Return the names of the columns that tell one state of a key from the next.
@@ -141,7 +133,7 @@ class EventColumns:
             DefinitionError: with `stage` and `column`.
         """
         for name, one in self.sequence:
-            kind = types[self.place(one)]
+            kind = types[self.places[one]]
             if isinstance(kind, _UNORDERED):
                 message = (
                     f"stage {stage!r}: its sequence {name!r} is of type {kind.simpleString()}; "
@@ -150,7 +142,7 @@ class EventColumns:
                 raise DefinitionError(message, stage=stage, column=name)
         if self.deleted is None:
             return
-        kind = types[self.place(self.deleted)]
+        kind = types[self.places[self.deleted]]
         if not isinstance(kind, BooleanType):
             message = (
                 f"stage {stage!r}: deleted is {self.deleted.text!r}, which is of type "

@@ -21,6 +21,7 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Producer, Source, Stage
 from deltaproduce.model.kind import Definition, KeyUse
 from deltaproduce.model.layouts import Layout, sources_of
+from deltaproduce.shown.explanations import Operator
 from deltaproduce.stages.inputs import StageInput, hidden_input
 from deltaproduce.stages.productions import DerivedKind, Produced, Production, ProductionResult
 from deltaproduce.stages.rekeyed.events import queries
@@ -82,7 +83,7 @@ class EventsKind(DerivedKind):
         """By its expressions."""
         del schema
         types = types_of(feeders)
-        return any(depends_on_zone(one.tree, types) for one in self.columns.expressions)
+        return any(depends_on_zone(one.tree, types) for one in self.columns.places)
 
     def schema(self, events: Stage, *, stage: str) -> RowSchema:
         """Return the columns of such a stage, without types if only Spark knows some.
@@ -112,7 +113,7 @@ class EventsKind(DerivedKind):
         """Return the columns of such a stage, from the types of the columns of the projection."""
         self.columns.check_types(types, stage=stage)
         key, values, sequence = (
-            [StructField(name, types[self.columns.place(one)]) for name, one in part]
+            [StructField(name, types[self.columns.places[one]]) for name, one in part]
             for part in (self.columns.key, self.columns.values, self.columns.sequence)
         )
         validity = dict(self._validity(sequence))
@@ -188,7 +189,7 @@ class EventsKind(DerivedKind):
     def _making(self, stage: Stage, types: Mapping[str, DataType], engines: Engines) -> Making:
         own, events = self.columns, stage.merged[0]
         columns = {name: Column(name, kind) for name, kind in types.items()}
-        every = (columns[own.place(Expression.of_column(name))] for name in own.of_event)
+        every = (columns[own.places[Expression.of_column(name)]] for name in own.of_event)
         values = dict(self._places(own.values))
         source = events.name if isinstance(events, Source) else None
         key = Columns(event_columns(events)[: own.event_key])
@@ -196,7 +197,7 @@ class EventsKind(DerivedKind):
             dict(self._places(own.key)),
             values,
             dict(self._places(own.sequence)),
-            None if own.deleted is None else own.place(own.deleted),
+            None if own.deleted is None else own.places[own.deleted],
             tuple(columns.values()),
             tuple(every),
             None if self.tracked is None else tuple(values[name] for name in self.tracked),
@@ -205,7 +206,14 @@ class EventsKind(DerivedKind):
         )
 
     def _places(self, named: tuple[Named, ...]) -> Iterator[tuple[str, str]]:
-        return ((name, self.columns.place(one)) for name, one in named)
+        return ((name, self.columns.places[one]) for name, one in named)
+
+    @override
+    def operators(self, stage: Stage) -> tuple[Operator, ...]:
+        """And the table in which the events of a key are found."""
+        *scans, last = super(EventsKind, self).operators(stage)
+        tables = ({"name": one.stage.name, "kind": one.role} for one in stage.hidden_inputs)
+        return (*scans, replace(last, tables=tuple(tables)))
 
     @override
     def pairs(self, stage: Stage, feeder: Stage, rows: Rows, engines: Engines) -> Rows:
