@@ -27,8 +27,10 @@ class InMemory:
     new: pa.Table
     asked: list[tuple[tuple[str, ...], int | None]] = field(default_factory=list)
 
-    def first(self, columns: Sequence[str], count: int) -> pa.Table | None:
-        del columns, count
+    def first(
+        self, columns: Sequence[str], count: int, keys: pa.Table | None = None
+    ) -> pa.Table | None:
+        del columns, count, keys
         return None
 
     def moved(self, columns: Sequence[str]) -> tuple[pa.Table, pa.Table]:

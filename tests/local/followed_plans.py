@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +26,23 @@ class InOrder(InMemory):
 
     table: Any = None
 
-    def first(self, columns: Any, count: int) -> pa.Table | None:
+    def first(self, columns: Any, count: int, keys: pa.Table | None = None) -> pa.Table | None:
         self.asked.append((tuple(columns), count))
         if self.table.role != ORDERED:
             return None
-        return in_order(self.old, self.table.schema.key).slice(0, count).select(list(columns))
+        rows = in_order(self.old, self.table.schema.key)
+        if keys is None:
+            return rows.slice(0, count).select(list(columns))
+        names, taken = keys.column_names, Counter[Any]()
+        assert names == list(self.table.schema.key.names)[: len(names)]
+        wanted = {tuple(one.values()) for one in keys.to_pylist()}
+        places = list[int]()
+        for place, row in enumerate(rows.select(names).to_pylist()):
+            partition = tuple(row.values())
+            taken[partition] += 1
+            if partition in wanted and taken[partition] <= count:
+                places.append(place)
+        return rows.take(pa.array(places, pa.int64())).select(list(columns))
 
 
 def plan_of(query: Resolved) -> ViewPlan:

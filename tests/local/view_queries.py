@@ -112,6 +112,16 @@ EXAMPLES = (
     "last_value(b) IGNORE NULLS OVER w AS v, first_value(b) IGNORE NULLS OVER w AS f "
     "FROM t WINDOW w AS (PARTITION BY k ORDER BY a NULLS FIRST)",
     "SELECT k, b FROM t QUALIFY row_number() OVER (PARTITION BY a ORDER BY k NULLS FIRST) < 2",
+    "SELECT k, b, s FROM t QUALIFY row_number() OVER (PARTITION BY a, s ORDER BY b DESC NULLS "
+    "LAST) = 1",
+    "SELECT * FROM (SELECT k, a, b, row_number() OVER w AS n, rank() OVER w AS r FROM t WHERE k > "
+    "1 WINDOW w AS (PARTITION BY b ORDER BY a NULLS FIRST, k DESC NULLS LAST)) WHERE 3 >= n AND "
+    "r < 3",
+    "SELECT a, k FROM t QUALIFY row_number() OVER (ORDER BY b DESC NULLS FIRST) BETWEEN 2 AND 4",
+    "SELECT u.k, x.b FROM u JOIN (SELECT a, b, row_number() OVER (PARTITION BY a ORDER BY b NULLS "
+    "FIRST) AS n FROM t) x ON u.n = x.a WHERE x.n <= 2",
+    "SELECT a, sum(b) AS s FROM (SELECT a, b FROM t QUALIFY row_number() OVER (PARTITION BY a "
+    "ORDER BY b DESC NULLS LAST) <= 2) GROUP BY a",
     "SELECT a, count(*) AS n, row_number() OVER (PARTITION BY max(b) ORDER BY count(*) "
     "NULLS FIRST) AS r, sum(sum(b)) OVER (PARTITION BY max(b)) AS q FROM t GROUP BY a "
     "HAVING count(*) < 4",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from deltaproduce.engines.choice import Engines
@@ -67,7 +68,9 @@ class FollowedInput:
             change = change.filter(isin_rows(change.rows.select(keys.column_names), keys))
         return changed(rows, change)
 
-    def first(self, columns: Sequence[str], count: int) -> pa.Table | None:
+    def first(
+        self, columns: Sequence[str], count: int, keys: pa.Table | None = None
+    ) -> pa.Table | None:
         """See `Feeder.first`.
 
         Raises:
@@ -78,10 +81,17 @@ class FollowedInput:
         if stored is None:
             return None if not width else empty(self._columns(columns)).select(names)
         key = self.input.stage.schema.key.columns
-        places = pa.table({key[0].name: pa.array([0, 1], pa.int32())})
-        keys = Selection(key[:1], places, self.engines)
+        names_of_group = [column.name for column in key[: width - 1]]
+        groups = {} if keys is None else {one: keys.column(one) for one in names_of_group}
+        size = 1 if keys is None else len(keys)
+        parts = [
+            pa.table({**groups, key[width - 1].name: np.full(size, place, np.int32)})
+            for place in (0, 1)
+        ]
+        sought = Selection(key[:width], pa.concat_tables(parts), self.engines)
         size = stored.count * stored.row_bytes
-        rows = self._here(stored.first(keys, key[1:], count), stored.columns, stored.count, size)
+        first_rows = stored.first(sought, key[width:], count)
+        rows = self._here(first_rows, stored.columns, stored.count, size)
         return rows.select(names)
 
     def _read(self, columns: Sequence[str], keys: pa.Table | None) -> pa.Table:

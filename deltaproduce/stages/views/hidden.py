@@ -28,7 +28,7 @@ from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.stages.views import in_spark
 from deltaproduce.stages.views.dates import dated
 from deltaproduce.stages.views.following import TooManyRowsError
-from deltaproduce.stages.views.kept import ORDERED, MaterializedRelation, ViewTable
+from deltaproduce.stages.views.kept import MaterializedRelation, ViewTable
 from deltaproduce.stages.views.on_driver import FULL_FROM, compared, compute, followed_rows
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import RowSchema
@@ -118,7 +118,7 @@ class HiddenTable(FollowingKind):
     @override
     def key_use(self) -> KeyUse:
         """The first rows of an order are read."""
-        return KeyUse(group_width=1 if self.role == ORDERED else 0)
+        return KeyUse(group_width=self.kept.group_width)
 
     @property
     @override

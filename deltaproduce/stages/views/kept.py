@@ -100,6 +100,8 @@ class MaterializedRelation:
         order: how rows of one key are ordered before their values count.
         grouped: the relation as groups with states, if the stage keeps states.
         order_columns: key columns that order rows -> how they are computed.
+        group_width: how many of the first key columns are known of the first rows that are looked
+            up; 0 if none are.
     """
 
     relation: Relation
@@ -107,6 +109,7 @@ class MaterializedRelation:
     order: tuple[SortKey, ...] = ()
     grouped: GroupedQuery | None = None
     order_columns: Mapping[str, OrderColumn] = field(default_factory=dict)
+    group_width: int = 0
 
     @property
     def made_of(self) -> Relation:
@@ -184,21 +187,25 @@ class ViewTable:
     def of_limit(name: str, limit: Limit) -> ViewTable | None:
         """Return the table of all rows of a limit's input, in its order; None if one is not stored.
 
-        What comes before and behind nulls is told apart by the first column, so that a look-up
-        finds the first rows of both.
+        Those of a partition are together. What comes before and behind nulls is told apart by the
+        column behind those of the partition, so that a look-up finds the first rows of both.
         """
-        if not are_stored(limit.input):
+        if not are_stored(limit.input) or not all(map(may_hold, limit.partition)):
             return None
+        parts = {f"key_{n}": field for n, field in enumerate(limit.partition)}
         places = dict(_places(limit))
-        keys = tuple(one.typed(name) for name, one in places.items())
+        keys = (*_columns(parts), *(one.typed(name) for name, one in places.items()))
         whole = {one.field.id: name for name, one in places.items() if one.has_value}
+        whole |= {field.id: name for name, field in parts.items()}
         own = {whole[one.id]: one for one in limit.fields if one.id in whole}
         others = [one for one in limit.fields if one.id not in whole]
         values = {f"value_{n}": one for n, one in enumerate(others)}
         fields = {column: one.id for column, one in (own | values).items()}
         schema = RowSchema(Columns(keys), Columns(_columns(values)))
         places = {name: one for name, one in places.items() if name not in own}
-        kept = MaterializedRelation(limit.input, fields, order_columns=places)
+        kept = MaterializedRelation(
+            limit.input, fields, order_columns=places, group_width=len(parts) + 1
+        )
         return ViewTable(name, ORDERED, kept, schema, _scan(name, own | values, limit))
 
 
@@ -207,7 +214,7 @@ def _places(limit: Limit) -> Iterator[tuple[str, OrderColumn]]:
     for n, key in enumerate(limit.order):
         yield f"place_{n}", OrderColumn(key, is_place=True)
         yield f"order_{n}", OrderColumn(key)
-    known = {key.field.id for key in limit.order}
+    known = {key.field.id for key in limit.order} | {field.id for field in limit.partition}
     for n, one in enumerate(one for one in limit.fields if one.id not in known):
         yield f"tie_{n}", OrderColumn(SortKey(one, descending=False, nulls_first=True), is_tie=True)
 

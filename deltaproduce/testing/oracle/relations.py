@@ -6,7 +6,7 @@ It shares the algebra with the library, and not how it is computed: joins are ne
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from statistics import median
@@ -231,8 +231,13 @@ def _set_operation(operation: SetOperation, contents: Contents) -> Iterator[_Row
 
 def _limit(limit: Limit, contents: Contents) -> Iterator[_Row]:
     ties = [SortKey(field, descending=False, nulls_first=True) for field in limit.fields]
-    rows = in_order(interpreted(limit.input, contents), [*limit.order, *ties])[limit.offset :]
-    yield from rows if limit.count is None else rows[: limit.count]
+    rows = in_order(interpreted(limit.input, contents), [*limit.order, *ties])
+    partitions = defaultdict[tuple[Any, ...], list[_Row]](list)
+    for row in rows:
+        partitions[tuple(row[field.id] for field in limit.partition)].append(row)
+    for partition in partitions.values():
+        following = partition[limit.offset :]
+        yield from following if limit.count is None else following[: limit.count]
 
 
 def _window(window: WindowRelation, contents: Contents) -> Iterator[_Row]:

@@ -482,12 +482,15 @@ class Limit(Relation):
     Attributes:
         count: how many rows; all if None.
         offset: how many rows are left out before them.
+        partition: the fields that are equal in the rows of a partition, each of which has its own
+            first rows; all rows are one partition if there are none.
     """
 
     input: Relation
     order: tuple[SortKey, ...]
     count: int | None
     offset: int = 0
+    partition: tuple[Field, ...] = ()
 
     @property
     def end(self) -> int:
@@ -496,7 +499,8 @@ class Limit(Relation):
 
     def __post_init__(self) -> None:
         _check(bool(self.order) and self.offset >= 0 and (self.count or 0) >= 0, self)
-        _check(all(key.field in self.input.fields for key in self.order), self)
+        named = (*(key.field for key in self.order), *self.partition)
+        _check(all(field in self.input.fields for field in named), self)
 
     @property
     @override
@@ -520,7 +524,9 @@ class Limit(Relation):
     def label(self) -> str:
         by = ", ".join(f"{k.field.name}{' desc' if k.descending else ''}" for k in self.order)
         count = "" if self.count is None else f" {self.count}"
-        return f"Limit{count}{f' offset {self.offset}' if self.offset else ''} by {by}"
+        each = ", ".join(field.name for field in self.partition)
+        offset = f" offset {self.offset}" if self.offset else ""
+        return f"Limit{count}{offset} by {by}{f' in each {each}' if each else ''}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -56,8 +56,14 @@ from deltaproduce.types.data_types import DataType, NullType
 class Feeder(Protocol):
     """A stage that changes."""
 
-    def first(self, columns: Sequence[str], count: int) -> pa.Table | None:
-        """Return at least the first rows before in the stage's order; None if it has no order."""
+    def first(
+        self, columns: Sequence[str], count: int, keys: pa.Table | None = None
+    ) -> pa.Table | None:
+        """Return at least the first rows before in the stage's order; None if it has no order.
+
+        Args:
+            keys: distinct partitions, each of which has first rows; None if all rows are one.
+        """
 
     def moved(self, columns: Sequence[str]) -> tuple[pa.Table, pa.Table]:
         """Return the removed and the added rows, in some columns."""
@@ -134,14 +140,15 @@ class Following:
             self._wholes[id(relation)] = known
         return known[1]
 
-    def first(self, limit: Limit, count: int) -> pa.Table:
+    def first(self, limit: Limit, count: int, keys: LookupKeys | None = None) -> pa.Table:
         """See `Changes.first`."""
         scan = limit.input
-        if isinstance(scan, Scan):
-            rows = self._feeders[scan.feeder].first(scan.columns, count)
+        if isinstance(scan, Scan) and (keys is not None or not limit.partition):
+            sought = None if keys is None else _in_columns(scan, keys)
+            rows = self._feeders[scan.feeder].first(scan.columns, count, sought)
             if rows is not None:
                 return rows.rename_columns([field.id for field in scan.fields])
-        return self.before(scan)
+        return self.before(scan, keys)
 
     def _changed(self, relation: Relation) -> Signed:
         if is_none(relation):
@@ -167,12 +174,15 @@ class Following:
         return changed(self.before(relation), self.change(relation))
 
     def _scanned(self, scan: Scan, keys: LookupKeys | None) -> pa.Table:
-        columns = dict(zip((field.id for field in scan.fields), scan.columns, strict=True))
-        sought = None
-        if keys is not None:
-            sought = keys.rows.rename_columns([columns[name] for name in keys.fields])
+        sought = None if keys is None else _in_columns(scan, keys)
         rows = self._feeders[scan.feeder].before(scan.columns, sought)
-        return rows.rename_columns(list(columns))
+        return rows.rename_columns([field.id for field in scan.fields])
+
+
+def _in_columns(scan: Scan, keys: LookupKeys) -> pa.Table:
+    """Return keys in the columns of the stage."""
+    columns = dict(zip((field.id for field in scan.fields), scan.columns, strict=True))
+    return keys.rows.rename_columns([columns[name] for name in keys.fields])
 
 
 def no_rows(relation: Relation) -> pa.Table:

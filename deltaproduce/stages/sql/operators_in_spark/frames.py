@@ -72,9 +72,13 @@ def in_order(rows: DataFrame, order: Sequence[SortKey], ties: Sequence[Field]) -
     Args:
         ties: the fields that order those which are equal in it, nulls first, if Spark orders them.
     """
+    return rows.orderBy(*_total(order, ties)) if order else rows
+
+
+def _total(order: Sequence[SortKey], ties: Sequence[Field]) -> list[Column]:
     ordered = (one for one in ties if one.data_type is None or is_ordered(one.data_type))
     more = (SortKey(field, descending=False, nulls_first=True) for field in ordered)
-    return rows.orderBy(*map(_sorted_by, (*order, *more))) if order else rows
+    return [*map(_sorted_by, (*order, *more))]
 
 
 def _has_frame(one: Relation) -> bool:
@@ -171,8 +175,21 @@ def _set_operation(operation: SetOperation, left: DataFrame, right: DataFrame) -
 
 
 def _limit(limit: Limit, rows: DataFrame) -> DataFrame:
+    if limit.partition:
+        return _limited_in_each(limit, rows)
     limited = in_order(rows, limit.order, limit.fields).offset(limit.offset)
     return limited if limit.count is None else limited.limit(limit.count)
+
+
+def _limited_in_each(limit: Limit, rows: DataFrame) -> DataFrame:
+    """Return the first rows of each partition."""
+    from pyspark.sql import Window
+
+    window = Window.partitionBy(*(col(field.id) for field in limit.partition))
+    number = f.row_number().over(window.orderBy(*_total(limit.order, limit.fields)))
+    numbered = rows.withColumn(_MARK, number).where(col(_MARK) > limit.offset)
+    limited = numbered if limit.count is None else numbered.where(col(_MARK) <= limit.end)
+    return limited.drop(_MARK)
 
 
 def _window(window: WindowRelation, rows: DataFrame) -> DataFrame:

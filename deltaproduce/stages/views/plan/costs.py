@@ -73,12 +73,17 @@ class Places:
         """Return what a look-up by some fields reads of the dearest stage."""
         if is_none(relation) or self.is_small(relation):
             return Cost.NOTHING
-        if isinstance(relation, Limit) and relation.count is not None and self.is_ordered(relation):
+        if isinstance(relation, Limit) and self._finds_first(relation, fields):
             return Cost.SEEK
         if isinstance(relation, Scan):
             return self._of_scan(relation, fields or frozenset())
         rows = _requests(relation, fields or frozenset())
         return max((self.cost(one, by) for one, by in rows), default=Cost.NOTHING)
+
+    def _finds_first(self, limit: Limit, fields: Fields) -> bool:
+        """Return whether the first rows are found in the order of a stage."""
+        by = {field.id for field in limit.partition}
+        return limit.count is not None and self.is_ordered(limit) and by <= (fields or frozenset())
 
     def is_small(self, relation: Relation) -> bool:
         """Return whether a relation has few rows, whatever stages have."""
@@ -90,7 +95,7 @@ class Places:
             case AggregateRelation():
                 is_one = not relation.keys and is_none(relation.input)
                 return is_one or self.is_small(relation.input)
-            case Limit(count=int(count)):
+            case Limit(count=int(count), partition=()):
                 return relation.offset + count <= SMALL and self.is_ordered(relation)
             case Join():
                 return all(map(self.is_small, relation.inputs))
@@ -138,11 +143,19 @@ def _requests(relation: Relation, fields: frozenset[str]) -> Iterator[tuple[Rela
             yield relation.input, within(fields, relation.input.fields)
             yield relation.subquery, rights(_linked(relation))
         case WindowRelation():
-            by = partition_fields(relation)
-            yield relation.input, fields & by or within(fields, relation.input.fields)
-            yield relation.input, by
+            yield from _of_partitions(relation, partition_fields(relation), fields)
+        case Limit() if relation.partition:
+            by = frozenset(field.id for field in relation.partition)
+            yield from _of_partitions(relation, by, fields)
         case Limit():
             yield relation.input, None
+
+
+def _of_partitions(
+    one: WindowRelation | Limit, by: frozenset[str], fields: frozenset[str]
+) -> Iterator[tuple[Relation, Fields]]:
+    yield one.input, fields & by or within(fields, one.input.fields)
+    yield one.input, by
 
 
 def _linked(one: Matched | Single) -> tuple[JoinKey, ...]:

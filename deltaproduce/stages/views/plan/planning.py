@@ -49,6 +49,7 @@ from deltaproduce.stages.views.kept import (
 )
 from deltaproduce.stages.views.plan.costs import Cost, Fields, Places, lefts, rights
 from deltaproduce.stages.views.plan.distinct_values import DistinctValues
+from deltaproduce.stages.views.plan.first_rows import FirstRows
 from deltaproduce.stages.views.plan.groups_below_joins import GroupsBelowJoin
 from deltaproduce.stages.views.plan.modes import JOIN_WITHOUT_EQUALITY, Modes
 from deltaproduce.stages.views.plan.set_counts import SetCounts
@@ -185,8 +186,27 @@ class _Planning:
             joined = None if below is None else self._joined_groups(below)
             if below is not None and joined is not None:
                 return below.aggregate(joined), below
+        if isinstance(relation, Filter):
+            numbered = self._numbered(relation)
+            if numbered is not None:
+                return numbered, None
         inputs = [self.planned(one) for one in relation.inputs]
         return _over(relation, inputs), None
+
+    def _numbered(self, relation: Filter) -> Relation | None:
+        """Return a filter of row numbers over first rows; None if it is another filter."""
+        first = FirstRows.of(relation)
+        limit = None if first is None else first.limit(self.planned(first.window.input))
+        if first is None or limit is None:
+            return None
+        by = frozenset(field.id for field in limit.partition)
+        known = len(self.tables)
+        rows = self._limited(limit) if self.places.cost(limit.input, by) > Cost.SEEK else limit
+        if rows is limit:
+            return None
+        window, numbered = first.over(rows)
+        self._remember(first.window, window, known)
+        return numbered
 
     def _joined_groups(self, below: GroupsBelowJoin) -> Relation | None:
         """Return a join with groups of one side; None if the rows of this side are found."""

@@ -34,8 +34,12 @@ class RelationChanges(Protocol):
     def before(self, relation: Relation, keys: LookupKeys | None = None) -> pa.Table:
         """Return the rows before that have one of the keys; all if None."""
 
-    def first(self, limit: Limit, count: int) -> pa.Table:
-        """Return at least so many first rows before of a limit's input, in the limit's order."""
+    def first(self, limit: Limit, count: int, keys: LookupKeys | None = None) -> pa.Table:
+        """Return at least so many first rows before of a limit's input, in the limit's order.
+
+        Args:
+            keys: the partitions whose rows are wanted; all if None.
+        """
 
 
 def nothing(relation: Relation, changes: RelationChanges) -> Signed:
