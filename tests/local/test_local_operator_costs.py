@@ -110,7 +110,21 @@ EXAMPLES: dict[str, list[tuple[str, str, int]]] = {
     "`ROLLUP`, `CUBE`, `GROUPING SETS`": [
         ("SELECT g, n, count(*) AS c FROM t GROUP BY g, ROLLUP (n)", "", SEEN),
     ],
-    "window functions with `PARTITION BY`, `QUALIFY`": [
+    "a filter of `row_number()`, such as `QUALIFY row_number() OVER (PARTITION BY id ORDER BY at "
+    "DESC) = 1`": [
+        (
+            "SELECT id, n, g FROM t QUALIFY row_number() OVER (PARTITION BY n ORDER BY id DESC) = 1",
+            "ordered",
+            SEEN + OWN,
+        ),
+        (
+            "SELECT id, n FROM (SELECT id, n, row_number() OVER (ORDER BY n DESC, id) AS r FROM t) "
+            "WHERE r <= 3",
+            "ordered",
+            SEEN + OWN,
+        ),
+    ],
+    "other window functions with `PARTITION BY`, `QUALIFY`": [
         ("SELECT id, rank() OVER (PARTITION BY g ORDER BY n) AS r FROM t QUALIFY r < 3", "", SEEN),
     ],
 }
