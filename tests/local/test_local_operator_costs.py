@@ -113,7 +113,7 @@ EXAMPLES: dict[str, list[tuple[str, str, int]]] = {
     "a filter of `row_number()`, such as `QUALIFY row_number() OVER (PARTITION BY id ORDER BY at "
     "DESC) = 1`": [
         (
-            "SELECT id, n, g FROM t QUALIFY row_number() OVER (PARTITION BY n ORDER BY id DESC) = 1",
+            "SELECT id, n FROM t QUALIFY row_number() OVER (PARTITION BY n ORDER BY id DESC) = 1",
             "ordered",
             SEEN + OWN,
         ),
