@@ -18,7 +18,7 @@ SMALL_SECONDS: Final[Mapping[float, float]] = {1: 0.6, 10: 1.2}
 SOURCE_SECONDS: Final[Mapping[float, float]] = {1: 0.3}
 """The scale factor -> the most seconds that the sources take of RF1, and of RF2."""
 DASHBOARD_RATIO: Final = 3.0
-ONE_CHANGE_SECONDS: Final = {"one table": 0.1, "join of three": 0.3}
+ONE_CHANGE_SECONDS: Final = {"one table": 0.1, "one partition": 0.5, "join of three": 0.3}
 """The view -> the most seconds of a version with one changed row."""
 
 

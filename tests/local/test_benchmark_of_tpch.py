@@ -74,6 +74,7 @@ def test_dashboards_and_single_changes_are_checked(tmp_path: Path) -> None:
     assert [row[0] for row in tables(text, "Dashboards")] == ["1", "10"]
     assert [row[:2] for row in tables(text, "One changed row")] == [
         ["one table", "a row of lines"],
+        ["one partition", "a row of lines"],
         ["join of three", "a row of lines"],
         ["join of three", "a row of customers"],
     ]
