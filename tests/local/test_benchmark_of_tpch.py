@@ -79,7 +79,7 @@ def test_dashboards_and_single_changes_are_checked(tmp_path: Path) -> None:
         ["join of three", "a row of customers"],
     ]
     found = {row[0]: row[-1] for row in tables(text, "Targets")}
-    assert len(found) == 4
+    assert len(found) == 5
     assert {*found.values()} <= {"good", "bad"}
 
 
