@@ -101,7 +101,8 @@ def test_versions_equal_the_oracle(spark: SparkSession, location: str, way: Way)
             assert_same(store, oracle, pipeline, version.number)
         for stage in ("by_text", "by_two", "by_rows"):
             figures = store.refresh(stage).stages[stage]
-            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+            mode = "full" if oracle.content(stage) else "skipped"  # no feeder ever had rows
+            assert (figures.mode, figures.rows_added, figures.rows_removed) == (mode, 0, 0)
         assert_same(store, oracle, pipeline, 1)
         assert store.verify(recompute=True) == ()
 
