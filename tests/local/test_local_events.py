@@ -190,6 +190,46 @@ def test_definitions_are_queries_with_the_same_rows(location: str) -> None:
             assert texts_of(rows) == texts_of(others), name
 
 
+FEED = [
+    *((1, 10, "I", "Ann", "Rome", 1), (2, 11, "I", "Bob", "Oslo", 1)),
+    *((3, 12, "I", "Cleo", "Bonn", 2), (4, 13, "I", "Dan", "Graz", 2)),
+    *((5, 11, "D", None, None, 6), (6, 12, "U", "Cleo", "Kiel", 6)),
+    *((7, 12, "U", "Cleo", "Lyon", 5), (8, 11, "U", "Bob", "Bern", 5)),
+]
+"""Two updates come after the events that follow them, a delete and an update."""
+
+
+def test_what_a_feed_of_customers_is_known_to_give(location: str) -> None:
+    """The cases that tools for change feeds document: types 1 and 2, and tracked columns."""
+    pipeline = dp.Pipeline("feed")
+    events = pipeline.source(
+        "events", key="event int", value="id int, op string, name string, city string, at int"
+    )
+    arguments = {"key": "id", "sequence": "at", "deleted": DELETED, "columns": "name, city"}
+    pipeline.latest("one", events, **arguments)
+    pipeline.history("two", events, **arguments)
+    pipeline.history("names", events, **arguments, track="name")
+    columns = ("event", "id", "op", "name", "city", "at")
+    with dp.Store(None, location, pipeline) as store:
+        for row in FEED:
+            store.update({"events": [dict(zip(columns, row, strict=True))]})
+        found = {
+            name: [tuple(row.values())[:-1] for row in store.content(name).to_pylist()]
+            for name in ("one", "two", "names")
+        }
+    assert found["one"] == [(10, "Ann", "Rome"), (12, "Cleo", "Kiel"), (13, "Dan", "Graz")]
+    assert found["two"] == [
+        (10, "Ann", "Rome", 1, None),
+        *((11, "Bob", "Oslo", 1, 5), (11, "Bob", "Bern", 5, 6)),
+        *((12, "Cleo", "Bonn", 2, 5), (12, "Cleo", "Lyon", 5, 6), (12, "Cleo", "Kiel", 6, None)),
+        (13, "Dan", "Graz", 2, None),
+    ]
+    assert found["names"] == [
+        *((10, "Ann", "Rome", 1, None), (11, "Bob", "Bern", 1, 6)),
+        *((12, "Cleo", "Kiel", 2, None), (13, "Dan", "Graz", 2, None)),
+    ]
+
+
 def definition_of(pipeline: dp.Pipeline, name: str) -> str:
     stage = pipeline.graph().stage(name)
     text = stage.kind.definition.text([feeder.name for feeder in stage.merged])

@@ -232,3 +232,29 @@ def test_the_day_of_a_place_is_an_expression(location: str) -> None:
         store.update({"rides": rows})
         found = {row["day"]: row["rides"] for row in content(store, "by_day")}
         assert found == Counter(row["at"].astimezone(ZoneInfo(CHICAGO)).date() for row in rows)
+
+
+def test_tasks_of_the_days_of_a_place(location: str) -> None:
+    """A date is that of the place; a day there has its rows, 23 hours of them."""
+    pipeline = dp.Pipeline("tasks")
+    pipeline.source("rides", key="id bigint", value="at timestamp")
+    pipeline.partitioned(
+        "daily",
+        f"SELECT id, at FROM rides WHERE to_date(from_utc_timestamp(at, '{CHICAGO}')) = to_date(t)",
+        key="id",
+        partition="day = d",
+        scopes=f"FOR t IN timeseries('1 day', 2, '{CHICAGO}'), "
+        "LET d = date_format(t, 'yyyy-MM-dd')",
+    )
+    rows = [
+        {"id": row["id"], "at": row["at"]} for row in hours(datetime(2024, 3, 9, tzinfo=UTC), 72)
+    ]
+    with dp.Store(None, location, pipeline, time_zone="UTC") as store:
+        store.update({"rides": rows})
+        store.run(as_of="2024-03-11")
+        assert Counter(row["day"] for row in content(store, "daily")) == {
+            "2024-03-10": 23,
+            "2024-03-11": 19,
+        }
+        tasks = store.tasks(as_of=datetime(2024, 3, 11, 4, tzinfo=UTC))
+        assert str(tasks[0]) == "daily/day=2024-03-10"

@@ -99,6 +99,22 @@ def test_events_are_a_stage_of_the_pipeline() -> None:
     assert pipeline.latest("event_s", "events", key="id", sequence="at").kind.word == "latest"
 
 
+def test_stages_share_what_finds_events_of_one_key_whatever_it_is_called() -> None:
+    """And do not share it for another key, or for other events."""
+    pipeline, events = shop()
+    more = pipeline.source("more", key="event bigint", value=VALUE)
+    for name, key, of in (
+        ("a", "id", events),
+        ("b", "Id AS customer", events),
+        ("c", "id, name", events),
+        ("d", "id", more),
+        ("e", "event AS number", events),
+    ):
+        pipeline.latest(name, of, key=key, sequence="at")
+    hidden = [one.hidden for one in pipeline.graph().stages if one.hidden is not None]
+    assert [one.owners for one in hidden] == [("a", "b"), ("c",), ("d",)]
+
+
 EVERY = (
     Column("key", StringType()),
     Column("at", DoubleType()),

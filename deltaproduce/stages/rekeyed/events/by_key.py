@@ -28,7 +28,6 @@ from deltaproduce.model.kind import Definition, Upkeep
 from deltaproduce.model.layouts import CONTENT, RUNS, Layout
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import DerivedKind, Production, ProductionResult
-from deltaproduce.stages.rekeyed.events.columns import Named
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.projection import Projection, naming
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
@@ -54,11 +53,11 @@ class EventsByKey(DerivedKind):
     """A stage with the rows of another one under another key.
 
     Attributes:
-        key: the columns that its key begins with.
+        key: what its key begins with.
         widths: how many key and value columns the other stage has.
     """
 
-    key: tuple[Named, ...]
+    key: tuple[Expression, ...]
     widths: tuple[int, int]
 
     @property
@@ -74,7 +73,7 @@ class EventsByKey(DerivedKind):
     @property
     @override
     def definition(self) -> Definition:
-        return Definition(tuple(one.text for _, one in self.key))
+        return Definition(tuple(one.text for one in self.key))
 
     @property
     @override
@@ -86,7 +85,7 @@ class EventsByKey(DerivedKind):
         """By the expressions of its key."""
         del schema
         types = types_of(feeders)
-        return any(depends_on_zone(one.tree, types) for _, one in self.key)
+        return any(depends_on_zone(one.tree, types) for one in self.key)
 
     def schema(self, events: Stage, *, stage: str) -> RowSchema:
         """Return the columns of such a stage, without types if only Spark knows some.
@@ -95,8 +94,8 @@ class EventsByKey(DerivedKind):
             DefinitionError: no key may have the type of a column; with `stage` and `column`.
         """
         with naming(stage):
-            types = Projection(self.key).types(_columns(events))
-            kinds = [types[name] for name, _ in self.key]
+            types = self._projection.types(_columns(events))
+            kinds = [types[name] for name in self._own]
             if any(isinstance(kind, NullType) for kind in kinds):
                 names = (*self._own, *_places("event", self.widths[0]))
                 value = _places("value", self.widths[1])
@@ -108,13 +107,13 @@ class EventsByKey(DerivedKind):
         """Types follow from the columns of the events."""
         (events,) = stage.feeders
         with naming(stage.owner):
-            types = Projection(self.key).resolved(_columns(events), tables.engines)
-            schema = self._typed(events, [types[name] for name, _ in self.key])
+            types = self._projection.resolved(_columns(events), tables.engines)
+            schema = self._typed(events, [types[name] for name in self._own])
         return replace(stage, schema=schema)
 
     def _typed(self, events: Stage, kinds: Sequence[DataType]) -> RowSchema:
-        for (name, _), kind in zip(self.key, kinds, strict=True):
-            check_key_type(name, kind)
+        for one, kind in zip(self.key, kinds, strict=True):
+            check_key_type(one.name, kind)
         typed = zip(
             (*self._own, *_places("event", self.widths[0])),
             (*kinds, *(c.data_type for c in events.schema.key)),
@@ -125,6 +124,10 @@ class EventsByKey(DerivedKind):
             Columns(tuple(Column(name, kind) for name, kind in typed)),
             Columns(tuple(Column(name, column.data_type) for name, column in values)),
         )
+
+    @property
+    def _projection(self) -> Projection:
+        return Projection(tuple(zip(self._own, self.key, strict=True)))
 
     @property
     def _own(self) -> tuple[str, ...]:
@@ -179,11 +182,8 @@ class EventsByKey(DerivedKind):
         names = [*_places("event", self.widths[0]), *_places("value", self.widths[1])]
         given = (*events.schema.key, *events.schema.value, place)
         copied = zip([*names, ORDINAL_COLUMN.name], given, strict=True)
-        outputs = (
-            *zip(self._own, (one for _, one in self.key), strict=True),
-            *((name, Expression.of_column(column.name)) for name, column in copied),
-        )
-        projection = Projection(outputs)
+        others = ((name, Expression.of_column(column.name)) for name, column in copied)
+        projection = Projection((*self._projection.outputs, *others))
         projected = projection.of(rows, given, engines, stage=production.stage.owner)
         if isinstance(projected, pa.Table):
             return projected, len(projected)
@@ -193,13 +193,15 @@ class EventsByKey(DerivedKind):
             raise projection.failed(error, stage=production.stage.owner) from error
 
 
-def begins_with(events: Stage, key: Sequence[Named]) -> bool:
+def begins_with(events: Stage, key: Sequence[Expression]) -> bool:
     """Return whether the key of the events begins with these columns, so that it finds them."""
     own = [column.name for column in events.schema.key]
-    return [one.column for _, one in key] == own[: len(key)]
+    return [one.column for one in key] == own[: len(key)]
 
 
-def events_by_key(events: Stage, key: tuple[Named, ...], *, stage: str) -> tuple[HiddenInput, ...]:
+def events_by_key(
+    events: Stage, key: tuple[Expression, ...], *, stage: str
+) -> tuple[HiddenInput, ...]:
     """Return the hidden stage in which events are found by a key; none if they are already.
 
     Stages of the same events and the same key share it, so its name says both.
@@ -213,7 +215,7 @@ def events_by_key(events: Stage, key: tuple[Named, ...], *, stage: str) -> tuple
     if begins_with(events, key):
         return ()
     kind = EventsByKey(key, (len(events.schema.key), len(events.schema.value)))
-    number = zlib.crc32(", ".join(one.text for _, one in key).encode())
+    number = zlib.crc32(", ".join(one.text for one in key).encode())
     producer = Producer(
         hidden_name(EVENTS, number, events.name),
         ((events,),),

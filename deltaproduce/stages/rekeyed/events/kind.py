@@ -282,7 +282,8 @@ def stage_of_events(
         DefinitionError: a column has a type that it cannot have; with `stage` and `column`.
     """
     schema = kind.schema(events, stage=name)
-    hidden = events_by_key(events, kind.columns.key, stage=name)
+    key = tuple(one for _, one in kind.columns.key)
+    hidden = events_by_key(events, key, stage=name)
     return Producer(name, ((events,),), schema, kind, hidden_inputs=hidden, stored=stored)
 
 
