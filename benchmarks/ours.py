@@ -166,6 +166,17 @@ class OursBySqlWithoutSession(OursWithoutSession):
     _pipeline = OursBySql._pipeline
 
 
+class OursChecked(OursWithoutSession):
+    """This library in a store without a Spark session, with ten checks on W1's stages."""
+
+    name = "deltaproduce, ten checks, no session"
+
+    def _pipeline(self, edition: int) -> dp.Pipeline:
+        del edition  # its functions are those of `ours`
+        assert self.workload.checked is not None  # it only does W1
+        return self.workload.checked()
+
+
 class OursInFull(Ours):
     """This library, with all stages refreshed in each step: the same functions for all rows.
 

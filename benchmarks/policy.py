@@ -60,6 +60,7 @@ LIMITS: Final[Mapping[str, Limits]] = {
     "ours-agg": Limits(main=EVERY, others=MILLION, often=MILLION),
     "ours-sql": Limits(main=EVERY, others=MILLION, often=MILLION),
     "ours-sql-here": Limits(main=EVERY, others=EVERY, often=EVERY),
+    "ours-checked-here": Limits(main=MILLION, others=0, often=MILLION),
     "refresh": Limits(main=MILLION, others=MILLION, often=0),
     "recompute": Limits(main=EVERY, others=EVERY, often=MILLION),
     "merge": Limits(main=MILLION, others=0, often=MILLION),

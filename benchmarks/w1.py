@@ -58,6 +58,7 @@ def workload(stages: int = 3) -> Workload:
         changes=changes,
         aggregated=lambda: aggregated(stages),
         queried=lambda: queried(stages),
+        checked=lambda: checked(stages),
         queries=QUERIES,
     )
 
@@ -117,6 +118,19 @@ def queried(stages: int = 3) -> dp.Pipeline:
         key = ", ".join(TABLES[name].key)
         w1.sql(name, QUERIES[name].format(feeder=feeder), key=key, incremental="always")
         feeder = name
+    return w1
+
+
+def checked(stages: int = 3) -> dp.Pipeline:
+    """Return W1's definition with ten checks, if it has all stages."""
+    w1 = pipeline(stages)
+    orders, by_customer, *others = w1.stages
+    orders.expect(not_null="customer_id", where="amount >= 0")
+    by_customer.expect(not_null="amount", unique="order_id", refers={"order_id": "orders.order_id"})
+    if others:
+        others[0].expect(not_null="total", unique="customer_id", where="total >= 0")
+    if len(others) > 1:
+        others[1].expect(unique="customer_id", where="band >= 0")
     return w1
 
 

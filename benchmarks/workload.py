@@ -54,6 +54,7 @@ class Workload:
         aggregated: returns a definition of the same tables with `Pipeline.aggregate` instead of
             functions, if the workload has one.
         queried: returns a definition of the same tables as SQL views, if the workload has one.
+        checked: returns the definition with checks, if the workload has some.
         queries: the stages of `derived` in the SQL of DuckDB, over ``{feeder}``, if it takes part.
     """
 
@@ -67,6 +68,7 @@ class Workload:
     still: Mapping[str, Rows] = field(default_factory=dict)
     aggregated: Callable[[], dp.Pipeline] | None = None
     queried: Callable[[], dp.Pipeline] | None = None
+    checked: Callable[[], dp.Pipeline] | None = None
     queries: Mapping[str, str] = field(default_factory=dict)
 
     @property
