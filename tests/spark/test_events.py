@@ -45,12 +45,11 @@ def test_versions_equal_the_oracle_and_sparks_query(
                 assert version.stages[name].ties == here.stages[name].ties
     with forced(way):
         store.content("events").createOrReplaceTempView("events")
-        for name in ("now", "named"):
-            expected = spark.sql(definition_of(pipeline, name))
-            found = store.content(name).select(expected.columns)
-            assert sorted(map(repr, plain_rows(found.collect()))) == sorted(
-                map(repr, plain_rows(expected.collect()))
-            )
+        expected = spark.sql(definition_of(pipeline, "named"))
+        found = store.content("named").select(expected.columns)
+        assert sorted(map(repr, plain_rows(found.collect()))) == sorted(
+            map(repr, plain_rows(expected.collect()))
+        )
         with pytest.raises(dp.InvalidChangesError) as caught:
             store.update({"events": spark.sql(WITHOUT_SEQUENCE)})
         assert (caught.value.source, caught.value.column) == ("events", "at")

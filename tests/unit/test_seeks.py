@@ -573,8 +573,7 @@ def test_held_neighbours_change_no_answer(
     with pytest.MonkeyPatch.context() as patch:
         for module in (neighbours, seeks):
             patch.setattr(module, "MOST", most)
-        for name in ("_SOUGHT_AT_A_TIME", "_AT_A_TIME"):  # so that reading stops early
-            patch.setattr(parquet_files, name, 1)
+        patch.setattr(parquet_files, "_SOUGHT_AT_A_TIME", 1)  # so that reading stops early
         read, whole = list[object](), ParquetFiles.read_groups
         patch.setattr(
             ParquetFiles,
