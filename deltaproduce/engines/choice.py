@@ -25,6 +25,7 @@ from deltaproduce.engines.spark.checkpoints import (
     checkpoint_in_files,
     checkpoint_of_few,
     estimated_bytes,
+    of_one_attempt,
 )
 from deltaproduce.engines.spark.engine import SparkEngine
 from deltaproduce.engines.spark.frames import fetched, mapped
@@ -260,6 +261,7 @@ class Engines:
         few = None
         if self._comes_in_files(rows):
             return checkpoint_in_files(rows, counts, columns, self._comes)
+        rows = of_one_attempt(rows, in_order=True)
         if self.limits.is_local(1, 1) and not is_remote(self.spark):
             computed, figures, few = checkpoint_of_few(rows, counts, columns)
         else:

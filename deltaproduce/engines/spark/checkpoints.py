@@ -3,7 +3,8 @@
 S4 demands that no retry mixes two runs of a produce function. A cached frame does not guarantee
 that: Spark recomputes a lost block. A local checkpoint cuts the lineage, so a lost block fails the
 update instead, and the next try starts from scratch. Counts come from the same Spark job as the
-rows.
+rows. With speculative execution two attempts of a task may each leave a block: rows that the user's
+code computes then go through a shuffle first (`of_one_attempt`).
 
 Running a job in the middle of DataFrame algebra is an effect; only this module does it. The blocks
 stay on the executors' disks until the frame is garbage-collected.
@@ -35,6 +36,7 @@ _FIRST_TASKS: Final = 64
 _FIRST_ROWS: Final = 1_000
 _FIRST_BYTES: Final = 4_096
 """The most rows per task, bytes per row and tasks that are sent to the driver: 256 MiB in all."""
+_SPECULATES: Final = "spark.speculation"
 _PLACE: Final = "_place"
 _OF_TASK: Final = 1 << 33
 """Spark numbers the rows of each task from a multiple of this number."""
@@ -58,6 +60,8 @@ def checkpoint(
         SessionError: the session's Python workers cannot run the function.
     """
     aggregates = _named(counts)
+    if stage is not None:
+        rows = of_one_attempt(rows)
     with _explaining(stage):
         if is_remote(rows.sparkSession):  # Connect does not observe a checkpoint
             computed = kept(rows, eager=True)
@@ -122,6 +126,23 @@ def checkpoint_in_files(
             if comes(observed):
                 return files.table(columns), observed
             return kept(files.frame(), eager=True), observed
+
+
+def of_one_attempt(rows: DataFrame, *, in_order: bool = False) -> DataFrame:
+    """Return rows that a checkpoint takes from one attempt of each task that computes them.
+
+    Code of the user may return other rows each time it runs. If the session's tasks may have
+    several attempts at once, each of them would leave a block of the checkpoint, and readers would
+    find the one or the other. Spark's shuffles have the output of one attempt alone.
+
+    Args:
+        in_order: rows stay in their order, which computes them twice; otherwise they have none.
+    """
+    if rows.sparkSession.conf.get(_SPECULATES, "false") != "true":
+        return rows
+    placed = rows.withColumn(_PLACE, f.monotonically_increasing_id())
+    shuffled = placed.repartitionByRange(_PLACE) if in_order else placed.repartition(_PLACE)
+    return shuffled.sortWithinPartitions(_PLACE).drop(_PLACE)
 
 
 def estimated_bytes(rows: DataFrame) -> int:
