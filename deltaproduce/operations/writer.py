@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, get_args
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.spark.lost_rows import persistent
 from deltaproduce.engines.spark.sessions.descriptions import describing
 from deltaproduce.engines.spark.sessions.session import check_session
 from deltaproduce.errors import (
@@ -76,7 +77,7 @@ class Writer:
         attempt: Callable[[], _Outcome],
         on_conflict: OnConflict | None = None,
     ) -> _Outcome:
-        """Return what an attempt publishes; retry after a conflict, if wanted.
+        """Return what an attempt publishes; retry after a lost executor, or a conflict if wanted.
 
         Args:
             operation: the name of the operation, for the listeners.
@@ -92,7 +93,8 @@ class Writer:
         described = None if session is None else partial(describing, session)
         watch = Watch(operation, self.listeners, described)
         with watching(watch), self.opened.noticing(), self.computing.keeping_active():
-            version = attempt() if wanted == "raise" else _RETRYING.copy()(attempt)
+            whole = attempt if wanted == "raise" else partial(_RETRYING.copy(), attempt)
+            version = persistent(whole)
         if self.views is not None:
             self.views.follow()
         return version

@@ -22,6 +22,7 @@ AS_ON_A_CLUSTER = {
     "spark.executor.memory": "1g",
     "spark.sql.execution.pyspark.python": sys.executable,
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
 """What every session of the suite has; otherwise it is Spark's own settings."""

@@ -6,6 +6,7 @@ of its own. So nothing reaches a task but what Spark sends to it, or what is ins
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import signal
@@ -25,6 +26,8 @@ ROOT = Path(__file__).parents[2]
 WORKER_MEMORY = "2g"
 SECONDS = 120
 """Beyond what a process takes to start beside other work."""
+_DEATH_SIGNAL = 1
+"""Linux sends a process a signal when the one that started it is gone, if it is asked to."""
 
 
 @dataclass
@@ -47,10 +50,12 @@ class Cluster:
     def start_worker(self) -> None:
         """Start one more worker, of one core; it is there once the master knows it."""
         self._started += 1
+        host = f"127.0.0.{self._started + 1}"  # Spark attempts a task twice only on two hosts
         log = self.place / f"worker-{self._started}.log"
         arguments = ("--cores", "1", "--memory", WORKER_MEMORY, "--webui-port", "0")
         work = ("--work-dir", str(self.place / f"work-{self._started}"))
-        worker = _started("worker.Worker", *arguments, *work, self.master, log=log, path=self._path)
+        all_arguments = (*arguments, *work, self.master)
+        worker = _started("worker.Worker", *all_arguments, host=host, log=log, path=self._path)
         self.workers.append(worker)
         _said(log, worker, r"Successfully registered with master")
 
@@ -71,7 +76,7 @@ def started(place: Path, workers: int = 2) -> Iterator[Cluster]:
     log, installed = place / "master.log", place / "installed"
     installed.mkdir(parents=True)
     arguments = ("--port", "0", "--webui-port", "0")
-    master = _started("master.Master", *arguments, log=log, path=str(ROOT))
+    master = _started("master.Master", *arguments, host="127.0.0.1", log=log, path=str(ROOT))
     cluster = None
     try:
         address = _said(log, master, r"Starting Spark master at (spark://\S+)")
@@ -94,21 +99,28 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def _started(name: str, *arguments: str, log: Path, path: str) -> subprocess.Popen[bytes]:
+def _started(
+    name: str, *arguments: str, host: str, log: Path, path: str
+) -> subprocess.Popen[bytes]:
     """A process of the cluster, which leads a group of its own: its executors are in it too."""
     command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
+
+    def end_with_this() -> None:
+        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+
     with log.open("wb") as out:
         return subprocess.Popen(
-            [*command, "--host", "127.0.0.1", *arguments],
-            env=_environment(path),
+            [*command, "--host", host, *arguments],
+            env=_environment(path, host),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=end_with_this,
         )
 
 
-def _environment(path: str) -> Mapping[str, str]:
+def _environment(path: str, host: str) -> Mapping[str, str]:
     """What a process of the cluster has: nothing of the session that will use it."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
     return {
@@ -117,7 +129,7 @@ def _environment(path: str) -> Mapping[str, str]:
         "PYTHONPATH": path,
         "SPARK_HOME": str(HOME),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": host,
     }
 
 

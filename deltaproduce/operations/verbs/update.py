@@ -1,6 +1,7 @@
 """Updates: publish given rows as a version, or plan what an update would do.
 
-The invariant: given rows are computed once, however often publishing is retried.
+The invariant: given rows are computed once, however often publishing is retried, unless they are
+lost with the executor that had them.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from typing import Literal, TypeAlias
 import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import distinct
+from deltaproduce.engines.spark.lost_rows import are_lost
+from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.errors import CorruptStoreError, InvalidArgumentError, InvalidChangesError
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Source
 from deltaproduce.model.layouts import CONTENT
+from deltaproduce.operations.executor import Executor
 from deltaproduce.operations.making.options import OnConflict
 from deltaproduce.operations.making.request import Request
 from deltaproduce.operations.reports.plans import Counted, Plan
@@ -126,6 +130,15 @@ class _Taken:
         if known is not None:
             return known
         there, executor = self.writer.computing.now()
+        try:
+            return self._published(there, executor, versions)
+        except Exception as error:
+            if are_lost(error):
+                self._forget_computed()
+            raise
+
+    def _published(self, there: Opened, executor: Executor, versions: Sequence[Version]) -> Version:
+        store = self.writer.opened
         self._compute(there)
         head = store.log.last_read
         news = arrivals(store.graph.sources, head, there.tables)
@@ -159,7 +172,8 @@ class _Taken:
 
     def _compute(self, there: Opened) -> None:
         """Check and compute the rows, unless an attempt before has."""
-        if self.batches:
+        missing = [one for one in self.sources if one[0].name not in self.batches]
+        if not missing:
             return
         _expect_calls(self.writer.opened, self.sources)
         with phase("checking"):
@@ -167,9 +181,17 @@ class _Taken:
                 source.name: source_kind(source).taken(
                     rows, source, there.engines, is_snapshot=source.name in self.snapshots
                 )
-                for source, rows in self.sources
+                for source, rows in missing
             }
         self.batches.update(taken)
+
+    def _forget_computed(self) -> None:
+        """Have the next attempt compute again what Spark has, as far as it can be read again."""
+        for source, rows in self.sources:
+            batch = self.batches.get(source.name)
+            is_there = batch is not None and is_frame(batch.rows)
+            if is_there and not isinstance(rows, pa.RecordBatchReader):
+                del self.batches[source.name]
 
     def _request(self, there: Opened, news: Mapping[str, Arrival]) -> Request:
         """Return the request for the rows, and for the partitions that are known with them."""
