@@ -15,7 +15,7 @@ export HYPOTHESIS_PROFILE ?= ci
 # Tests start over a hundred processes, each of which would compile the library.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv format check lint unit test test-all demo demo-in-spark bench clean java services postgresql chromium newcomer site connect
+.PHONY: help venv format check lint unit test test-all demo demo-in-spark bench clean java services postgresql chromium newcomer site connect cluster
 .DEFAULT_GOAL := help
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo 'make test    unit tests, and some cases of each law with Spark: some fifteen minutes; needs Java'
 	@echo 'make test-all  all cases of each law: over an hour; needs Java'
 	@echo 'make connect all tests with a server of Spark Connect; needs Java'
+	@echo 'make cluster all tests with a master and workers of Spark standalone; needs Java'
 	@echo 'make services  PostgreSQL and a browser, which tests need: installs them, as root on Debian'
 	@echo 'make newcomer  the tutorial, in a fresh clone and environment, without Java'
 	@echo 'make site    the documentation as a site in site/, to be read from disk, with a search'
@@ -115,6 +116,10 @@ test: java services $(STAMP)
 # All of a store with a server of Spark Connect, which the tests start.
 connect: java $(STAMP)
 	$(BIN)/python -m pytest -n 0 --long tests/connect
+
+# All of a store on a cluster of this machine's processes, which the tests start.
+cluster: java $(STAMP)
+	$(BIN)/python -m pytest -n 0 --long tests/cluster
 
 test-all: java services $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --long

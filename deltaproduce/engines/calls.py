@@ -19,7 +19,7 @@ from deltaproduce.engines.local.arrays import empty, key_ends, whole_keys
 from deltaproduce.engines.local.calls import BatchCall, pickled
 from deltaproduce.engines.local.large import parting
 from deltaproduce.engines.local.workers import process_workers
-from deltaproduce.engines.spark.python_workers import (
+from deltaproduce.engines.spark.executors.python_workers import (
     are_as_beside,
     as_in_spark,
     has_other_machines,

@@ -28,8 +28,8 @@ from deltaproduce.engines.spark.checkpoints import (
     of_one_attempt,
 )
 from deltaproduce.engines.spark.engine import SparkEngine
+from deltaproduce.engines.spark.executors.python_workers import are_as_beside, has_other_machines
 from deltaproduce.engines.spark.frames import fetched, mapped
-from deltaproduce.engines.spark.python_workers import are_as_beside, has_other_machines
 from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.engines.spark.sessions.remote import is_remote
 from deltaproduce.errors import SessionError

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, get_args
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.spark.lost_rows import persistent
+from deltaproduce.engines.spark.executors.lost_rows import persistent
 from deltaproduce.engines.spark.sessions.descriptions import describing
 from deltaproduce.engines.spark.sessions.session import check_session
 from deltaproduce.errors import (

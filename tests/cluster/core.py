@@ -33,7 +33,7 @@ from standalone import Cluster, in_object_stores, wait_for
 from test_partitioned import sale, shop
 
 from deltaproduce import Limits, Pipeline, ProducerError, Store, agg
-from deltaproduce.engines.spark.python_workers import has_other_machines
+from deltaproduce.engines.spark.executors.python_workers import are_as_beside, has_other_machines
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle, plain_rows
 
@@ -200,6 +200,7 @@ def test_functions_of_a_users_module_run_where_it_is_shipped(
         (cluster.installed / module_file.name).write_text(module_file.read_text())
     else:
         spark.sparkContext.addPyFile(str(module_file))
+        assert are_as_beside(spark), "the driver has it too"
     oracle = Oracle(pipeline)
     store.update(as_frames(spark, pipeline, given))
     oracle.update(given)

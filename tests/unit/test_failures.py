@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 from deltaproduce.engines.failures import WorkerError, in_worker
-from deltaproduce.engines.spark.failures import raised_by_producer
+from deltaproduce.engines.spark.executors.failures import raised_by_producer
 from deltaproduce.errors import CorruptStoreError, ProducerError
 from deltaproduce.types.excerpts import described, escaped, shown
 

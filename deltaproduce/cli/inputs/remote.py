@@ -111,7 +111,7 @@ def _refused() -> Iterator[None]:
     Raises:
         InvalidChangesError: a file cannot be read.
     """
-    from deltaproduce.engines.spark.failures import raised_by_producer
+    from deltaproduce.engines.spark.executors.failures import raised_by_producer
     from deltaproduce.engines.spark.sessions.error_texts import raise_interrupt
 
     try:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from deltaproduce.engines.spark.failures import raised_by_producer
+from deltaproduce.engines.spark.executors.failures import raised_by_producer
 from deltaproduce.engines.spark.frames import fetched, in_files, row_bytes
 from deltaproduce.engines.spark.sessions.error_texts import explained
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
@@ -140,8 +140,8 @@ def of_one_attempt(rows: DataFrame, *, in_order: bool = False) -> DataFrame:
     """
     if rows.sparkSession.conf.get(_SPECULATES, "false") != "true":
         return rows
-    placed = rows.withColumn(_PLACE, f.monotonically_increasing_id())
-    shuffled = placed.repartitionByRange(_PLACE) if in_order else placed.repartition(_PLACE)
+    numbered = rows.withColumn(_PLACE, f.monotonically_increasing_id())
+    shuffled = numbered.repartitionByRange(_PLACE) if in_order else numbered.repartition(_PLACE)
     return shuffled.sortWithinPartitions(_PLACE).drop(_PLACE)
 
 

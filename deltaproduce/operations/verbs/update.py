@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import distinct
-from deltaproduce.engines.spark.lost_rows import are_lost
+from deltaproduce.engines.spark.executors.lost_rows import are_lost
 from deltaproduce.engines.spark.sessions.on_demand import is_frame
 from deltaproduce.errors import CorruptStoreError, InvalidArgumentError, InvalidChangesError
 from deltaproduce.model import arguments

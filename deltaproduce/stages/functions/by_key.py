@@ -25,7 +25,7 @@ import pyarrow as pa
 from deltaproduce.engines.failures import BatchFunction, in_worker
 from deltaproduce.engines.spark.columns import by_number
 from deltaproduce.engines.spark.data_types import in_spark
-from deltaproduce.engines.spark.failures import raised_by_producer
+from deltaproduce.engines.spark.executors.failures import raised_by_producer
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Stage
 from deltaproduce.stages.functions.key_groups import Blocks, Continuation, RowBlock

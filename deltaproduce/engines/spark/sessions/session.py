@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
-from deltaproduce.engines.spark.python_workers import INTERPRETER_KEY
+from deltaproduce.engines.spark.executors.python_workers import INTERPRETER_KEY
 from deltaproduce.engines.spark.sessions.error_texts import (
     _CATALOG_KEY,
     _EXTENSIONS_KEY,

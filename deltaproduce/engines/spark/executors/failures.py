@@ -59,15 +59,15 @@ def _unloaded(text: str, stage: str) -> ProducerError | None:
     missing, older = _MISSING.search(text), _OLDER.search(text)
     if missing is not None:
         cause: Exception = ModuleNotFoundError(missing[1], name=missing[2])
-        found, module = f"do not have the module {missing[2]!r}", missing[2]
+        lacking, module = f"do not have the module {missing[2]!r}", missing[2]
     elif older is not None:
         cause = AttributeError(older[1])
-        found, module = f"have another version of the module {older[2]!r}: {older[1]}", older[2]
+        lacking, module = f"have another version of the module {older[2]!r}: {older[1]}", older[2]
     else:
         return None
     if _root(module) in _OF_LIBRARY:
         return None
-    message = f"stage {stage!r}: its function cannot be loaded: Spark's executors {found}"
+    message = f"stage {stage!r}: its function cannot be loaded: Spark's executors {lacking}"
     error = ProducerError(f"{message}; {_how_to_ship(module)}", stage=stage)
     error.__cause__ = cause
     return error
@@ -80,16 +80,16 @@ def _saying_how_to_ship(failure: Failure) -> Failure:
     if missing is None or not isinstance(failure, ProducerError):
         return failure
     lacking = f"Spark's executors do not have the module {missing[2]!r}"
-    told = ProducerError(
+    error = ProducerError(
         f"{failure}. {lacking}: {_how_to_ship(missing[2])}",
         stage=failure.stage,
         key=failure.key,
         column=failure.column,
     )
-    told.__cause__ = cause
+    error.__cause__ = cause
     for note in getattr(failure, "__notes__", ()):
-        told.add_note(note)
-    return told
+        error.add_note(note)
+    return error
 
 
 def _how_to_ship(module: str) -> str:

@@ -65,10 +65,16 @@ def has_other_machines(spark: SparkSession) -> bool:
 
 
 def _has_files(context: SparkContext) -> bool:
-    """Return whether files were added to the session; `spark.jars.packages` adds only jars."""
+    """Return whether files were added that the driver cannot import, as it can Python files.
+
+    `spark.jars.packages` adds only jars.
+    """
     java = context._jsc  # PySpark asks for one name after the other, for 12 ms
-    files = "" if java is None else str(java.sc().listFiles().mkString("\n"))
-    return any(not name.endswith(".jar") for name in files.splitlines())
+    if java is None:
+        return False
+    files = str(java.sc().listFiles().mkString("\n"))
+    importable = tuple(f"/{name}" for name in context._python_includes or ())
+    return any(not name.endswith((".jar", ".py", *importable)) for name in files.splitlines())
 
 
 def as_in_spark(rows: pa.Table, time_zone: str) -> pa.Table:
