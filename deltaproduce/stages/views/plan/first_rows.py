@@ -17,8 +17,8 @@ from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.provenance import bare
 from deltaproduce.stages.sql.algebra.relations import Filter, Limit, ProjectRelation, Relation
-from deltaproduce.stages.sql.algebra.scalars import Field, SortKey
-from deltaproduce.stages.sql.algebra.windows import WindowRelation
+from deltaproduce.stages.sql.algebra.scalars import Field, Output, SortKey
+from deltaproduce.stages.sql.algebra.windows import OrderKey, WindowRelation
 from deltaproduce.stages.sql.operators.windows.window import partition_fields
 from deltaproduce.stages.sql.resolve.reading import conjuncts
 
@@ -37,13 +37,13 @@ class FirstRows:
     Attributes:
         layers: the filter and what it is over, down to the last window.
         partition: the fields of the partitions.
-        order: the order of their rows.
+        order: the order of their rows, by fields and expressions.
         count: the greatest number that the filter takes.
     """
 
     layers: tuple[Relation, ...]
     partition: tuple[Field, ...]
-    order: tuple[SortKey, ...]
+    order: tuple[OrderKey, ...]
     count: int
 
     @staticmethod
@@ -67,12 +67,12 @@ class FirstRows:
         if not numbers or min(numbers) < 1 or len({map(_text, windows)}) != 1:
             return None
         last = windows[-1]
-        order, by = _order(last), partition_fields(last)
-        if order is None or len(by) < len({one.text for one in last.partition}):
+        by = partition_fields(last)
+        if len(by) < len({one.text for one in last.partition}):
             return None
         partition = tuple(field for field in last.input.fields if field.id in by)
         down_to = tuple(layers[: layers.index(last) + 1])
-        return FirstRows(down_to, partition, order, min(numbers))
+        return FirstRows(down_to, partition, last.order, min(numbers))
 
     @property
     def window(self) -> WindowRelation:
@@ -81,20 +81,31 @@ class FirstRows:
         assert isinstance(last, WindowRelation)
         return last
 
-    def limit(self, rows: Relation) -> Limit | None:
+    def limit(self, rows: Relation, numbers: Iterator[int]) -> Limit | None:
         """Return the first rows of each partition; None if ties are decided otherwise.
 
         Args:
             rows: what the input of the window becomes.
+            numbers: those of the fields that are added.
         """
-        named = {key.field.id for key in self.order} | {field.id for field in self.partition}
+        order, added = list[SortKey](), list[Output]()
+        fields = {field.id: field for field in rows.fields}
+        for key in self.order:
+            field = fields.get(key.scalar.expression.column or "")
+            if field is None:
+                field = Field(f"order#{next(numbers)}", key.scalar.data_type)
+                added.append(Output(field, key.scalar))
+            order.append(SortKey(field, key.descending, key.nulls_first))
+        named = {key.field.id for key in order} | {field.id for field in self.partition}
         rest = [field.id for field in rows.fields if field.id not in named]
         for one in self.layers:
             if isinstance(one, WindowRelation) and _numbers(one):
                 ties = [field.id for field in one.ties if field.id not in named]
                 if ties != rest:
                     return None
-        return Limit(rows, self.order, self.count, partition=self.partition)
+        if added:
+            rows = ProjectRelation(rows, (*map(Output.copy, rows.fields), *added))
+        return Limit(rows, tuple(order), self.count, partition=self.partition)
 
     def over(self, rows: Relation) -> tuple[Relation, Relation]:
         """Return the last window and the filter, over other rows."""
@@ -129,14 +140,3 @@ def _greatest(relation: Filter) -> Iterator[tuple[str, int]]:
                 yield field.name, int(number.this)
             elif kind is exp.LT:
                 yield field.name, int(number.this) - 1
-
-
-def _order(window: WindowRelation) -> tuple[SortKey, ...] | None:
-    """Return the order of a window by fields; None if it is by other expressions, or none."""
-    fields = {field.id: field for field in window.input.fields}
-    keys = [
-        SortKey(fields[name], descending=key.descending, nulls_first=key.nulls_first)
-        for key in window.order
-        if (name := key.scalar.expression.column) in fields
-    ]
-    return tuple(keys) if keys and len(keys) == len(window.order) else None

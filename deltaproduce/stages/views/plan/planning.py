@@ -196,7 +196,9 @@ class _Planning:
     def _numbered(self, relation: Filter) -> Relation | None:
         """Return a filter of row numbers over first rows; None if it is another filter."""
         first = FirstRows.of(relation)
-        limit = None if first is None else first.limit(self.planned(first.window.input))
+        limit = (
+            None if first is None else first.limit(self.planned(first.window.input), self.numbers)
+        )
         if first is None or limit is None:
             return None
         by = frozenset(field.id for field in limit.partition)
