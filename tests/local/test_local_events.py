@@ -5,12 +5,14 @@ They are also part of the random pipelines of `test_local_series` and the machin
 
 import random
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
-from itertools import permutations
+from itertools import count, permutations
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from crashing import CrashAt, CrashError, fail
 from local_stores import (
     IN_PARTS,
     WAYS,
@@ -22,6 +24,7 @@ from local_stores import (
 from selecting import some
 
 import deltaproduce as dp
+from deltaproduce.storage import failpoints
 from deltaproduce.testing import Change, Delete, Oracle, Upsert
 
 LIMITS = {**WAYS, "in parts": IN_PARTS}
@@ -380,6 +383,33 @@ def test_latest_and_history_of_one_key_share_what_finds_events(location: str) ->
         assert [(one["kind"], one["rows"]) for one in explained["tables"]] == [("events", 1)]
     hidden = [one.name for one in customers().graph().stages if one.hidden is not None]
     assert not any(name.endswith(("_timed", "_rows", "_stage")) for name in hidden)
+
+
+def test_a_crash_before_any_effect_leaves_a_whole_version(location: str) -> None:
+    """The hidden stage and those that read it are of one version; the same update goes on."""
+    chance, pipeline = random.Random(12), dp.Pipeline("crashing")
+    for stage in customers().stages:
+        if stage.name in ("events", "now", "past"):
+            pipeline.add(stage)
+    drawn = ({"events": some_batch(chance)["events"]} for _ in range(20))
+    first, following, *_ = (batch for batch in drawn if len(batch["events"]) > 3)
+    before = Oracle(pipeline)
+    before.update(first)
+    for point in count():
+        place, oracle = f"{location}_{point}", deepcopy(before)
+        dp.Store(None, place, pipeline, limits=LIMITS["runs"]).update(as_rows(pipeline, first))
+        store = dp.Store(None, place, pipeline, limits=LIMITS["runs"])
+        with failpoints.armed(CrashAt(point, fail)), pytest.raises(CrashError):
+            store.update(as_rows(pipeline, following), "next")
+        store = dp.Store(None, place, pipeline, limits=LIMITS["runs"])
+        published = store.head.number == 2
+        oracle.update(following, "next")
+        assert store.update(as_rows(pipeline, following), "next").number == 2
+        assert_same_here(store, oracle, pipeline, [0, 1, 2])
+        assert store.verify() == ()
+        if published:
+            break
+    assert point > 4
 
 
 def test_another_definition_makes_the_stage_again(location: str) -> None:
