@@ -846,17 +846,32 @@ class Pipeline(Tabular):
 
     def _expect(self, stage: Stage, expectation: Expectation) -> None:
         """Define the checks of what is expected of a stage; see `Stage.expect`."""
-        from deltaproduce.stages.views.expectations import rules
+        from deltaproduce.stages.views.expectations import check_quarantine, rules
 
         name = stage.name
-        level = checked_severity(expectation.severity, stage=name)
+        level = checked_severity(expectation.severity, get_args(Severity), stage=name)
         most = checked_number(expectation.at_most, "at_most", stage=name)
         schemas = {one.name: one.schema for one in self._stages}
         expected = rules(expectation, schemas, stage=name)
         for rule in expected:
             self._check_name(rule.name, "check")
+        if level == "quarantine":
+            check_quarantine(stage, expected, at_most=most)
         kept = [(self._kept(rule.name, rule.select), name) for rule in expected]
+        if level == "quarantine" and isinstance(stage, Source):
+            self._set_aside(stage, [(rule.name, rule.breaks or "") for rule in expected])
         self._add_checks(kept, level, most)
+
+    def _set_aside(self, source: Source, rules: Sequence[tuple[str, str]]) -> None:
+        """Define the stage with the rows of a source that break rules, or add to its rules."""
+        from deltaproduce.stages.sources.rejected.kind import rejected_beside
+
+        known = [own for own in self._stages if own.kind.intake.rows_of == source.name]
+        rejected = rejected_beside(source, rules, known)
+        if known:
+            self._stages[self._stages.index(known[0])] = rejected
+        else:
+            self.add(rejected)
 
     def limit(
         self,

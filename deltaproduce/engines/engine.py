@@ -91,7 +91,7 @@ class RelationalEngine(Protocol[RowsT]):
         """Return the rows in other columns, each filled as its filling says."""
 
     def with_all(self, rows: RowsT, column: Column, value: object) -> RowsT:
-        """Return the rows with one more column, which has this value in every row."""
+        """Return the rows with a column, perhaps a new one, which has this value in every row."""
 
     def computed(self, rows: RowsT) -> tuple[RowsT, int]:
         """Return the rows, materialized, and their number."""

@@ -115,6 +115,7 @@ class Intake:
         retention: the rows that it keeps; None if all.
         table: the path or name of the external Delta table with its rows; None if there is none.
         all_columns: whether its values are all other columns of that table; they are not declared.
+        rows_of: the source that its rows come with; empty if they come by themselves.
     """
 
     takes_rows: bool = False
@@ -122,6 +123,7 @@ class Intake:
     retention: Retention | None = None
     table: str | None = None
     all_columns: bool = False
+    rows_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)

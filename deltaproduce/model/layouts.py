@@ -6,7 +6,7 @@ readers of a table ask here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from deltaproduce.model.graph import Stage
@@ -93,13 +93,25 @@ class Layout:
 
     @property
     def updates(self) -> tuple[Column, ...]:
-        """The columns of the updates, in the table's order."""
-        return (VERSION_COLUMN, CHANGE_TYPE_COLUMN, *self.key, POSITION_COLUMN, *self.value)
+        """The columns of the updates, in the table's order.
+
+        If the version of a row is a value of the stage, it is the version that last changed its
+        key, so the updates and the runs have it already.
+        """
+        value = (column for column in self.value if column != VERSION_COLUMN)
+        return (VERSION_COLUMN, CHANGE_TYPE_COLUMN, *self.key, POSITION_COLUMN, *value)
 
     @property
     def runs(self) -> tuple[Column, ...]:
         """The columns of the runs, in the table's order."""
-        return (VERSION_COLUMN, IS_ALIVE_COLUMN, *self.content)
+        content = (column for column in self.content if column != VERSION_COLUMN)
+        return (VERSION_COLUMN, IS_ALIVE_COLUMN, *content)
+
+    @property
+    def fed(self) -> Layout:
+        """The layout of the rows in a feed of changes, which has the versions of changes."""
+        value = Columns(tuple(column for column in self.value if column != VERSION_COLUMN))
+        return replace(self, schema=replace(self.schema, value=value))
 
     def columns(self, kind: str) -> tuple[Column, ...]:
         """Return the columns of a table of that kind."""

@@ -35,4 +35,4 @@ def changes(
     store.check_there(versions[0], [target.name], CONTENT, RUNS)
     with store.noticing():
         rows = store.reader.changes(versions, target, mode)
-    return store.frame(rows, feed_columns(Layout.of(target)))
+    return store.frame(rows, feed_columns(Layout.of(target).fed))

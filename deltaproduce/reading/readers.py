@@ -175,7 +175,7 @@ class StageReader:
         if content is not None:
             keys = None if content.small else self._keys_of(updates, stage, changed)
             before = content.read(keys)
-        layout = Layout.of(stage_at(since, stage))  # whose source key may differ
+        layout = Layout.of(stage_at(since, stage)).fed  # whose source key may differ
         feed: Rows = engines.of(updates).feed(
             before, updates, layout, _times(span), since=since.number, mode=mode
         )

@@ -8,10 +8,11 @@ calls these methods, and never asks which kind a stage has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from typing_extensions import override
@@ -151,6 +152,41 @@ class SourceKind(StageKind):
         """
         del given, engines, is_snapshot
         raise InvalidChangesError(f"source {source.name!r} takes no rows", source=source.name)
+
+    def divided(
+        self,
+        stage: Source,
+        given: Mapping[str, Batch],
+        stored: Callable[[], Stored | None],
+        version: int,
+    ) -> Mapping[str, Batch]:
+        """Return the batches of an update, with what this source gets of those of others.
+
+        Args:
+            stage: a source of this kind.
+            given: the batches, by source.
+            stored: finds its rows in the head.
+            version: the number of the version that is made.
+        """
+        del stage, stored, version
+        return given
+
+
+def divided_batches(
+    sources: Iterable[Source],
+    given: Mapping[str, Batch],
+    content: Callable[[Stage], Stored | None],
+    version: int,
+) -> Mapping[str, Batch]:
+    """Return the batches of an update, of which some sources get rows of others.
+
+    Args:
+        content: finds the rows of a stage in the head.
+        version: the number of the version that is made.
+    """
+    for source in sources:
+        given = source_kind(source).divided(source, given, partial(content, source), version)
+    return given
 
 
 def stage_kind(stage: Stage) -> StageKind:

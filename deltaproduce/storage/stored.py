@@ -68,7 +68,9 @@ class Overlay:
         pairs = factorize(runs.select([c.name for c in pair]).columns) if len(runs) else versions
         newest = np.zeros(pairs.max(initial=-1) + 1, np.int64)
         np.maximum.at(newest, pairs, versions)
-        rows = runs.drop_columns([VERSION]).filter(pa.array(versions == newest[pairs]))
+        rows = runs.filter(pa.array(versions == newest[pairs]))
+        if all(column.name != VERSION for column in content):
+            rows = rows.drop_columns([VERSION])
         return Overlay(rows, tuple(pair), tuple(content), len(np.unique(versions)), len(runs))
 
     @staticmethod

@@ -10,7 +10,7 @@ columns and sorted by its key, and its `Columns.ddl` reads back as the same colu
 from collections import namedtuple
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
@@ -97,6 +97,10 @@ class Column:
 
 VERSION_COLUMN: Final = Column(VERSION, LongType())
 """The version that wrote a row."""
+
+RULE: Final = "_rule"
+RULE_COLUMN: Final = Column(RULE, StringType())
+"""The check that a rejected row breaks."""
 
 CHANGE_TYPE_COLUMN: Final = Column(CHANGE_TYPE, StringType())
 """``add``, ``update`` or ``delete``."""
@@ -296,10 +300,19 @@ def keyless_schema(value: SchemaLike, *, stage: str) -> RowSchema:
 
 
 def stored_schema(key: str, value: str, *, stage: str) -> RowSchema:
-    """Return the columns of tables that the library has written, as `row_schema` checks them."""
+    """Return the columns of tables that the library has written, as `row_schema` checks them.
+
+    Rejected rows have values that the library names.
+    """
     if key == NO_KEY.ddl:
         return keyless_schema(value, stage=stage)
-    return row_schema(key, value, stage=stage, may_lack_values=True)
+    fields = struct_from_ddl(value).fields if value else []
+    added = [field for field in fields if field.name in (RULE, VERSION)]
+    if not added:
+        return row_schema(key, value, stage=stage, may_lack_values=True)
+    own = StructType([field for field in fields if field not in added])
+    schema = row_schema(key, own if own.fields else "", stage=stage, may_lack_values=True)
+    return replace(schema, value=Columns((*schema.value, *_columns(added))))
 
 
 def stored_key(ddl: str) -> Columns:

@@ -99,8 +99,11 @@ class LocalEngine(Engine[pa.Table]):
 
     @override
     def with_all(self, rows: pa.Table, column: Column, value: object) -> pa.Table:
-        scalar = pa.scalar(value, arrow_type(column.data_type))
-        return rows.append_column(column.name, pa.repeat(scalar, len(rows)))
+        values = pa.repeat(pa.scalar(value, arrow_type(column.data_type)), len(rows))
+        place = rows.schema.get_field_index(column.name)
+        if place >= 0:
+            return rows.set_column(place, column.name, values)
+        return rows.append_column(column.name, values)
 
     @override
     def write_layout(

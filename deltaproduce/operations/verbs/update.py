@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
+from functools import partial
 from types import EllipsisType
 from typing import Literal, TypeAlias
 
@@ -33,7 +34,13 @@ from deltaproduce.reading.opened import Opened
 from deltaproduce.shown.phases import phase
 from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.batches import Batch
-from deltaproduce.stages.kind import Arrival, arrivals, source_kind, stage_kind
+from deltaproduce.stages.kind import (
+    Arrival,
+    arrivals,
+    divided_batches,
+    source_kind,
+    stage_kind,
+)
 from deltaproduce.stages.partitioned.presence import (
     named_partitions,
     partitions_table,
@@ -197,9 +204,13 @@ class _Taken:
         """Return the request for the rows, and for the partitions that are known with them."""
         sources = self.writer.opened.graph.sources
         beside = presence_batches(sources, self.batches, news, self.named, there.engines)
+        head = there.log.last_read
+        batches = divided_batches(
+            sources, self.batches, partial(there.reader.content, head), head.number + 1
+        )
         return Request(
             operation=self.operation,
-            batches={**self.batches, **beside},
+            batches={**batches, **beside},
             arrivals=news,
             window_arguments=self.window_arguments,
             update_id=self.update_id,
@@ -387,8 +398,13 @@ def _sources(store: Opened, changes: Mapping[str, object]) -> list[tuple[Source,
             )
         if not known[name].kind.intake.takes_rows:
             raise InvalidChangesError(
-                f"changes are given for {name!r}, which is the Delta table "
-                f"{known[name].table!r}: change that; an update takes what is new in it",
-                source=name,
+                f"changes are given for {name!r}, which {_untaken(known[name])}", source=name
             )
     return [(known[name], given) for name, given in changes.items()]
+
+
+def _untaken(source: Source) -> str:
+    """Return where the rows of a source come from to which none are given."""
+    if source.table is None:
+        return "has the rows of another source that are set aside: give rows for that"
+    return f"is the Delta table {source.table!r}: change that; an update takes what is new in it"

@@ -258,7 +258,7 @@ class Verifier:
         table, pinned = self._tables.location.table(stage.name, UPDATES), dict(self._own(stage))
         if UPDATES not in pinned:
             return
-        layout = Layout.of(stage)
+        layout = Layout.of(stage).fed
         rows = self._tables.reader.stored(table, pinned[UPDATES], layout.updates)
         counts = self._engines.of(rows).faults(rows, layout, self._head.number)
         forgets = self._graph.stage(stage.name).kind.intake.retention
@@ -277,7 +277,7 @@ class Verifier:
         rows = None if content is None else content.rows()
         given = [rows_read for rows_read in (updates, rows) if rows_read is not None]
         engine = self._engines.of(*given)
-        count = engine.unfolded(updates, rows, Layout.of(stage), complete=complete)
+        count = engine.unfolded(updates, rows, Layout.of(stage).fed, complete=complete)
         if count:
             wrong = f"the updates, folded, differ from the content in the rows of {count} keys"
             yield Finding(stage.name, UPDATES, "fold", wrong)

@@ -15,6 +15,7 @@ from math import isfinite
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.arguments import text_fault
 from deltaproduce.model.checks.expecting import Expectation
+from deltaproduce.model.graph import Stage
 from deltaproduce.stages.sql.expressions.literals import literal
 from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.types.columns import RowSchema
@@ -65,6 +66,25 @@ def rules(
             f"{', '.join(one.name for one in every)}; call expect for each rule that has a name"
         )
     return (ExpectedRule(expectation.name, every[0].select, every[0].breaks),)
+
+
+def check_quarantine(stage: Stage, expected: Sequence[ExpectedRule], *, at_most: int) -> None:
+    """Refuse rules by which no row of a stage can be set aside.
+
+    Raises:
+        DefinitionError: with `stage`.
+    """
+    name, fault = stage.name, ""
+    others = [rule.name for rule in expected if rule.breaks is None]
+    if not stage.kind.intake.takes_rows:
+        fault = f"{name!r} is no source whose rows you give; use 'error' or 'warn'"
+    elif others:
+        fault = f"{others[0]} is not about one row; use not_null, where or among"
+    elif at_most:
+        fault = f"at_most is {at_most}, and each row that breaks a rule is set aside; leave it out"
+    if fault:
+        message = f"stage {name!r}: severity is 'quarantine', and {fault}"
+        raise DefinitionError(message, stage=name)
 
 
 @dataclass(frozen=True, slots=True)
