@@ -11,12 +11,14 @@ from datetime import datetime
 from itertools import islice
 from typing import Final
 
+from deltaproduce.model.checks.results import CheckResult
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, UPDATES
 from deltaproduce.model.window_moves import WindowMove
 from deltaproduce.reading.opened import Opened
 from deltaproduce.report.differences import difference
 from deltaproduce.report.model import (
+    CheckReport,
     ColumnReport,
     Report,
     StageReport,
@@ -29,6 +31,7 @@ from deltaproduce.shown.update_ids import description
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.versions import EMPTY, Version, find, stage_at
 from deltaproduce.types.ddl import ddl_of
+from deltaproduce.types.excerpts import shown
 
 STEPS: Final = 20
 """The report lists this many of the newest versions that touched a stage."""
@@ -67,7 +70,14 @@ def report(
         _version(chosen),
         tuple(_stage(store, one, readers[one.name], past, samples) for one in stages),
         tuple(map(_version, versions)),
+        tuple(_check(one, samples) for one in chosen.checks),
     )
+
+
+def _check(result: CheckResult, samples: int) -> CheckReport:
+    row = shown(dict(result.sample[0])) if samples and result.broken and result.sample else ""
+    name, stage, level = result.name, result.stage, result.severity
+    return CheckReport(name, stage, level, result.broken, result.rows, result.allows, row)
 
 
 def _names(stages: Sequence[Stage]) -> tuple[str, ...]:

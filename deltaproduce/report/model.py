@@ -189,6 +189,26 @@ class StageReport:
         return total(table.files for table in self.tables)
 
 
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What a check found in the version.
+
+    Attributes:
+        stage: the stage that it is about.
+        rows: how many rows break it, or how many keys or rows a limit counts.
+        allows: what it allows, in words.
+        example: a row that breaks it, as text; empty if none does.
+    """
+
+    name: str
+    stage: str
+    severity: str
+    broken: bool
+    rows: int
+    allows: str
+    example: str
+
+
 def total(numbers: Iterable[int | None]) -> int | None:
     """Return the sum of numbers; None if one of them is unknown."""
     values = list(numbers)
@@ -208,6 +228,7 @@ class Report:
         version: the version in which the stages are shown.
         stages: feeders first.
         versions: all versions that the store keeps, oldest first.
+        checks: what the checks of that version found.
     """
 
     pipeline: str
@@ -217,6 +238,7 @@ class Report:
     version: VersionReport
     stages: tuple[StageReport, ...]
     versions: tuple[VersionReport, ...]
+    checks: tuple[CheckReport, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""

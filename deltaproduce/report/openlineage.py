@@ -65,14 +65,15 @@ def sent(
 
 
 def events(store: Opened, pipeline: str, version: Version, namespace: str) -> Iterator[RunEvent]:
-    """Yield one event of the pipeline, and one of each stage that a version touched."""
+    """Yield one event of the pipeline, with its checks, and one of each touched stage."""
     from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
     from openlineage.client.facet_v2 import parent_run
 
     time = "" if version.committed_at is None else version.committed_at.isoformat()
     done = partial(RunEvent, eventTime=time, producer=_PRODUCER, eventType=RunState.COMPLETE)
     whole = _run_id(store, version, "")
-    yield done(run=Run(whole), job=Job(namespace, pipeline))
+    asserted = list(_asserted(store, version))
+    yield done(run=Run(whole), job=Job(namespace, pipeline), inputs=asserted)
     parent = parent_run.ParentRunFacet(
         parent_run.Run(whole), parent_run.Job(namespace, pipeline), producer=_PRODUCER
     )
@@ -85,6 +86,22 @@ def events(store: Opened, pipeline: str, version: Version, namespace: str) -> It
                 inputs=list(_inputs(store, stage, figures)),
                 outputs=[_output(store, stage, figures)],
             )
+
+
+def _asserted(store: Opened, version: Version) -> Iterator[InputDataset]:
+    """Yield the stages that checks are about, with what the checks of a version found."""
+    from openlineage.client.event_v2 import InputDataset
+    from openlineage.client.facet_v2 import data_quality_assertions_dataset as quality
+
+    for stage in dict.fromkeys(check.stage for check in version.checks):
+        assertions = [
+            quality.Assertion(assertion=check.name, success=not check.broken)
+            for check in version.checks
+            if check.stage == stage
+        ]
+        facet = quality.DataQualityAssertionsDatasetFacet(assertions, producer=_PRODUCER)
+        place = _name_of(store.tables.location.table(stage, CONTENT))
+        yield InputDataset(*place, {"dataQualityAssertions": facet})
 
 
 def _inputs(store: Opened, stage: Stage, figures: StageFigures) -> Iterator[InputDataset]:

@@ -62,3 +62,17 @@ def test_a_client_that_fails_harms_no_version(location: str) -> None:
         assert store.head.number == 1
         with pytest.raises(dp.NotFoundError):
             store.emit_openlineage(7, emit=fail)
+
+
+def test_the_event_of_the_pipeline_has_what_checks_found(location: str) -> None:
+    pipeline = shop()
+    pipeline.stages[0].expect(where="amount > 0", severity="warn")
+    pipeline.limit("totals", rows=(1, None))
+    with dp.Store(None, location, pipeline) as store:
+        store.update({"orders": ORDERS})
+        orders, totals = told(store)["shop"]["inputs"]
+    assert orders["name"].endswith("/orders/content")
+    assert totals["name"].endswith("/totals/content")
+    for dataset, name, holds in ((orders, "orders_where", False), (totals, "totals_rows", True)):
+        (one,) = dataset["inputFacets"]["dataQualityAssertions"]["assertions"]
+        assert (one["assertion"], one["success"]) == (name, holds)
