@@ -858,11 +858,11 @@ class Pipeline(Tabular):
         if level == "quarantine":
             check_quarantine(stage, expected, at_most=most)
         kept = [(self._kept(rule.name, rule.select), name) for rule in expected]
-        if level == "quarantine" and isinstance(stage, Source):
+        if level == "quarantine":
             self._set_aside(stage, [(rule.name, rule.breaks or "") for rule in expected])
         self._add_checks(kept, level, most)
 
-    def _set_aside(self, source: Source, rules: Sequence[tuple[str, str]]) -> None:
+    def _set_aside(self, source: Stage, rules: Sequence[tuple[str, str]]) -> None:
         """Define the stage with the rows of a source that break rules, or add to its rules."""
         from deltaproduce.stages.sources.rejected.kind import rejected_beside
 

@@ -103,7 +103,7 @@ class Divided:
         if stored is None and not count:
             return None
         if stored is not None and not {*layout.content} <= {*stored.columns}:
-            return self._anew(self._stamped(rows, version))
+            return self._with_other_columns(self._stamped(rows, version))
         compared = self._compared(stored, layout)
         if not compared.counts.keys_changed:
             return None
@@ -115,7 +115,7 @@ class Divided:
         stamped: Rows = self.batch.engines.of(rows).with_all(rows, VERSION_COLUMN, version)
         return stamped
 
-    def _anew(self, rows: Rows) -> Batch:
+    def _with_other_columns(self, rows: Rows) -> Batch:
         """Return the batch if the stage has other columns than its tables: all keys are new."""
         if self.batch.is_snapshot:
             return Batch.snapshot(rows, self.stage, self.batch.engines)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from typing_extensions import override
 
-from deltaproduce.model.graph import Producer, Source, Stage
+from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.kind import Intake
 from deltaproduce.model.layouts import Layout
 from deltaproduce.model.retention import Retention
@@ -34,7 +34,7 @@ class Rejected(SourceKind):
         retention: which rows the source keeps; all if None.
     """
 
-    source: Source
+    source: Stage
     rules: tuple[RowRule, ...] = ()
     retention: Retention | None = None
 
@@ -75,7 +75,7 @@ class Rejected(SourceKind):
 
 
 def rejected_beside(
-    source: Source, rules: Iterable[tuple[str, str]], known: Iterable[Source | Producer] = ()
+    source: Stage, rules: Iterable[tuple[str, str]], known: Iterable[Stage] = ()
 ) -> Source:
     """Return the stage with the rows of a source that break rules.
 
