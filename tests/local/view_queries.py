@@ -119,7 +119,7 @@ EXAMPLES = (
     "r < 3",
     "SELECT a, k FROM t QUALIFY row_number() OVER (ORDER BY b DESC NULLS FIRST) BETWEEN 2 AND 4",
     "SELECT a, k FROM t QUALIFY row_number() OVER (PARTITION BY b ORDER BY a * -2 DESC NULLS "
-    "LAST, s NULLS FIRST, k + 1) < 3",
+    "LAST, s NULLS FIRST, k + 1 NULLS FIRST) < 3",
     "SELECT u.k, x.b FROM u JOIN (SELECT a, b, row_number() OVER (PARTITION BY a ORDER BY b NULLS "
     "FIRST) AS n FROM t) x ON u.n = x.a WHERE x.n <= 2",
     "SELECT a, sum(b) AS s FROM (SELECT a, b FROM t QUALIFY row_number() OVER (PARTITION BY a "
