@@ -105,6 +105,18 @@ def test_rows_of_keys_are_found(engines: Engines, made: pa.Table) -> None:
     assert_same(here, there, LAYOUT.content, ordered=False)
 
 
+def test_rows_of_other_keys_are_found_in_any_columns(engines: Engines, made: pa.Table) -> None:
+    """Also in columns that the key is not among."""
+    gone = made.slice(0, 7)
+    for columns in (LAYOUT.content, LAYOUT.value):
+        here, there = (
+            engine.anti_join(rows, columns, gone, LAYOUT.key)
+            for engine, rows in both(engines, made)
+        )
+        assert 0 < len(here) <= len(made) - 7
+        assert_same(here, there, columns, ordered=False)
+
+
 def test_rows_are_picked(engines: Engines, made: pa.Table) -> None:
     here, there = (
         engine.select(rows, LAYOUT.key, {ORDINAL: 3}) for engine, rows in both(engines, made)

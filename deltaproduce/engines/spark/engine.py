@@ -76,8 +76,9 @@ class SparkEngine(Engine["DataFrame"]):
     def anti_join(
         self, rows: Rows, columns: Sequence[Column], keys: Rows, by: Sequence[Column]
     ) -> DataFrame:
-        rest, gone = self.here(rows, columns), self.here(keys, by)
-        return rest.join(gone, same(rest, gone, by), "left_anti")
+        rest = self.here(rows, tuple(dict.fromkeys((*columns, *by))))
+        gone = self.here(keys, by)
+        return rest.join(gone, same(rest, gone, by), "left_anti").select(*cols(columns))
 
     @override
     def distinct(self, rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
