@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from itertools import groupby
 from operator import attrgetter
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltaproduce.engines.local.arrays import Numbers
+from deltaproduce.storage.parquet.readings import ReadAmount
 from deltaproduce.storage.parquet.row_groups import Footers, RowGroup
+
+PartReader: TypeAlias = Callable[[Sequence[RowGroup]], tuple[pa.Table, ReadAmount]]
+"""Returns rows of some row groups, and the amount that was read for them."""
 
 _SMALL: Final = 1 << 12
 """The most rows of a small file, whose row groups are read together with those of others."""
@@ -56,11 +61,14 @@ def together(footers: Footers, groups: Sequence[RowGroup]) -> Iterator[list[RowG
         yield small
 
 
-def one_by_one(
-    read: Callable[[Sequence[RowGroup]], pa.Table],
-) -> Callable[[Sequence[RowGroup]], pa.Table]:
+def one_by_one(read: PartReader) -> PartReader:
     """Return a reader of row groups of several files, given one for those of one file."""
-    return lambda groups: pa.concat_tables([read(chosen) for chosen in of_files(groups)])
+
+    def read_all(groups: Sequence[RowGroup]) -> tuple[pa.Table, ReadAmount]:
+        tables, amounts = zip(*map(read, of_files(groups)), strict=True)
+        return pa.concat_tables(tables), reduce(ReadAmount.and_, amounts)
+
+    return read_all
 
 
 def parts(footers: Footers, groups: Numbers, rows: int) -> Iterator[list[RowGroup]]:

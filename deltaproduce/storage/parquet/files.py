@@ -22,12 +22,12 @@ from deltaproduce.engines.local.large.threads import side_by_side
 from deltaproduce.errors import CorruptStoreError, StorageError
 from deltaproduce.model.limits.machine import cores
 from deltaproduce.model.partitions import Ranges
-from deltaproduce.storage.parquet.batching import of_files, parts, shared_out, together
+from deltaproduce.storage.parquet.batching import PartReader, parts, shared_out, together
 from deltaproduce.storage.parquet.file_ranges import FileRanges, unknown
 from deltaproduce.storage.parquet.marked_rows import MarkedRows
 from deltaproduce.storage.parquet.neighbours import NUMBER
 from deltaproduce.storage.parquet.places import LookupCache
-from deltaproduce.storage.parquet.readings import Readings
+from deltaproduce.storage.parquet.readings import ReadAmount, Readings
 from deltaproduce.storage.parquet.row_groups import (
     FileFooter,
     Footers,
@@ -184,15 +184,41 @@ class ParquetFiles:
         return self.among(np.flatnonzero(self.ranges.in_partitions(partitions)))
 
     def read_numbered(
-        self, footers: Footers, groups: Sequence[RowGroup], names: Sequence[str] | None = None
+        self, footers: Footers, groups: Sequence[RowGroup], columns: Sequence[Column]
     ) -> tuple[pa.Table, Numbers]:
         """Return the rows of row groups of one file, marked ones too, and their numbers in it."""
         file, numbers = groups[0].file, [group.number for group in groups]
+        names = self.names_in(file, columns)
         rows = self.read_groups(footers.files, groups, names, all_rows=True)
-        return rows, footers.files[file].row_numbers(numbers)
+        return in_arrow_types(rows, columns), footers.files[file].row_numbers(numbers)
 
-    def sifted(self, footers: Footers, groups: Sequence[RowGroup], sieve: Sieve) -> list[RowGroup]:
-        """Return those of some row groups of one file that have a row that a sieve marks."""
+    def sifted(
+        self,
+        footers: Footers,
+        groups: Sequence[RowGroup],
+        columns: Sequence[Column],
+        sieve: Sieve | None,
+    ) -> tuple[Sequence[RowGroup], ReadAmount]:
+        """Return those of some row groups of one file that have a row that a sieve marks.
+
+        Args:
+            columns: those that will be read of these row groups.
+            sieve: None if it marks all rows.
+
+        Returns:
+            The row groups; and the amount of these columns of them, and of what the sieve reads of
+            the others.
+        """
+        file, names = footers.files[groups[0].file], self.names_in(groups[0].file, columns)
+        wanted = groups if sieve is None else self._marked(footers, groups, sieve)
+        amount = file.amount_of([group.number for group in wanted], names)
+        if sieve is None:
+            return wanted, amount
+        others = {group.number for group in groups} - {group.number for group in wanted}
+        by = self.names_in(groups[0].file, sieve.columns)
+        return wanted, amount.and_(file.amount_of(others, by))
+
+    def _marked(self, footers: Footers, groups: Sequence[RowGroup], sieve: Sieve) -> list[RowGroup]:
         number = groups[0].file
         names = self.names_in(number, sieve.columns)
         rows = self.read_groups(footers.files, groups, names, all_rows=True)
@@ -210,16 +236,14 @@ class ParquetFiles:
         self,
         footers: Footers,
         groups: Numbers,
-        read: Callable[[Sequence[RowGroup]], pa.Table],
+        read: PartReader,
         columns: Sequence[Column],
         most: int | None,
-        names: Mapping[int, Sequence[str]] | None = None,
     ) -> pa.Table | None:
         """Read row groups in parallel, and stop once there are more than ``most`` rows.
 
         Args:
             read: reads some row groups, which are of one file or of small ones.
-            names: the columns that are read of each file; all if None.
         """
         of_each = -(-int(footers.rows[groups].sum()) // cores())
         size = min(max(of_each, _LEAST_AT_A_TIME), _SOUGHT_AT_A_TIME)
@@ -229,11 +253,8 @@ class ParquetFiles:
         )
         spilled.add(empty(columns))
         try:
-            for part, rows in side_by_side(lambda part: (part, read(part)), read_together):
-                for of_file in of_files(part):
-                    file, numbers = of_file[0].file, [group.number for group in of_file]
-                    read_of = None if names is None else names[file]
-                    self.readings.add(*footers.files[file].amount_of(numbers, read_of))
+            for rows, amount in side_by_side(read, read_together):
+                self.readings.add(*amount)
                 spilled.add(rows)
                 count += len(rows)
                 if most is not None and count > most:

@@ -79,17 +79,10 @@ class _Scan:
         """Return the rows of some row groups, and the amount that was read."""
         tables, amount = [empty(self.columns)], NOTHING_READ
         for of_file in of_files(groups):
-            file = self.footers.files[of_file[0].file]
-            wanted: Sequence[RowGroup] = of_file
-            names = self.files.names_in(of_file[0].file, self.columns)
-            if self.sieve is not None:
-                wanted = self.files.sifted(self.footers, of_file, self.sieve)
-                sifted_by = self.files.names_in(of_file[0].file, self.sieve.columns)
-                # the columns of a row group that is wanted are counted once
-                unwanted = {group.number for group in of_file} - {group.number for group in wanted}
-                amount = amount.and_(file.amount_of(unwanted, sifted_by))
+            wanted, more = self.files.sifted(self.footers, of_file, self.columns, self.sieve)
+            amount = amount.and_(more)
             if wanted:
+                names = self.files.names_in(of_file[0].file, self.columns)
                 read = self.files.read_groups(self.footers.files, wanted, names)
                 tables.append(in_arrow_types(read, self.columns))
-                amount = amount.and_(file.amount_of([group.number for group in wanted], names))
         return pa.concat_tables(tables), amount

@@ -16,7 +16,7 @@ so), and for more rows than are faster to read here (`Limits.seek_rows`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -33,6 +33,7 @@ from deltaproduce.storage.parquet.lookups import LookedUp, Strategy, chosen, rea
 from deltaproduce.storage.parquet.nearest import Nearest
 from deltaproduce.storage.parquet.neighbours import MOST, NUMBER, Neighbours
 from deltaproduce.storage.parquet.places import FILE, PLACE, places
+from deltaproduce.storage.parquet.readings import NOTHING_READ, ReadAmount
 from deltaproduce.storage.parquet.row_groups import Footers, RowGroup
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import in_arrow_types
@@ -102,16 +103,15 @@ def places_of(
         return None
     holding = _holding(footers, keys) if keys.is_here else None
     groups = np.arange(len(footers.rows)) if holding is None else holding
-    names = {number: files.names_in(number, columns) for number in footers.files}
 
-    def read(chosen: Sequence[RowGroup]) -> pa.Table:
+    def read(chosen: Sequence[RowGroup]) -> tuple[pa.Table, ReadAmount]:
         file = chosen[0].file
-        rows, numbers = files.read_numbered(footers, chosen, names[file])
-        rows = in_arrow_types(rows, columns)
+        rows, numbers = files.read_numbered(footers, chosen, columns)
+        _, amount = files.sifted(footers, chosen, columns, None)
         among = files.marked.are_alive([file], [numbers], isin_rows(rows, pairs))
-        return places([file], [numbers[among]])
+        return places([file], [numbers[among]]), amount
 
-    found_places = files.each_part(footers, groups, one_by_one(read), PLACE, None, names)
+    found_places = files.each_part(footers, groups, one_by_one(read), PLACE, None)
     return None if found_places is None else _by_path(files, found_places)
 
 
@@ -222,14 +222,14 @@ def rows_in_ranges(
     if footers is None:
         return None
 
-    names = {number: files.names_in(number, columns) for number in footers.files}
-
-    def read(groups: Sequence[RowGroup]) -> pa.Table:
-        rows = files.read_groups(footers.files, groups, names[groups[0].file])
-        return rows_within(in_arrow_types(rows, columns), column, values)
+    def read(groups: Sequence[RowGroup]) -> tuple[pa.Table, ReadAmount]:
+        names = files.names_in(groups[0].file, columns)
+        rows = in_arrow_types(files.read_groups(footers.files, groups, names), columns)
+        _, amount = files.sifted(footers, groups, columns, None)
+        return rows_within(rows, column, values), amount
 
     holding = footers.groups_within(column, values)
-    return files.each_part(footers, holding, one_by_one(read), columns, most, names)
+    return files.each_part(footers, holding, one_by_one(read), columns, most)
 
 
 def least_within(files: ParquetFiles, column: Column, values: Ranges) -> int:
@@ -267,35 +267,31 @@ def _rows_in(
     Args:
         with_places: whether they also have the columns of `PLACE`, unless `neighbours` hold them.
     """
-    names = {number: files.names_in(number, columns) for number in footers.files}
     output = (*columns, *PLACE) if with_places else columns
     is_sifted = len(groups) >= _SIFTED and len(columns) > len(keys.columns) + 1
-    sieve, unread = Sieve(tuple(keys.columns), keys.holds), list[Sequence[RowGroup]]()
+    sieve = Sieve(tuple(keys.columns), keys.holds) if is_sifted else None
 
-    def sifted(groups: Sequence[RowGroup]) -> Sequence[RowGroup]:
-        holding = files.sifted(footers, groups, sieve)
-        unread.append([group for group in groups if group not in {*holding}])
-        return holding
-
-    def read(chosen: Sequence[RowGroup]) -> pa.Table:
-        by_file: Iterable[Sequence[RowGroup]] = of_files(chosen)
-        if is_sifted:
-            by_file = [holding for of_file in by_file if (holding := sifted(of_file))]
-        by_file = [*by_file]
-        if not by_file:
-            return empty(output)
-        tables, numbers = zip(
-            *(files.read_numbered(footers, one, names[one[0].file]) for one in by_file), strict=True
-        )
-        rows = pa.concat_tables([in_arrow_types(one, columns) for one in tables])
-        file_numbers = [one[0].file for one in by_file]
+    def read(chosen: Sequence[RowGroup]) -> tuple[pa.Table, ReadAmount]:
+        tables, numbers, file_numbers = list[pa.Table](), list[Numbers](), list[int]()
+        amount = NOTHING_READ
+        for of_file in of_files(chosen):
+            wanted, more = files.sifted(footers, of_file, columns, sieve)
+            amount = amount.and_(more)
+            if wanted:
+                rows, of_rows = files.read_numbered(footers, wanted, columns)
+                tables.append(rows)
+                numbers.append(of_rows)
+                file_numbers.append(wanted[0].file)
+        if not tables:
+            return empty(output), amount
+        rows = pa.concat_tables(tables)
         among = files.marked.are_alive(file_numbers, numbers, keys.holds(rows))
         matches = rows.filter(pa.array(among))
         if with_places:
             places_of_rows = places(file_numbers, numbers).filter(pa.array(among))
             for column in PLACE:
                 matches = matches.append_column(column.name, places_of_rows.column(column.name))
-        return matches
+        return matches, amount
 
     if neighbours is not None:
         matches = neighbours.rows_of(
@@ -306,13 +302,7 @@ def _rows_in(
         )
         if matches is not None:
             return matches
-    matches = files.each_part(footers, groups, read, output, most, names)
-    for of_file in filter(None, unread):  # of which the keys alone were read
-        file, numbers = footers.files[of_file[0].file], [group.number for group in of_file]
-        of_keys = files.names_in(of_file[0].file, keys.columns)
-        size = file.amount_of(numbers, names[of_file[0].file]).size
-        files.readings.add(0, file.amount_of(numbers, of_keys).size - size)
-    return matches
+    return files.each_part(footers, groups, read, output, most)
 
 
 def _numbered(
@@ -326,10 +316,11 @@ def _numbered(
     codes = dict(zip(footers.groups(groups), footers.codes(groups).tolist(), strict=True))
     sizes = dict(zip(codes, footers.rows[groups].tolist(), strict=True))
 
-    def read(chosen: Sequence[RowGroup]) -> pa.Table:
+    def read(chosen: Sequence[RowGroup]) -> tuple[pa.Table, ReadAmount]:
         numbers = np.repeat([codes[group] for group in chosen], [sizes[group] for group in chosen])
         rows = files.read_groups(footers.files, chosen, numbers=numbers)
-        return keys.exactly(in_arrow_types(rows, (*columns, NUMBER)))
+        amount = footers.files[chosen[0].file].amount_of([group.number for group in chosen], None)
+        return keys.exactly(in_arrow_types(rows, (*columns, NUMBER))), amount
 
     return files.each_part(footers, groups, one_by_one(read), (*columns, NUMBER), MOST)
 
