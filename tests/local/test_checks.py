@@ -457,6 +457,41 @@ def test_a_damaged_check_is_repaired(tmp_path: Path, table: str) -> None:
         ]
 
 
+def test_a_repair_that_breaks_a_check_is_refused(tmp_path: Path) -> None:
+    """Unless the head breaks it, too: then nothing else could mend the store."""
+    added = tmp_path / "added"
+    added.write_text("0")
+
+    def numbers(severity: str) -> dp.Pipeline:
+        pipeline = dp.Pipeline("numbers")
+        pipeline.source("numbers", key="n bigint", value="v bigint")
+        path = str(added)
+
+        @pipeline.producer("numbers", key="n bigint", value="total bigint", revision="1")
+        def totals(n: int, values: Any) -> Any:
+            from pathlib import Path
+
+            yield n, sum(values) + int(Path(path).read_text())
+
+        pipeline.check("small", "SELECT n FROM totals WHERE total > 9", severity=severity)
+        return pipeline
+
+    place = str(tmp_path / "store")
+    with dp.Store(None, place, numbers("error")) as store:
+        store.update({"numbers": [{"n": 1, "v": 1}]})
+        added.write_text("10")
+        with pytest.raises(dp.ChecksFailedError):
+            store.repair(recompute=True)
+        assert store.head.number == 1
+    with dp.Store(None, place, numbers("warn")) as store:
+        assert store.repair(recompute=True).number == 2
+        added.write_text("20")
+    with dp.Store(None, place, numbers("error")) as store:
+        version = store.repair(recompute=True)
+        assert [(one.broken, one.broken_before) for one in version.checks] == [(True, True)]
+        assert not store.verify(recompute=True)
+
+
 def drawn(random: Random) -> tuple[dict[int, Any], dict[int, Any]]:
     """Changes of customers and of orders; most break nothing."""
     customers: dict[int, Any] = {

@@ -111,6 +111,9 @@ def test_only_breaking_rows_are_set_aside(tmp_path: Path) -> None:
             ],
         }
         assert version.stages["orders__rejected"].rows == 4
+        store.update(rows({2: None, 1: [(1, 6, "new")], 4: [(None, 1, None)]}))
+        assert content(store) == {1: [(1, 6, "new")]}
+        store.rollback(1)
         assert store.content("totals").num_rows == 2
         by_rule = {row["rule"]: row["n"] for row in store.content("rejected_by_rule").to_pylist()}
         assert by_rule == {
