@@ -15,12 +15,15 @@ from deltaproduce.shown.table import UNKNOWN, Cell, Table
 from deltaproduce.shown.update_ids import Digests, description
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from deltaproduce.model.checks.results import CheckResults
     from deltaproduce.operations.reports.plans import Plan, PlannedStep
     from deltaproduce.operations.vacuum import Vacuumed
     from deltaproduce.operations.verifying.findings import Finding
     from deltaproduce.postgres.sync import Synced
     from deltaproduce.projects.checks import Problem
+    from deltaproduce.projects.dbt.folder import Written
     from deltaproduce.reading.remains import Forgotten
     from deltaproduce.shown.tasks import Run, Task
     from deltaproduce.storage.versions import Version
@@ -225,6 +228,21 @@ def checked(
         data["unchecked"] = list(unchecked)
         parts.append(f"not checked, as they read what is refused: {', '.join(unchecked)}")
     return Answer(data, tuple(parts), code)
+
+
+def carried_over(folder: Path, written: Written) -> Answer:
+    """Return what became of a dbt project, with what is left out, and why."""
+    left_out = [(one.what, one.file, one.reason) for one in written.left_out]
+    data = {
+        "folder": str(folder),
+        "files": list(written.files),
+        "left_out": [dict(zip(("what", "file", "reason"), one, strict=True)) for one in left_out],
+    }
+    parts: list[Table | str] = [f"made in {folder}: {written.stages} stages"]
+    if left_out:
+        parts.append(Table("not carried over", ("what", "file", "reason"), tuple(left_out)))
+    parts.append(f"next: read {folder / 'FROM_DBT.md'}; cd {folder}; deltaproduce run")
+    return Answer(data, tuple(parts))
 
 
 def findings(faults: Sequence[Finding], stages: Collection[str]) -> Answer:

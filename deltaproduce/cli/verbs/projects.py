@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -10,14 +11,33 @@ from deltaproduce.cli.answers import summaries
 from deltaproduce.cli.answers.answer import FAILED, Answer
 from deltaproduce.cli.commands.invocation import Invocation
 from deltaproduce.cli.commands.options import AsOf, Folder, Select, Stage
+from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.shown.table import Table
 
 
-def init(call: Invocation, name: Folder) -> Answer:
-    """Create a sample project in a new folder. It runs without Java."""
+def init(
+    call: Invocation,
+    name: Folder,
+    from_dbt: Annotated[
+        Path | None,
+        typer.Option("--from-dbt", metavar="FOLDER", help="Carry over the dbt project there."),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", metavar="TARGET", help="The target of dbt that Jinja sees."),
+    ] = None,
+) -> Answer:
+    """Create a sample project in a new folder, or the one that a dbt project becomes."""
+    folder = call.folder / name
+    if from_dbt is not None:
+        from deltaproduce.projects.dbt.folder import write as carried_over
+
+        return summaries.carried_over(folder, carried_over(folder, call.folder / from_dbt, target))
     from deltaproduce.cli.sample.project import write
 
-    folder = call.folder / name
+    if target is not None:
+        message = "--target is of a dbt project: name its folder with --from-dbt"
+        raise InvalidArgumentError(message, argument="--target")
     paths = write(folder)
     said = (f"made in {folder}: {', '.join(paths)}", f"next: cd {folder}; deltaproduce run")
     return Answer({"folder": str(folder), "files": list(paths)}, said)

@@ -1,0 +1,1 @@
+"""Projects of dbt, carried over: their manifest becomes a project of ours."""

@@ -1,0 +1,165 @@
+"""Folders: reads a dbt project, and writes the project that it becomes.
+
+The only effects of the conversion. The invariant: nothing of the dbt project is changed, and
+nothing is written before all of it is converted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from deltaproduce.errors import InvalidArgumentError
+from deltaproduce.pipeline import Pipeline
+from deltaproduce.projects.dbt import texts
+from deltaproduce.projects.dbt.conversion import LeftOut, converted
+from deltaproduce.projects.dbt.manifest import Manifest, ManifestError, parsed
+from deltaproduce.projects.dbt.notes import notes
+from deltaproduce.projects.dbt.rendering import Renderer
+from deltaproduce.projects.dbt.rows import Given
+from deltaproduce.projects.dbt.variables import project_values, seen_by
+from deltaproduce.projects.file import FILE_NAME
+from deltaproduce.projects.stores import ProjectStore
+from deltaproduce.reading.opened import opened_by
+from deltaproduce.types.excerpts import one_line
+
+MANIFEST: Final = "target/manifest.json"
+NOTES: Final = "FROM_DBT.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A project that was written.
+
+    Attributes:
+        files: its files, relative to its folder.
+        stages: how many stages it has.
+        left_out: what is not carried over.
+    """
+
+    files: tuple[str, ...]
+    stages: int
+    left_out: tuple[LeftOut, ...]
+
+
+def write(folder: Path, dbt_folder: Path, target: str | None = None) -> Written:
+    """Write the project that a dbt project becomes.
+
+    Args:
+        folder: the new project's.
+        target: the name of dbt's target, as Jinja sees it.
+
+    Raises:
+        InvalidArgumentError: the folder exists, and is not empty.
+        ManifestError: there is no manifest, or it cannot be read.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidArgumentError(
+            f"{str(folder)!r} is there, and not an empty folder: give another name", argument="name"
+        )
+    manifest = parsed(_text(dbt_folder))
+    variables = _variables(manifest, dbt_folder)
+    renderer = Renderer(manifest, variables, dict(os.environ), target or "dev")
+    made = converted(
+        manifest, _given(manifest, dbt_folder, folder), renderer, folder.absolute().name
+    )
+    needing = [*_needing(made.pipeline)]
+    engine = "spark" if needing else "local"
+    files = dict(made.files)
+    files |= {f"by_hand/{one.what}.sql": _by_hand(one) for one in made.left_out if one.text}
+    project = texts.project_text(made.pipeline.name, engine, made.sources.items())
+    files |= {FILE_NAME: project, NOTES: notes(made, engine, needing), ".gitignore": "lake/\n"}
+    for path, text in files.items():
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+    return Written(tuple(sorted(files)), len(made.taken), tuple(made.left_out))
+
+
+def _text(dbt_folder: Path) -> str:
+    path = dbt_folder / MANIFEST
+    try:
+        return path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        raise ManifestError(
+            f"there is no {MANIFEST} in {str(dbt_folder)!r}: run dbt compile there, or dbt parse"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ManifestError(f"{str(path)!r} cannot be read: {one_line(error)}") from None
+
+
+def _variables(manifest: Manifest, dbt_folder: Path) -> dict[str, Mapping[str, Any]]:
+    """Return the variables that each package sees."""
+    root = _project(dbt_folder)
+    installed = str(root.get("packages-install-path") or "dbt_packages")
+    found = dict[str, Mapping[str, Any]]()
+    for package in {node.package for node in manifest.nodes.values()} | {manifest.project}:
+        own = {} if package == manifest.project else _project(dbt_folder / installed / package)
+        found[package] = seen_by(package, root, own, {})
+    return found
+
+
+def _project(folder: Path) -> Mapping[str, Any]:
+    """Return what a folder's `dbt_project.yml` says; nothing if there is none."""
+    path = folder / "dbt_project.yml"
+    if not path.is_file():
+        return {}
+    try:
+        return project_values(path.read_text(encoding="utf-8-sig"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ManifestError(f"{str(path)!r} cannot be read: {one_line(error)}") from None
+
+
+def _given(manifest: Manifest, dbt_folder: Path, folder: Path) -> Given:
+    """Read the files of seeds, and what dbt's catalog says of columns."""
+    found, places = dict[str, str](), dict[str, str]()
+    for node in manifest.of("seed"):
+        for root in (dbt_folder, Path(node.root)):
+            path = root / node.path
+            if path.is_file():
+                found[node.id] = path.read_text(encoding="utf-8-sig")
+                places[node.id] = _relative(path, folder)
+                break
+    return Given(found, places, _catalog(dbt_folder))
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """Return a path as seen from the new project, so that both can be moved together."""
+    try:
+        return Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
+    except ValueError:  # on another drive
+        return path.absolute().as_posix()
+
+
+def _catalog(dbt_folder: Path) -> dict[str, dict[str, str]]:
+    """Return the types of columns in the database, from `dbt docs generate`, if it ran."""
+    path = dbt_folder / "target/catalog.json"
+    if not path.is_file():
+        return {}
+    try:
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ManifestError(f"{str(path)!r} cannot be read: {one_line(error)}") from None
+    entries = {**values.get("nodes", {}), **values.get("sources", {})}
+    return {
+        id: {name: str(column["type"]) for name, column in one.get("columns", {}).items()}
+        for id, one in entries.items()
+    }
+
+
+def _needing(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    """Yield the stages that only Spark computes, each with the reason."""
+    with (
+        tempfile.TemporaryDirectory() as place,
+        ProjectStore(None, place, pipeline, time_zone="UTC") as store,
+    ):
+        yield from ((name, str(error)) for name, error in opened_by(store).needing.items())
+
+
+def _by_hand(one: LeftOut) -> str:
+    return f"-- {one.what}, {one.file}\n-- {' '.join(one.reason.split())}\n{one.text}\n"

@@ -1,0 +1,49 @@
+"""Names of stages: dbt has a table per schema and name, a project of ours one namespace.
+
+Pure. The invariant: names are different without regard to case, and a node that needs no other name
+keeps that of its table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+
+from sqlglot import TokenType
+
+from deltaproduce.model.arguments import name_fault
+from deltaproduce.projects.dbt.manifest import Node
+from deltaproduce.stages.sql.syntax import spark_dialect
+
+
+def stage_names(nodes: Iterable[Node]) -> dict[str, str]:
+    """Return the name of the stage of each node, by its id.
+
+    Args:
+        nodes: those that come first keep their name if others have the same one.
+    """
+    names, taken = dict[str, str](), set[str]()
+    for node in nodes:
+        name = next(
+            one for one in _candidates(node) if one.lower() not in taken and name_fault(one) is None
+        )
+        names[node.id] = name
+        taken.add(name.lower())
+    return names
+
+
+def in_sql(name: str) -> str:
+    """Return a name as Spark's SQL has it: in backquotes if it is a word of SQL, or no word."""
+    tokens = spark_dialect().tokenize(name) if name.isascii() and name.isidentifier() else []
+    is_plain = len(tokens) == 1 and tokens[0].token_type is TokenType.VAR
+    return name if is_plain else f"`{name.replace('`', '``')}`"
+
+
+def _candidates(node: Node) -> Iterator[str]:
+    """Yield names for a node's stage, the best first."""
+    alias = node.alias.replace("/", "_")
+    group = str(node.values.get("source_name") or node.schema or node.package)
+    yield alias
+    yield f"{group}_{alias}"
+    yield f"{node.package}_{group}_{alias}"
+    yield from (f"dbt_{alias.lstrip('_')}_{number}" for number in count(2))

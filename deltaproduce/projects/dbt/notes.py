@@ -1,0 +1,91 @@
+"""`FROM_DBT.md`: what was carried over, how it is kept, and what is left to do by hand.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from deltaproduce.projects.dbt.conversion import Conversion
+from deltaproduce.projects.dbt.manifest import Node
+from deltaproduce.shown.explanations import Explanation
+
+
+def notes(made: Conversion, engine: str, needing: Iterable[tuple[str, str]]) -> str:
+    """Return the text of the file.
+
+    Args:
+        needing: the stages that only Spark computes, each with the reason.
+    """
+    manifest = made.manifest
+    lines = [
+        f"# {made.pipeline.name}, from dbt",
+        "",
+        f"Made from the manifest of {manifest.project or 'a dbt project'} "
+        f"(dbt {manifest.dbt_version}, adapter {manifest.adapter}). Each model is a stage that is "
+        "kept up to date: a change of a row changes the rows that are made from it.",
+        "",
+        "## What to do",
+        "",
+        *_to_do(made),
+        "",
+        "## Carried over",
+        "",
+        "| dbt | stage | file | key | how it is kept |",
+        "| --- | --- | --- | --- | --- |",
+        *_taken(made),
+    ]
+    if needing := list(needing):
+        lines += ["", "## Computed by Spark", ""]
+        lines += [f"These need a session, so the engine is `{engine}`.", ""]
+        lines += [f"- `{name}`: {_line(reason)}" for name, reason in needing]
+    lines += ["", "## Not carried over", ""]
+    lines += [f"- `{one.what}` ({one.file}): {_line(one.reason)}" for one in made.left_out] or [
+        "Everything that makes tables is carried over."
+    ]
+    for word, count in manifest.others.items():
+        lines.append(f"- {count} {word.replace('_', ' ')}: they make no tables")
+    return "\n".join(lines) + "\n"
+
+
+def _to_do(made: Conversion) -> list[str]:
+    """Return what the user has to do, as items of a list."""
+    items = [
+        f"- Say in `deltaproduce.toml` where the rows of `{name}` are: [sources.{name}]."
+        for name, one in made.sources.items()
+        if one.format is None
+    ]
+    for name, one in made.sources.items():
+        if one.guessed:
+            columns = ", ".join(f"`{column}`" for column in one.guessed)
+            items.append(f"- Fill in the types of {columns} in `stages/{name}.sql`.")
+    if made.left_out:
+        items.append("- Look at what is not carried over, below. Its SQL is in `by_hand`.")
+    return [*items, "- Run `deltaproduce run`, and again after each change of the rows."]
+
+
+def _taken(made: Conversion) -> Iterator[str]:
+    explained = {one.stage: one for one in made.explanations()}
+    for id, name in made.taken.items():
+        node = made.manifest.node(id)
+        how = _how(explained[name]) if name in explained else "its rows are given"
+        key = ", ".join(column.name for column in made.pipeline.graph().stage(name).schema.key)
+        yield f"| {_said(node, id)} | `{name}` | `stages/{name}.sql` | {key} | {how} |"
+
+
+def _said(node: Node | None, id: str) -> str:
+    kind = "" if node is None or node.sort != "model" else f" ({node.materialized})"
+    return f"`{id}`{kind}"
+
+
+def _how(explained: Explanation) -> str:
+    """Return whether a stage follows changes, and why not."""
+    reasons = {one.reason or one.mode for one in explained.operators if one.mode != "incremental"}
+    if not reasons:
+        return "follows changes"
+    return f"runs as a whole: {', '.join(sorted(reasons))}"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

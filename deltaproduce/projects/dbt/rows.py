@@ -1,0 +1,119 @@
+"""Rows: what a seed or a source of dbt is here, with its columns and where its rows are.
+
+Pure. The invariant: a column whose type nobody says is text, and marked for the user to fill in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.projects.dbt import seeds
+from deltaproduce.projects.dbt.manifest import Node
+from deltaproduce.projects.dbt.relations import external_location
+from deltaproduce.projects.dbt.translation import spark_type
+
+_FORMATS: Final = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+_NO_KEYS: Final = ("double", "float", "array", "map", "struct", "variant")
+"""The beginnings of types that are no key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What is known of rows beside the manifest.
+
+    Attributes:
+        texts: the text of the file of each seed, by its id.
+        places: the path of the file of each seed, from the new project's folder, by its id.
+        catalog: the types of columns in the database, by the node's id and the column's name.
+    """
+
+    texts: Mapping[str, str]
+    places: Mapping[str, str]
+    catalog: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class RowSource:
+    """A source of the new project.
+
+    Attributes:
+        columns: their types as DDL, by name.
+        key: its key columns.
+        guessed: the columns whose type nobody says.
+        format: the format of its files; None if the user has to say where its rows are.
+        path: where they are.
+    """
+
+    node: Node
+    columns: Mapping[str, str]
+    key: tuple[str, ...]
+    guessed: tuple[str, ...] = ()
+    format: str | None = None
+    path: str = ""
+    delimiter: str = ","
+
+
+def source_of(
+    node: Node, given: Given, unique: Iterable[tuple[str, ...]], used: Iterable[str], dialect: str
+) -> RowSource:
+    """Return the source that a seed or source becomes.
+
+    Args:
+        unique: columns that tests say to be unique.
+        used: the columns that models use, for a source of which nobody says the columns.
+
+    Raises:
+        DefinitionError: its file cannot be read, or nobody says its columns.
+    """
+    said = {one.name: one.data_type for one in node.columns}
+    said |= _cased(given.catalog.get(node.id, {}), said)
+    types = {name: spark_type(kind, dialect) if kind else None for name, kind in said.items()}
+    if node.sort == "seed":
+        return _seed(node, given, unique, dialect)
+    types |= {name: None for name in used if name.lower() not in map(str.lower, types)}
+    if not types:
+        raise DefinitionError(
+            "the manifest has no columns of it: add them to its YAML file with data_type, or run "
+            "dbt docs generate, which writes target/catalog.json"
+        )
+    guessed = tuple(name for name, kind in types.items() if kind is None)
+    columns = {name: kind or "string" for name, kind in types.items()}
+    place = external_location(node) or ""
+    form = _FORMATS.get(PurePath(place).suffix.lower(), "parquet") if place else None
+    return RowSource(node, columns, _key(columns, unique), guessed, form, place)
+
+
+def _seed(node: Node, given: Given, unique: Iterable[tuple[str, ...]], dialect: str) -> RowSource:
+    if node.id not in given.texts:
+        raise DefinitionError(f"its file {node.path!r} is not there")
+    delimiter = str(node.config.get("delimiter") or ",")
+    configured = node.config.get("column_types") or {}
+    said = {name: spark_type(str(kind), dialect) for name, kind in configured.items()}
+    unknown = [name for name, kind in said.items() if kind is None]
+    if unknown:
+        raise DefinitionError(f"column_types has a type of {unknown[0]!r} that Spark has not")
+    types = {name: kind for name, kind in said.items() if kind is not None}
+    columns = seeds.columns(given.texts[node.id], delimiter, types)
+    key = _key(columns, unique)
+    return RowSource(node, columns, key, (), "csv", given.places[node.id], delimiter)
+
+
+def _key(columns: Mapping[str, str], unique: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the key: what is unique, or the first column that can be one, which may repeat."""
+    spelled = {name.lower(): name for name in columns if not columns[name].startswith(_NO_KEYS)}
+    for names in unique:
+        if all(name.lower() in spelled for name in names):
+            return tuple(spelled[name.lower()] for name in names)
+    if not spelled:
+        raise DefinitionError("no column of it can be a key: all are floats, or have parts")
+    return (next(iter(spelled.values())),)
+
+
+def _cased(found: Mapping[str, str], said: Iterable[str]) -> dict[str, str]:
+    """Return types under the names that the project writes."""
+    spelled = {name.lower(): name for name in said}
+    return {spelled.get(name.lower(), name): kind for name, kind in found.items()}

@@ -1,0 +1,70 @@
+"""Texts of the files of a converted project.
+
+Pure. The invariant: what dbt says about a model is in its file as a comment, and each file can be
+read by a project.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from deltaproduce.projects.dbt.manifest import Node
+from deltaproduce.projects.dbt.naming import in_sql
+from deltaproduce.projects.dbt.rows import RowSource
+
+
+def stage_text(node: Node, name: str, sql: str, key: Sequence[str]) -> str:
+    """Return the file of a model."""
+    header = f"STAGE {in_sql(name)} (key ({', '.join(map(in_sql, key))}));\n" if key else ""
+    return f"{_comment(node)}{header}{sql}\n"
+
+
+def source_text(source: RowSource, name: str) -> str:
+    """Return the file of a source."""
+    columns = ",\n".join(
+        f"    {in_sql(column)} {kind}"
+        + (" /* FILL IN: its type is not known */" if column in source.guessed else "")
+        for column, kind in source.columns.items()
+    )
+    key = ", ".join(map(in_sql, source.key))
+    clauses = f"  columns (\n{columns}\n  ),\n  key ({key})"
+    return f"{_comment(source.node)}EXTERNAL {in_sql(name)} (\n{clauses}\n);\n"
+
+
+def project_text(name: str, engine: str, inputs: Iterable[tuple[str, RowSource]]) -> str:
+    """Return the project file.
+
+    Args:
+        inputs: the sources by their names.
+    """
+    lines = [
+        "[project]",
+        f"name = {_toml(name)}",
+        'location = "./lake"',
+        f'engine = "{engine}"' + ("  # needs no Java" if engine == "local" else ""),
+        'timezone = "UTC"  # times without a zone are in it',
+    ]
+    for source, one in inputs:
+        said = [f"[sources.{_toml(source)}]", f"format = {_toml(one.format or 'parquet')}"]
+        said += [f"path = {_toml(one.path or 'FILL IN')}", 'mode = "snapshot"']
+        if one.delimiter != ",":
+            said.append(f"delimiter = {_toml(one.delimiter)}")
+        if one.format is None:
+            said = [f"# FILL IN: where the rows of {one.node.id} are", *(f"# {a}" for a in said)]
+        lines += ["", *said]
+    return "\n".join(lines) + "\n"
+
+
+def _comment(node: Node) -> str:
+    """Return what dbt says about a node, as a comment."""
+    lines = [f"{node.id}, {node.path}", *node.description.strip().splitlines()]
+    lines += [f"tags: {', '.join(node.tags)}"] if node.tags else []
+    for column in node.columns:
+        if column.description.strip():
+            lines.append(f"{column.name}: {' '.join(column.description.split())}")
+    return "".join(f"-- {line.rstrip()}\n" for line in lines)
+
+
+def _toml(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,180 @@
+"""Translation: a model's SQL in its adapter's dialect, as Spark's SQL over stages.
+
+Pure. The invariant: each table is a stage or a CTE of the query, and what sqlglot cannot say in
+Spark's SQL is refused. Where the dialect computes otherwise than Spark, `differences` says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sqlglot import ErrorLevel, exp, parse
+from sqlglot.errors import SqlglotError
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.projects.dbt.differences import as_spark_computes
+from deltaproduce.projects.dbt.naming import in_sql
+from deltaproduce.stages.sql.syntax import reason, shortened
+
+DIALECTS: Final[Mapping[str, str]] = {
+    "duckdb": "duckdb",
+    "postgres": "postgres",
+    "redshift": "redshift",
+    "snowflake": "snowflake",
+    "bigquery": "bigquery",
+    "spark": "spark",
+    "databricks": "databricks",
+}
+"""Adapter -> the dialect of its SQL."""
+
+EPHEMERAL_PREFIX: Final = "__dbt__cte__"
+"""How dbt names the CTE of an ephemeral model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """A query in Spark's SQL.
+
+    Attributes:
+        sql: its text.
+        reads: the ids of the nodes that it reads.
+        columns: the columns of each that it names, as far as its text tells them.
+    """
+
+    sql: str
+    reads: frozenset[str]
+    columns: Mapping[str, tuple[str, ...]]
+
+
+def translated(
+    code: str,
+    dialect: str,
+    found: Callable[[exp.Table], str],
+    stages: Mapping[str, str],
+    ephemeral: Mapping[str, str],
+) -> Translated:
+    """Translate a query.
+
+    Args:
+        found: returns the id of the node whose table it is; raises a DefinitionError if none is.
+        stages: the name of the stage of each node, by its id.
+        ephemeral: the queries of ephemeral models that become CTEs, by name, those read first.
+
+    Raises:
+        DefinitionError: it cannot be said in Spark's SQL; with `line` if that is known.
+    """
+    tree = _query(code, dialect)
+    for name, text in reversed([*ephemeral.items()]):
+        _add_cte(tree, name, _query(text, dialect))
+    columns = _columns(tree, found)
+    reads = _over_stages(tree, found, stages)
+    computing = as_spark_computes(tree, dialect)
+    try:
+        sql = computing.sql(dialect="spark", pretty=True, unsupported_level=ErrorLevel.RAISE)
+    except SqlglotError as error:
+        raise DefinitionError(f"Spark's SQL cannot say it: {reason(error)}") from None
+    return Translated(sql, reads, columns)
+
+
+def spark_type(data_type: str, dialect: str) -> str | None:
+    """Return a type of a dialect as DDL; None if it is none that stages have."""
+    try:
+        kind = exp.DataType.build(data_type, dialect=dialect)
+    except (SqlglotError, ValueError):
+        return None
+    return as_spark_computes(kind, dialect).sql(dialect="spark").lower()
+
+
+def _query(code: str, dialect: str) -> exp.Query:
+    try:
+        trees = [one for one in parse(code, read=dialect) if one is not None]
+    except SqlglotError as error:
+        raise DefinitionError(f"its SQL cannot be read: {reason(error)}") from None
+    if len(trees) != 1 or not isinstance(trees[0], exp.Query):
+        raise DefinitionError(f"{shortened(code.strip())!r} is not one query")
+    return trees[0]
+
+
+def _add_cte(tree: exp.Query, name: str, query: exp.Query) -> None:
+    """Put a CTE before the others."""
+    before = tree.args.get("with_")
+    cte = exp.CTE(this=query, alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
+    others = [] if before is None else before.expressions
+    tree.set("with_", exp.With(expressions=[cte, *others]))
+
+
+def _over_stages(
+    tree: exp.Query, found: Callable[[exp.Table], str], stages: Mapping[str, str]
+) -> frozenset[str]:
+    """Rename tables to the stages that they are; return the ids of these."""
+    ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    tables = list(tree.find_all(exp.Table))
+    inner = [one for one in tables if _is_bare(one) and one.name.lower() in ctes]
+    outer = [one for one in tables if one not in inner and isinstance(one.this, exp.Identifier)]
+    outer = [one for one in outer if not any(one is other for other in inner)]
+    nodes = [found(one) for one in outer]
+    read = {stages[id].lower() for id in nodes}
+    renamed = _renamed_ctes(ctes, read)
+    for cte in tree.find_all(exp.CTE):
+        if new := renamed.get(cte.alias.lower()):
+            cte.args["alias"].set("this", exp.to_identifier(new))
+    for table in inner:
+        if new := renamed.get(table.name.lower()):
+            _rename(table, new)
+    for table, id in zip(outer, nodes, strict=True):
+        _rename(table, stages[id])
+        table.set("db", None)
+        table.set("catalog", None)
+    for column in tree.find_all(exp.Column):  # schema.table.column is table.column
+        column.set("db", None)
+        column.set("catalog", None)
+    return frozenset(nodes)
+
+
+def _columns(tree: exp.Query, found: Callable[[exp.Table], str]) -> Mapping[str, tuple[str, ...]]:
+    """Return the columns that each SELECT names of a table that it alone reads, or by its name."""
+    ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    used = dict[str, dict[str, None]]()
+    for select in tree.find_all(exp.Select):
+        from_ = select.args.get("from_")
+        joined = [join.this for join in select.args.get("joins") or ()]
+        items = [] if from_ is None else [from_.this, *joined]
+        tables = [one for one in items if isinstance(one, exp.Table)]
+        own = [one for one in tables if not (_is_bare(one) and one.name.lower() in ctes)]
+        for table in own:
+            if not isinstance(table.this, exp.Identifier):
+                continue
+            names = used.setdefault(found(table), {})
+            for column in select.find_all(exp.Column):
+                said = column.table.lower()
+                is_its = said == table.alias_or_name.lower() or (not said and len(items) == 1)
+                if is_its and not column.is_star and column.parent_select is select:
+                    names[column.name] = None
+    return {id: tuple(names) for id, names in used.items()}
+
+
+def _is_bare(table: exp.Table) -> bool:
+    return isinstance(table.this, exp.Identifier) and not table.db and not table.catalog
+
+
+def _rename(table: exp.Table, name: str) -> None:
+    """Give a table another name; what its columns are qualified with stays."""
+    if table.name != name and not table.alias:
+        table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name)))
+    table.set("this", exp.to_identifier(name, quoted=in_sql(name) != name))
+
+
+def _renamed_ctes(ctes: set[str], read: set[str]) -> dict[str, str]:
+    """Return new names for CTEs whose name is reserved, or a stage's that the query reads."""
+    renamed, taken = dict[str, str](), ctes | read
+    for name in sorted(ctes):
+        if name in read or name.startswith("_"):
+            stem = name.removeprefix(EPHEMERAL_PREFIX).lstrip("_") or "cte"
+            number = 1
+            while f"{stem}_{number}" in taken:
+                number += 1
+            renamed[name] = f"{stem}_{number}"
+            taken.add(renamed[name])
+    return renamed

@@ -1,0 +1,1 @@
+select * from {{ ref('payment_totals') }} where total < 0
