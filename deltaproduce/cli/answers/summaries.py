@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from deltaproduce.operations.verifying.findings import Finding
     from deltaproduce.postgres.sync import Synced
     from deltaproduce.projects.checks import Problem
-    from deltaproduce.projects.dbt.folder import Written
+    from deltaproduce.projects.dbt.folder import CarriedOver
     from deltaproduce.reading.remains import Forgotten
     from deltaproduce.shown.tasks import Run, Task
     from deltaproduce.storage.versions import Version
@@ -230,7 +230,7 @@ def checked(
     return Answer(data, tuple(parts), code)
 
 
-def carried_over(folder: Path, written: Written) -> Answer:
+def carried_over(folder: Path, written: CarriedOver) -> Answer:
     """Return what became of a dbt project, with what is left out, and why."""
     left_out = [(one.what, one.file, one.reason) for one in written.left_out]
     data = {

@@ -8,21 +8,31 @@ source of the manifest is in a file, or in `left_out` with a reason.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
+from typing import Final
 
 from deltaproduce.errors import DefinitionError, DeltaProduceError
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.dbt import texts
+from deltaproduce.projects.dbt.expectations import Verdict, rule_of
+from deltaproduce.projects.dbt.jinja.rendering import Renderer
 from deltaproduce.projects.dbt.keys import unique_columns
 from deltaproduce.projects.dbt.manifest import Manifest, ManifestError, Node
-from deltaproduce.projects.dbt.naming import in_sql, stage_names
 from deltaproduce.projects.dbt.queries import ephemeral_of, query_of
-from deltaproduce.projects.dbt.relations import Relations
-from deltaproduce.projects.dbt.rendering import Renderer
-from deltaproduce.projects.dbt.rows import Given, RowSource, source_of
-from deltaproduce.projects.dbt.translation import DIALECTS, Translated, translated
-from deltaproduce.shown.explanations import Explanation
+from deltaproduce.projects.dbt.rows import RowSource, SeedFiles, one_row, source_of
+from deltaproduce.projects.dbt.sql.naming import in_sql, stage_names
+from deltaproduce.projects.dbt.sql.relations import Relations
+from deltaproduce.projects.dbt.sql.translation import DIALECTS, Translated, translated
+from deltaproduce.projects.dbt.texts import StageRule
+
+_SNAPSHOT: Final = (
+    "a snapshot keeps what rows were when dbt ran: every version of a stage is kept here, and a "
+    "stage of events has a history (docs/events.md)"
+)
+ONE_ROW: Final = "dbt_one_row"
+"""The source of models that read no table."""
+_UNIT_TEST: Final = "unit tests are not read: test the query with rows of your own, in pytest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,32 +58,37 @@ class Conversion:
 
     Attributes:
         names: the name of the stage of each node, by its id.
+        tables: the node whose table each source is, by the source's id: a seed, or itself.
+        unique: the columns that are said to be unique, by the node's id.
         pipeline: all that is converted.
         files: the texts of files by path.
         sources: the sources by name.
+        taken: the name of each stage that is made, by the node's id.
+        rules: what tests expect of stages.
         left_out: what is not carried over.
-        notes: what the user has to know of a node, by its id.
     """
 
     manifest: Manifest
     dialect: str
     names: Mapping[str, str]
     relations: Relations
+    tables: Mapping[str, str]
     unique: Mapping[str, list[tuple[str, ...]]]
     pipeline: Pipeline
     files: dict[str, str] = field(default_factory=dict)
     sources: dict[str, RowSource] = field(default_factory=dict)
     taken: dict[str, str] = field(default_factory=dict)
+    rules: list[StageRule] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
 
-    def explanations(self) -> Iterator[Explanation]:
-        """Yield how each model is kept."""
+    def models(self) -> Iterator[str]:
+        """Yield the stages that are models."""
         for id, name in self.taken.items():
-            if id not in self.manifest.sources and self.manifest.nodes[id].sort != "seed":
-                yield self.pipeline.explain(name)
+            if id in self.manifest.nodes and self.manifest.nodes[id].sort == "model":
+                yield name
 
 
-def converted(manifest: Manifest, given: Given, renderer: Renderer, name: str) -> Conversion:
+def converted(manifest: Manifest, given: SeedFiles, renderer: Renderer, name: str) -> Conversion:
     """Convert a dbt project.
 
     Args:
@@ -82,29 +97,55 @@ def converted(manifest: Manifest, given: Given, renderer: Renderer, name: str) -
     Raises:
         ManifestError: its adapter's SQL cannot be read, or its models read each other in a circle.
     """
+    conversion = _begun(manifest, name)
+    queries = dict(_queries(conversion, renderer))
+    used = _columns_used(queries.values())
+    for node in (*manifest.of("seed"), *manifest.sources.values()):
+        if conversion.tables.get(node.id, node.id) == node.id:
+            _take_rows(conversion, node, given, used.get(node.id, ()))
+    for node in _models(manifest):
+        if node.id in queries:
+            _take_model(conversion, node, queries[node.id])
+    conversion.taken.update(
+        {
+            one: conversion.taken[id]
+            for one, id in conversion.tables.items()
+            if id in conversion.taken
+        }
+    )
+    for node in manifest.of("test"):
+        _take_test(conversion, node, renderer)
+    _leave_out(conversion)
+    if conversion.rules:
+        conversion.files["stages/expectations.py"] = texts.expectations_text(conversion.rules)
+    return conversion
+
+
+def _begun(manifest: Manifest, name: str) -> Conversion:
+    """Return a conversion of which only names are decided."""
     dialect = DIALECTS.get(manifest.adapter)
     if dialect is None:
         known = ", ".join(sorted(DIALECTS))
         raise ManifestError(f"the project is for adapter {manifest.adapter!r}; known: {known}")
     nodes = [*_models(manifest), *manifest.of("seed")]
     relations = Relations.of([*nodes, *manifest.sources.values()], dialect)
-    own = [one for one in manifest.sources.values() if relations.id_of(one, dialect) == one.id]
-    made = Conversion(
-        manifest,
-        dialect,
-        stage_names([*nodes, *sorted(own, key=lambda one: one.id)]),
-        relations,
-        unique_columns(manifest),
-        Pipeline(name),
-    )
-    queries = dict(_queries(made, renderer))
-    used = _columns_used(queries.values())
-    for node in (*manifest.of("seed"), *own):
-        _take_rows(made, node, given, used.get(node.id, ()))
-    for node in _models(manifest):
-        if node.id in queries:
-            _take_model(made, node, queries[node.id])
-    return made
+    tables = {one.id: relations.id_of(one, dialect) for one in manifest.sources.values()}
+    own = [one for one in manifest.sources.values() if tables[one.id] == one.id]
+    names = stage_names([*nodes, *sorted(own, key=lambda one: one.id)])
+    names |= {source: names[id] for source, id in tables.items() if id in names}
+    unique = unique_columns(manifest)
+    for source, id in tables.items():
+        if source != id and source in unique:
+            unique.setdefault(id, []).extend(unique[source])
+    return Conversion(manifest, dialect, names, relations, tables, unique, Pipeline(name))
+
+
+def _leave_out(conversion: Conversion) -> None:
+    """Note what is never carried over."""
+    for node in conversion.manifest.of("snapshot"):
+        conversion.left_out.append(LeftOut(node.id, node.path, _SNAPSHOT, node.raw_code))
+    for id, values in conversion.manifest.unit_tests.items():
+        conversion.left_out.append(LeftOut(id, str(values.get("original_file_path")), _UNIT_TEST))
 
 
 def _models(manifest: Manifest) -> list[Node]:
@@ -120,19 +161,24 @@ def _models(manifest: Manifest) -> list[Node]:
     return [models[id] for id in order if id in models and models[id].materialized != "ephemeral"]
 
 
-def _queries(made: Conversion, renderer: Renderer) -> Iterator[tuple[str, Translated]]:
+def _queries(conversion: Conversion, renderer: Renderer) -> Iterator[tuple[str, Translated]]:
     """Yield the queries of models by their ids; note those that cannot be read."""
-    for node in _models(made.manifest):
+    for node in _models(conversion.manifest):
         text = node.raw_code
         try:
             text = query_of(node, renderer)
             ephemeral = (
-                {} if text == node.compiled_code else ephemeral_of(node, made.manifest, renderer)
+                {}
+                if text == node.compiled_code
+                else ephemeral_of(node, conversion.manifest, renderer)
             )
-            found = made.relations.found
-            yield node.id, translated(text, made.dialect, found, made.names, ephemeral)
+            node_of = conversion.relations.node_of
+            yield (
+                node.id,
+                translated(text, conversion.dialect, node_of, conversion.names, ephemeral),
+            )
         except DefinitionError as error:
-            made.left_out.append(LeftOut(node.id, node.path, str(error), text))
+            conversion.left_out.append(LeftOut(node.id, node.path, str(error), text))
 
 
 def _columns_used(queries: Iterable[Translated]) -> Mapping[str, tuple[str, ...]]:
@@ -145,38 +191,99 @@ def _columns_used(queries: Iterable[Translated]) -> Mapping[str, tuple[str, ...]
     return {id: tuple(names.values()) for id, names in used.items()}
 
 
-def _take_rows(made: Conversion, node: Node, given: Given, used: Iterable[str]) -> None:
+def _take_rows(conversion: Conversion, node: Node, given: SeedFiles, used: Iterable[str]) -> None:
     """Take a seed or source, or note why not."""
-    name = made.names[node.id]
+    name = conversion.names[node.id]
     try:
-        source = source_of(node, given, made.unique.get(node.id, ()), used, made.dialect)
+        source = source_of(
+            node, given, conversion.unique.get(node.id, ()), used, conversion.dialect
+        )
         keys = ", ".join(f"{in_sql(one)} {source.columns[one]}" for one in source.key)
         values = ", ".join(
             f"{in_sql(one)} {kind}" for one, kind in source.columns.items() if one not in source.key
         )
-        made.pipeline.source(name, key=keys, value=values)
+        conversion.pipeline.source(name, key=keys, value=values)
     except DeltaProduceError as error:
-        made.left_out.append(LeftOut(node.id, node.path, str(error)))
+        conversion.left_out.append(LeftOut(node.id, node.path, str(error)))
         return
-    made.sources[name], made.taken[node.id] = source, name
-    made.files[f"stages/{name}.sql"] = texts.source_text(source, name)
+    conversion.sources[name], conversion.taken[node.id] = source, name
+    conversion.files[f"stages/{name}.sql"] = texts.source_text(source, name)
 
 
-def _take_model(made: Conversion, node: Node, query: Translated) -> None:
+def _take_model(conversion: Conversion, node: Node, query: Translated) -> None:
     """Take a model, or note why not."""
-    name = made.names[node.id]
-    if lacking := sorted(id for id in query.reads if id not in made.taken):
+    name = conversion.names[node.id]
+    if lacking := sorted(id for id in query.reads if id not in conversion.taken):
         reason = f"it reads {', '.join(lacking)}, which is not carried over"
-        made.left_out.append(LeftOut(node.id, node.path, reason, query.sql))
+        conversion.left_out.append(LeftOut(node.id, node.path, reason, query.sql))
         return
+    if not query.reads:
+        query = _over_one_row(conversion, query)
     error: DeltaProduceError | None = None
-    for key in (*made.unique.get(node.id, ()), ()):
+    for key in (*conversion.unique.get(node.id, ()), ()):
         try:
-            made.pipeline.sql(name, query.sql, key=", ".join(map(in_sql, key)) if key else None)
-        except DeltaProduceError as found:
-            error = found
+            conversion.pipeline.sql(
+                name, query.sql, key=", ".join(map(in_sql, key)) if key else None
+            )
+        except DeltaProduceError as refusal:
+            error = refusal
             continue
-        made.taken[node.id] = name
-        made.files[f"stages/{name}.sql"] = texts.stage_text(node, name, query.sql, key)
+        conversion.taken[node.id] = name
+        conversion.files[f"stages/{name}.sql"] = texts.stage_text(node, name, query.sql, key)
         return
-    made.left_out.append(LeftOut(node.id, node.path, str(error), query.sql))
+    conversion.left_out.append(LeftOut(node.id, node.path, str(error), query.sql))
+
+
+def _over_one_row(conversion: Conversion, query: Translated) -> Translated:
+    """Return a query without tables as one over a source of one row: a stage reads a stage."""
+    if ONE_ROW not in conversion.sources:
+        conversion.pipeline.source(ONE_ROW, key="row int", value="note string")
+        conversion.sources[ONE_ROW] = one_row(ONE_ROW)
+        conversion.files[f"stages/{ONE_ROW}.sql"] = texts.source_text(
+            conversion.sources[ONE_ROW], ONE_ROW
+        )
+        conversion.files[f"seeds/{ONE_ROW}.csv"] = "row,note\n1,\n"
+    sql = f"SELECT made.* FROM (\n{query.sql}\n) AS made CROSS JOIN {ONE_ROW}"
+    return replace(query, sql=sql)
+
+
+def _take_test(conversion: Conversion, node: Node, renderer: Renderer) -> None:
+    """Take a test as a rule of a stage if it is one, else as a query, or note why not."""
+    text = node.compiled_code or ""
+    try:
+        verdict = Verdict.of(node)
+        lacking = [
+            id for id in node.depends_on if id in conversion.names and id not in conversion.taken
+        ]
+        if lacking:
+            raise DefinitionError(f"it reads {', '.join(lacking)}, which is not carried over")
+        if _take_rule(conversion, node, verdict):
+            return
+        text = query_of(node, renderer)
+        query = translated(
+            text, conversion.dialect, conversion.relations.node_of, conversion.names, {}
+        )
+        name = node.alias
+        said = {"severity": verdict.severity, "at_most": verdict.at_most}
+        conversion.pipeline.check(name, query.sql, **said)  # type: ignore[arg-type]
+    except DeltaProduceError as error:
+        conversion.left_out.append(LeftOut(node.id, node.path, str(error), text))
+        return
+    conversion.files[f"checks/{name}.sql"] = texts.check_text(node, name, query.sql, verdict)
+
+
+def _take_rule(conversion: Conversion, node: Node, verdict: Verdict) -> bool:
+    """Take a test as a rule; return whether it is one."""
+    matched = rule_of(node, conversion.names)
+    if matched is None:
+        return False
+    rule = StageRule(*matched, verdict.severity, verdict.at_most)
+    if rule in conversion.rules:
+        return True
+    stages = {stage.name: stage for stage in conversion.pipeline.stages}
+    try:
+        stages[rule.stage].expect(**rule.keywords())
+    except DeltaProduceError:  # its query may do, as of values of another type
+        return False
+    conversion.rules.append(rule)
+    return True

@@ -9,20 +9,19 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from deltaproduce.errors import InvalidArgumentError
-from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.dbt import texts
-from deltaproduce.projects.dbt.conversion import LeftOut, converted
+from deltaproduce.projects.dbt.conversion import Conversion, LeftOut, converted
+from deltaproduce.projects.dbt.jinja.rendering import Renderer
+from deltaproduce.projects.dbt.jinja.variables import project_values, seen_by
 from deltaproduce.projects.dbt.manifest import Manifest, ManifestError, parsed
-from deltaproduce.projects.dbt.notes import notes
-from deltaproduce.projects.dbt.rendering import Renderer
-from deltaproduce.projects.dbt.rows import Given
-from deltaproduce.projects.dbt.variables import project_values, seen_by
+from deltaproduce.projects.dbt.notes import Kept, notes
+from deltaproduce.projects.dbt.rows import SeedFiles
 from deltaproduce.projects.file import FILE_NAME
 from deltaproduce.projects.stores import ProjectStore
 from deltaproduce.reading.opened import opened_by
@@ -33,7 +32,7 @@ NOTES: Final = "FROM_DBT.md"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class CarriedOver:
     """A project that was written.
 
     Attributes:
@@ -47,7 +46,7 @@ class Written:
     left_out: tuple[LeftOut, ...]
 
 
-def write(folder: Path, dbt_folder: Path, target: str | None = None) -> Written:
+def write(folder: Path, dbt_folder: Path, target: str | None = None) -> CarriedOver:
     """Write the project that a dbt project becomes.
 
     Args:
@@ -65,20 +64,21 @@ def write(folder: Path, dbt_folder: Path, target: str | None = None) -> Written:
     manifest = parsed(_text(dbt_folder))
     variables = _variables(manifest, dbt_folder)
     renderer = Renderer(manifest, variables, dict(os.environ), target or "dev")
-    made = converted(
+    conversion = converted(
         manifest, _given(manifest, dbt_folder, folder), renderer, folder.absolute().name
     )
-    needing = [*_needing(made.pipeline)]
-    engine = "spark" if needing else "local"
-    files = dict(made.files)
-    files |= {f"by_hand/{one.what}.sql": _by_hand(one) for one in made.left_out if one.text}
-    project = texts.project_text(made.pipeline.name, engine, made.sources.items())
-    files |= {FILE_NAME: project, NOTES: notes(made, engine, needing), ".gitignore": "lake/\n"}
+    kept = _kept(conversion)
+    files = dict(conversion.files)
+    files |= {f"by_hand/{one.what}.sql": _by_hand(one) for one in conversion.left_out if one.text}
+    project = texts.project_text(conversion.pipeline.name, kept.engine, conversion.sources.items())
+    files |= {FILE_NAME: project, NOTES: notes(conversion, kept), ".gitignore": "lake/\n"}
     for path, text in files.items():
         place = folder / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text, encoding="utf-8")
-    return Written(tuple(sorted(files)), len(made.taken), tuple(made.left_out))
+    return CarriedOver(
+        tuple(sorted(files)), len({*conversion.taken.values()}), tuple(conversion.left_out)
+    )
 
 
 def _text(dbt_folder: Path) -> str:
@@ -97,11 +97,11 @@ def _variables(manifest: Manifest, dbt_folder: Path) -> dict[str, Mapping[str, A
     """Return the variables that each package sees."""
     root = _project(dbt_folder)
     installed = str(root.get("packages-install-path") or "dbt_packages")
-    found = dict[str, Mapping[str, Any]]()
+    values = dict[str, Mapping[str, Any]]()
     for package in {node.package for node in manifest.nodes.values()} | {manifest.project}:
         own = {} if package == manifest.project else _project(dbt_folder / installed / package)
-        found[package] = seen_by(package, root, own, {})
-    return found
+        values[package] = seen_by(package, root, own, {})
+    return values
 
 
 def _project(folder: Path) -> Mapping[str, Any]:
@@ -115,17 +115,17 @@ def _project(folder: Path) -> Mapping[str, Any]:
         raise ManifestError(f"{str(path)!r} cannot be read: {one_line(error)}") from None
 
 
-def _given(manifest: Manifest, dbt_folder: Path, folder: Path) -> Given:
+def _given(manifest: Manifest, dbt_folder: Path, folder: Path) -> SeedFiles:
     """Read the files of seeds, and what dbt's catalog says of columns."""
-    found, places = dict[str, str](), dict[str, str]()
+    values, places = dict[str, str](), dict[str, str]()
     for node in manifest.of("seed"):
         for root in (dbt_folder, Path(node.root)):
             path = root / node.path
             if path.is_file():
-                found[node.id] = path.read_text(encoding="utf-8-sig")
+                values[node.id] = path.read_text(encoding="utf-8-sig")
                 places[node.id] = _relative(path, folder)
                 break
-    return Given(found, places, _catalog(dbt_folder))
+    return SeedFiles(values, places, _catalog(dbt_folder))
 
 
 def _relative(path: Path, folder: Path) -> str:
@@ -152,13 +152,14 @@ def _catalog(dbt_folder: Path) -> dict[str, dict[str, str]]:
     }
 
 
-def _needing(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
-    """Yield the stages that only Spark computes, each with the reason."""
+def _kept(conversion: Conversion) -> Kept:
+    """Return how models are kept, as a store without a session finds it."""
     with (
         tempfile.TemporaryDirectory() as place,
-        ProjectStore(None, place, pipeline, time_zone="UTC") as store,
+        ProjectStore(None, place, conversion.pipeline, time_zone="UTC") as store,
     ):
-        yield from ((name, str(error)) for name, error in opened_by(store).needing.items())
+        needing = {name: str(error) for name, error in opened_by(store).needing.items()}
+        return Kept({name: store.explain(name) for name in conversion.models()}, needing)
 
 
 def _by_hand(one: LeftOut) -> str:

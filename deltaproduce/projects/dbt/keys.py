@@ -12,12 +12,12 @@ from deltaproduce.projects.dbt.manifest import Manifest, Node
 
 def unique_columns(manifest: Manifest) -> dict[str, list[tuple[str, ...]]]:
     """Return the columns that are said to be unique, by the node's id, the best first."""
-    found = dict[str, list[tuple[str, ...]]]()
+    columns_of = dict[str, list[tuple[str, ...]]]()
     for node in manifest.nodes.values():
         for id, columns in _said(node):
-            if columns not in found.setdefault(id, []):
-                found[id].append(columns)
-    return found
+            if columns not in columns_of.setdefault(id, []):
+                columns_of[id].append(columns)
+    return columns_of
 
 
 def _said(node: Node) -> Iterator[tuple[str, tuple[str, ...]]]:

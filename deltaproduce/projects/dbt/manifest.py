@@ -25,7 +25,7 @@ class ManifestError(DefinitionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class DescribedColumn:
     """What a dbt project says of a column.
 
     Attributes:
@@ -67,7 +67,7 @@ class Node:
     relation: str | None
     raw_code: str
     compiled_code: str | None
-    columns: tuple[Column, ...]
+    columns: tuple[DescribedColumn, ...]
     depends_on: tuple[str, ...]
     values: Mapping[str, Any]
 
@@ -169,13 +169,13 @@ def parsed(text: str) -> Manifest:
 
 def _check_schema(metadata: Mapping[str, Any]) -> None:
     said = metadata.get("dbt_schema_version")
-    found = _SCHEMA.search(said) if isinstance(said, str) else None
-    if found is None:
+    matched = _SCHEMA.search(said) if isinstance(said, str) else None
+    if matched is None:
         message = f"the manifest's dbt_schema_version is {shown(said)}, which is none of dbt's"
         raise ManifestError(f"{message}; run dbt parse")
-    if int(found[1]) < OLDEST_SCHEMA:
+    if int(matched[1]) < OLDEST_SCHEMA:
         version = shown(metadata.get("dbt_version"))
-        message = f"the manifest has schema version {found[1]}, of dbt {version}"
+        message = f"the manifest has schema version {matched[1]}, of dbt {version}"
         raise ManifestError(
             f"{message}; {OLDEST_SCHEMA} and newer are read: run dbt parse with dbt 1.8 or newer"
         )
@@ -197,7 +197,9 @@ def _node(id: str, values: Mapping[str, Any]) -> Node:
         raw_code=_text(values, "raw_code"),
         compiled_code=values.get("compiled_code") or None,
         columns=tuple(
-            Column(str(one.get("name") or name), one.get("data_type"), _text(one, "description"))
+            DescribedColumn(
+                str(one.get("name") or name), one.get("data_type"), _text(one, "description")
+            )
             for name, one in _mapping(values, "columns").items()
         ),
         depends_on=tuple(map(str, depends)),

@@ -5,22 +5,37 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from deltaproduce.projects.dbt.conversion import Conversion
 from deltaproduce.projects.dbt.manifest import Node
 from deltaproduce.shown.explanations import Explanation
 
 
-def notes(made: Conversion, engine: str, needing: Iterable[tuple[str, str]]) -> str:
-    """Return the text of the file.
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How models are kept.
 
-    Args:
+    Attributes:
+        explained: what `explain` says of each, by its stage.
         needing: the stages that only Spark computes, each with the reason.
     """
-    manifest = made.manifest
+
+    explained: Mapping[str, Explanation]
+    needing: Mapping[str, str]
+
+    @property
+    def engine(self) -> str:
+        """The engine that the project needs."""
+        return "spark" if self.needing else "local"
+
+
+def notes(conversion: Conversion, kept: Kept) -> str:
+    """Return the text of the file."""
+    manifest = conversion.manifest
     lines = [
-        f"# {made.pipeline.name}, from dbt",
+        f"# {conversion.pipeline.name}, from dbt",
         "",
         f"Made from the manifest of {manifest.project or 'a dbt project'} "
         f"(dbt {manifest.dbt_version}, adapter {manifest.adapter}). Each model is a stage that is "
@@ -28,49 +43,63 @@ def notes(made: Conversion, engine: str, needing: Iterable[tuple[str, str]]) -> 
         "",
         "## What to do",
         "",
-        *_to_do(made),
+        *_to_do(conversion),
         "",
         "## Carried over",
         "",
         "| dbt | stage | file | key | how it is kept |",
         "| --- | --- | --- | --- | --- |",
-        *_taken(made),
+        *_taken(conversion, kept.explained),
+        *_tests(conversion),
     ]
-    if needing := list(needing):
+    if kept.needing:
         lines += ["", "## Computed by Spark", ""]
-        lines += [f"These need a session, so the engine is `{engine}`.", ""]
-        lines += [f"- `{name}`: {_line(reason)}" for name, reason in needing]
+        lines += [f"These need a session, so the engine is `{kept.engine}`.", ""]
+        lines += [f"- `{name}`: {_line(reason)}" for name, reason in kept.needing.items()]
     lines += ["", "## Not carried over", ""]
-    lines += [f"- `{one.what}` ({one.file}): {_line(one.reason)}" for one in made.left_out] or [
-        "Everything that makes tables is carried over."
-    ]
+    lines += [
+        f"- `{one.what}` ({one.file}): {_line(one.reason)}" for one in conversion.left_out
+    ] or ["Everything that makes tables is carried over."]
     for word, count in manifest.others.items():
         lines.append(f"- {count} {word.replace('_', ' ')}: they make no tables")
     return "\n".join(lines) + "\n"
 
 
-def _to_do(made: Conversion) -> list[str]:
+def _to_do(conversion: Conversion) -> list[str]:
     """Return what the user has to do, as items of a list."""
     items = [
         f"- Say in `deltaproduce.toml` where the rows of `{name}` are: [sources.{name}]."
-        for name, one in made.sources.items()
+        for name, one in conversion.sources.items()
         if one.format is None
     ]
-    for name, one in made.sources.items():
+    for name, one in conversion.sources.items():
         if one.guessed:
             columns = ", ".join(f"`{column}`" for column in one.guessed)
             items.append(f"- Fill in the types of {columns} in `stages/{name}.sql`.")
-    if made.left_out:
+    if conversion.left_out:
         items.append("- Look at what is not carried over, below. Its SQL is in `by_hand`.")
     return [*items, "- Run `deltaproduce run`, and again after each change of the rows."]
 
 
-def _taken(made: Conversion) -> Iterator[str]:
-    explained = {one.stage: one for one in made.explanations()}
-    for id, name in made.taken.items():
-        node = made.manifest.node(id)
+def _tests(conversion: Conversion) -> list[str]:
+    """Return how many tests are carried over, and where they are."""
+    queries = sum(path.startswith("checks/") for path in conversion.files)
+    if not conversion.rules and not queries:
+        return []
+    said = (
+        f"{len(conversion.rules)} tests are rules in `stages/expectations.py`, and {queries} are "
+        "queries in `checks`. A version that breaks one of severity error is not published."
+    )
+    return ["", said]
+
+
+def _taken(conversion: Conversion, explained: Mapping[str, Explanation]) -> Iterator[str]:
+    for id, name in conversion.taken.items():
+        node = conversion.manifest.node(id)
         how = _how(explained[name]) if name in explained else "its rows are given"
-        key = ", ".join(column.name for column in made.pipeline.graph().stage(name).schema.key)
+        key = ", ".join(
+            column.name for column in conversion.pipeline.graph().stage(name).schema.key
+        )
         yield f"| {_said(node, id)} | `{name}` | `stages/{name}.sql` | {key} | {how} |"
 
 

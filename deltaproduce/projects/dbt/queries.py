@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from deltaproduce.errors import DefinitionError
+from deltaproduce.projects.dbt.jinja.rendering import Renderer
 from deltaproduce.projects.dbt.manifest import Manifest, Node
-from deltaproduce.projects.dbt.rendering import Renderer
-from deltaproduce.projects.dbt.translation import EPHEMERAL_PREFIX
+from deltaproduce.projects.dbt.sql.translation import EPHEMERAL_PREFIX
 
 _OF_TABLE: Final = re.compile(r"\b(is_incremental|this|should_full_refresh)\b")
 
@@ -49,11 +49,11 @@ def ephemeral_of(node: Node, manifest: Manifest, renderer: Renderer) -> dict[str
     Raises:
         DefinitionError: as for `query_of`.
     """
-    found = dict[str, str]()
+    queries = dict[str, str]()
     for one in _ephemeral(node.depends_on, manifest):
-        found |= ephemeral_of(one, manifest, renderer)
-        found[f"{EPHEMERAL_PREFIX}{one.name}"] = renderer.rendered(one)
-    return found
+        queries |= ephemeral_of(one, manifest, renderer)
+        queries[f"{EPHEMERAL_PREFIX}{one.name}"] = renderer.rendered(one)
+    return queries
 
 
 def _ephemeral(ids: Iterable[str], manifest: Manifest) -> Iterator[Node]:

@@ -13,8 +13,8 @@ from typing import Final
 from deltaproduce.errors import DefinitionError
 from deltaproduce.projects.dbt import seeds
 from deltaproduce.projects.dbt.manifest import Node
-from deltaproduce.projects.dbt.relations import external_location
-from deltaproduce.projects.dbt.translation import spark_type
+from deltaproduce.projects.dbt.sql.relations import external_location
+from deltaproduce.projects.dbt.sql.translation import spark_type
 
 _FORMATS: Final = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 _NO_KEYS: Final = ("double", "float", "array", "map", "struct", "variant")
@@ -22,7 +22,7 @@ _NO_KEYS: Final = ("double", "float", "array", "map", "struct", "variant")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SeedFiles:
     """What is known of rows beside the manifest.
 
     Attributes:
@@ -41,6 +41,7 @@ class RowSource:
     """A source of the new project.
 
     Attributes:
+        node: what it is in dbt; None if it is of the new project alone.
         columns: their types as DDL, by name.
         key: its key columns.
         guessed: the columns whose type nobody says.
@@ -48,7 +49,7 @@ class RowSource:
         path: where they are.
     """
 
-    node: Node
+    node: Node | None
     columns: Mapping[str, str]
     key: tuple[str, ...]
     guessed: tuple[str, ...] = ()
@@ -58,7 +59,11 @@ class RowSource:
 
 
 def source_of(
-    node: Node, given: Given, unique: Iterable[tuple[str, ...]], used: Iterable[str], dialect: str
+    node: Node,
+    given: SeedFiles,
+    unique: Iterable[tuple[str, ...]],
+    used: Iterable[str],
+    dialect: str,
 ) -> RowSource:
     """Return the source that a seed or source becomes.
 
@@ -87,7 +92,16 @@ def source_of(
     return RowSource(node, columns, _key(columns, unique), guessed, form, place)
 
 
-def _seed(node: Node, given: Given, unique: Iterable[tuple[str, ...]], dialect: str) -> RowSource:
+def one_row(name: str) -> RowSource:
+    """Return a source of one row, whose file is beside the stages."""
+    return RowSource(
+        None, {"row": "int", "note": "string"}, ("row",), (), "csv", f"seeds/{name}.csv"
+    )
+
+
+def _seed(
+    node: Node, given: SeedFiles, unique: Iterable[tuple[str, ...]], dialect: str
+) -> RowSource:
     if node.id not in given.texts:
         raise DefinitionError(f"its file {node.path!r} is not there")
     delimiter = str(node.config.get("delimiter") or ",")
@@ -113,7 +127,7 @@ def _key(columns: Mapping[str, str], unique: Iterable[tuple[str, ...]]) -> tuple
     return (next(iter(spelled.values())),)
 
 
-def _cased(found: Mapping[str, str], said: Iterable[str]) -> dict[str, str]:
+def _cased(in_database: Mapping[str, str], said: Iterable[str]) -> dict[str, str]:
     """Return types under the names that the project writes."""
     spelled = {name.lower(): name for name in said}
-    return {spelled.get(name.lower(), name): kind for name, kind in found.items()}
+    return {spelled.get(name.lower(), name): kind for name, kind in in_database.items()}

@@ -7,11 +7,15 @@ read by a project.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from deltaproduce.model.checks.definitions import Severity
+from deltaproduce.projects.dbt.expectations import Verdict
 from deltaproduce.projects.dbt.manifest import Node
-from deltaproduce.projects.dbt.naming import in_sql
 from deltaproduce.projects.dbt.rows import RowSource
+from deltaproduce.projects.dbt.sql.naming import in_sql
 
 
 def stage_text(node: Node, name: str, sql: str, key: Sequence[str]) -> str:
@@ -51,13 +55,54 @@ def project_text(name: str, engine: str, inputs: Iterable[tuple[str, RowSource]]
         if one.delimiter != ",":
             said.append(f"delimiter = {_toml(one.delimiter)}")
         if one.format is None:
-            said = [f"# FILL IN: where the rows of {one.node.id} are", *(f"# {a}" for a in said)]
+            said = [f"# FILL IN: where the rows of {source} are", *(f"# {a}" for a in said)]
         lines += ["", *said]
     return "\n".join(lines) + "\n"
 
 
-def _comment(node: Node) -> str:
+@dataclass(frozen=True, slots=True)
+class StageRule:
+    """What a test expects of a stage, in the words of `expect`."""
+
+    stage: str
+    rule: Mapping[str, Any]
+    severity: Severity
+    at_most: int
+
+    def keywords(self) -> dict[str, Any]:
+        """Return the arguments of `expect`, without defaults."""
+        said: dict[str, Any] = {**self.rule}
+        said |= {"severity": self.severity} if self.severity != "error" else {}
+        return said | ({"at_most": self.at_most} if self.at_most else {})
+
+
+def expectations_text(rules: Iterable[StageRule]) -> str:
+    """Return the module that says what tests expect."""
+    lines = [
+        '"""What the tests of the dbt project expect of the rows of stages."""',
+        "",
+        "from deltaproduce import Pipeline",
+        "",
+        "",
+        "def define(pipeline: Pipeline) -> None:",
+        "    stages = {stage.name: stage for stage in pipeline.stages}",
+    ]
+    for rule in rules:
+        said = ", ".join(f"{name}={value!r}" for name, value in rule.keywords().items())
+        lines.append(f"    stages[{rule.stage!r}].expect({said})")
+    return "\n".join(lines) + "\n"
+
+
+def check_text(node: Node, name: str, sql: str, verdict: Verdict) -> str:
+    """Return the file of a test that is a query."""
+    clauses = f"severity {verdict.severity}, at_most {verdict.at_most}"
+    return f"{_comment(node)}CHECK {in_sql(name)} ({clauses});\n{sql}\n"
+
+
+def _comment(node: Node | None) -> str:
     """Return what dbt says about a node, as a comment."""
+    if node is None:
+        return "-- one row, for models that read no table\n"
     lines = [f"{node.id}, {node.path}", *node.description.strip().splitlines()]
     lines += [f"tags: {', '.join(node.tags)}"] if node.tags else []
     for column in node.columns:

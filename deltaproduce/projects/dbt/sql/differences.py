@@ -15,6 +15,7 @@ _DIVIDES_AS_DOUBLES: Final = frozenset({"duckdb"})
 """The dialects in which ``/`` and ``avg`` of decimals are doubles."""
 _COUNTS_BOUNDARIES: Final = frozenset({"duckdb", "snowflake", "redshift", "bigquery"})
 """The dialects in which a difference of times counts the units that begin between them."""
+_MOST_EXPONENT: Final = 52
 _EXACT_DIVISORS: Final = frozenset({"10", "100", "1000", "10000", "100000", "1000000"})
 
 
@@ -79,6 +80,14 @@ def _difference(node: exp.Expr, dialect: str) -> exp.Expr:
     return node
 
 
+def _power(node: exp.Expr, dialect: str) -> exp.Expr:
+    """A power of whole numbers that are written is a number: macros of dates have such."""
+    base, exponent = node.this, node.expression
+    if not (_is_number(base) and _is_number(exponent)) or int(exponent.name) > _MOST_EXPONENT:
+        return node
+    return exp.cast(exp.Literal.number(int(base.name) ** int(exponent.name)), "double")
+
+
 def _date(value: exp.Expr) -> exp.Expr:
     return exp.cast(value.copy(), "date")
 
@@ -111,4 +120,5 @@ _RULES: Final[Mapping[type[exp.Expr], Callable[[exp.Expr, str], exp.Expr]]] = {
     exp.Avg: _average,
     exp.DateDiff: _difference,
     exp.TimestampDiff: _difference,
+    exp.Pow: _power,
 }

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.projects.dbt.manifest import Node
-from deltaproduce.projects.dbt.translation import EPHEMERAL_PREFIX
+from deltaproduce.projects.dbt.sql.translation import EPHEMERAL_PREFIX
 
 
 class RenderingError(DefinitionError):
@@ -37,7 +37,7 @@ def returned(value: object = "") -> NoReturn:
 
 
 @dataclass(frozen=True)
-class Relation:
+class JinjaRelation:
     """A table, as `ref`, `source` and `this` give it."""
 
     database: str | None
@@ -46,13 +46,13 @@ class Relation:
     text: str
 
     @staticmethod
-    def of(node: Node) -> Relation:
+    def of(node: Node) -> JinjaRelation:
         """Return the table of a node; of an ephemeral model its CTE."""
         database = node.values.get("database")
         if node.sort == "model" and node.materialized == "ephemeral":
             name = f"{EPHEMERAL_PREFIX}{node.name}"
-            return Relation(database, node.schema, name, name)
-        return Relation(database, node.schema, node.alias, node.relation or node.alias)
+            return JinjaRelation(database, node.schema, name, name)
+        return JinjaRelation(database, node.schema, node.alias, node.relation or node.alias)
 
     def __str__(self) -> str:
         return self.text
@@ -69,7 +69,7 @@ class Relation:
         """Return it as SQL."""
         return self.text
 
-    def include(self, **parts: bool) -> Relation:
+    def include(self, **parts: bool) -> JinjaRelation:
         """Return it whole: tables become stages, which have no schema."""
         return self
 

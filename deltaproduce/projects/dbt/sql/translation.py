@@ -14,8 +14,8 @@ from sqlglot import ErrorLevel, exp, parse
 from sqlglot.errors import SqlglotError
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.projects.dbt.differences import as_spark_computes
-from deltaproduce.projects.dbt.naming import in_sql
+from deltaproduce.projects.dbt.sql.differences import as_spark_computes
+from deltaproduce.projects.dbt.sql.naming import in_sql
 from deltaproduce.stages.sql.syntax import reason, shortened
 
 DIALECTS: Final[Mapping[str, str]] = {
@@ -51,7 +51,7 @@ class Translated:
 def translated(
     code: str,
     dialect: str,
-    found: Callable[[exp.Table], str],
+    node_of: Callable[[exp.Table], str],
     stages: Mapping[str, str],
     ephemeral: Mapping[str, str],
 ) -> Translated:
@@ -68,8 +68,8 @@ def translated(
     tree = _query(code, dialect)
     for name, text in reversed([*ephemeral.items()]):
         _add_cte(tree, name, _query(text, dialect))
-    columns = _columns(tree, found)
-    reads = _over_stages(tree, found, stages)
+    columns = _columns(tree, node_of)
+    reads = _over_stages(tree, node_of, stages)
     computing = as_spark_computes(tree, dialect)
     try:
         sql = computing.sql(dialect="spark", pretty=True, unsupported_level=ErrorLevel.RAISE)
@@ -106,7 +106,7 @@ def _add_cte(tree: exp.Query, name: str, query: exp.Query) -> None:
 
 
 def _over_stages(
-    tree: exp.Query, found: Callable[[exp.Table], str], stages: Mapping[str, str]
+    tree: exp.Query, node_of: Callable[[exp.Table], str], stages: Mapping[str, str]
 ) -> frozenset[str]:
     """Rename tables to the stages that they are; return the ids of these."""
     ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
@@ -114,7 +114,7 @@ def _over_stages(
     inner = [one for one in tables if _is_bare(one) and one.name.lower() in ctes]
     outer = [one for one in tables if one not in inner and isinstance(one.this, exp.Identifier)]
     outer = [one for one in outer if not any(one is other for other in inner)]
-    nodes = [found(one) for one in outer]
+    nodes = [node_of(one) for one in outer]
     read = {stages[id].lower() for id in nodes}
     renamed = _renamed_ctes(ctes, read)
     for cte in tree.find_all(exp.CTE):
@@ -133,7 +133,7 @@ def _over_stages(
     return frozenset(nodes)
 
 
-def _columns(tree: exp.Query, found: Callable[[exp.Table], str]) -> Mapping[str, tuple[str, ...]]:
+def _columns(tree: exp.Query, node_of: Callable[[exp.Table], str]) -> Mapping[str, tuple[str, ...]]:
     """Return the columns that each SELECT names of a table that it alone reads, or by its name."""
     ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     used = dict[str, dict[str, None]]()
@@ -146,7 +146,7 @@ def _columns(tree: exp.Query, found: Callable[[exp.Table], str]) -> Mapping[str,
         for table in own:
             if not isinstance(table.this, exp.Identifier):
                 continue
-            names = used.setdefault(found(table), {})
+            names = used.setdefault(node_of(table), {})
             for column in select.find_all(exp.Column):
                 said = column.table.lower()
                 is_its = said == table.alias_or_name.lower() or (not said and len(items) == 1)

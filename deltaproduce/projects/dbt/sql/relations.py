@@ -30,20 +30,20 @@ class Relations:
     @staticmethod
     def of(nodes: Iterable[Node], dialect: str) -> Relations:
         """Return the tables of nodes, of which the first counts if several have one table."""
-        found = dict[tuple[str, ...], str]()
+        ids = dict[tuple[str, ...], str]()
         for node in nodes:
             parts = _parts(node, dialect)
             for count in range(len(parts), 0, -1):
-                found.setdefault(parts[:count], node.id)
+                ids.setdefault(parts[:count], node.id)
             if place := external_location(node):
-                found.setdefault((place.lower(),), node.id)
-        return Relations(found)
+                ids.setdefault((place.lower(),), node.id)
+        return Relations(ids)
 
     def id_of(self, node: Node, dialect: str) -> str:
         """Return the node that a node's table belongs to: a source may be a model's table."""
         return self.nodes[_parts(node, dialect)]
 
-    def found(self, table: exp.Table) -> str:
+    def node_of(self, table: exp.Table) -> str:
         """Return the node of a table.
 
         Raises:

@@ -16,14 +16,14 @@ from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.sandbox import SandboxedEnvironment
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.projects.dbt.jinja_values import (
+from deltaproduce.projects.dbt.jinja.values import (
     PLAIN,
     Adapter,
     ColumnTypes,
     Config,
     Exceptions,
+    JinjaRelation,
     Refused,
-    Relation,
     RenderingError,
     Returned,
     Target,
@@ -36,6 +36,8 @@ from deltaproduce.types.excerpts import meant, one_line, shown
 
 _TEST: Final = re.compile(r"\{%(-?)\s*test\s+(\w+)")
 _END_OF_TEST: Final = re.compile(r"\{%(-?)\s*endtest\s*(-?)%\}")
+_CALL: Final = re.compile(r"\s*(ref|source|var|env_var)\s*\(.*\)\s*$", re.DOTALL)
+"""An argument of a test that is Jinja without braces."""
 _PARENTS: Final[Mapping[str, str]] = {"databricks": "spark", "redshift": "postgres"}
 """Adapter -> the one whose macros it uses where it has none."""
 
@@ -66,14 +68,14 @@ class _Macro:
     values: Mapping[str, Any]
 
     @cached_property
-    def _made(self) -> Callable[..., Any]:
+    def _callable(self) -> Callable[..., Any]:
         module = self.template().make_module(dict(self.values))
-        made: Callable[..., Any] = getattr(module, self.name)
-        return made
+        ready: Callable[..., Any] = getattr(module, self.name)
+        return ready
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 what users write
         try:
-            return self._made(*args, **kwargs)
+            return self._callable(*args, **kwargs)
         except Returned as error:
             return error.value
 
@@ -131,8 +133,9 @@ class Renderer:
             RenderingError: it needs what is not there.
         """
         try:
-            template = self._jinja.from_string(node.raw_code)
-            return template.render(self._values(node))
+            values = self._values(node)
+            arguments = {"_dbt_generic_test_kwargs": self._arguments(node, values)}
+            return self._jinja.from_string(node.raw_code).render({**values, **arguments})
         except RenderingError:
             raise
         except (TemplateError, DefinitionError) as error:
@@ -143,23 +146,34 @@ class Renderer:
             message = f"its Jinja fails: {type(error).__name__}: {one_line(error)}"
             raise RenderingError(message) from None
 
+    def _arguments(self, node: Node, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a generic test, of which texts may be Jinja."""
+        test = node.values.get("test_metadata")
+        said = test.get("kwargs") if isinstance(test, dict) else None
+        arguments = dict[str, Any]()
+        for name, value in (said or {}).items():
+            text = f"{{{{ {value} }}}}" if isinstance(value, str) and _CALL.match(value) else value
+            is_jinja = isinstance(text, str) and "{{" in text
+            arguments[name] = self._jinja.from_string(text).render(values) if is_jinja else value
+        return arguments
+
     @cached_property
     def _jinja(self) -> SandboxedEnvironment:
-        made = _Packages(undefined=StrictUndefined, extensions=["jinja2.ext.do"])
-        made.filters |= {"as_text": str, "as_bool": bool, "as_native": _same, "as_number": _same}
-        return made
+        ready = _Packages(undefined=StrictUndefined, extensions=["jinja2.ext.do"])
+        ready.filters |= {"as_text": str, "as_bool": bool, "as_native": _same, "as_number": _same}
+        return ready
 
     @cached_property
     def _templates(self) -> Mapping[str, Callable[[], Template]]:
         """How the macros are compiled, by their ids; each is compiled once."""
 
         def compiling(text: str) -> Callable[[], Template]:
-            made = list[Template]()
+            ready = list[Template]()
 
             def compiled() -> Template:
-                if not made:
-                    made.append(self._jinja.from_string(_as_macro(text)))
-                return made[0]
+                if not ready:
+                    ready.append(self._jinja.from_string(_as_macro(text)))
+                return ready[0]
 
             return compiled
 
@@ -206,11 +220,11 @@ class Renderer:
             "builtins": builtins,
             "var": Variables(self.variables.get(node.package, {})),
             "env_var": partial(environment_variable, self.environment),
-            "this": Relation.of(node),
+            "this": JinjaRelation.of(node),
             "is_incremental": lambda: False,
             "should_full_refresh": lambda: True,
             "execute": True,
-            "flags": {"FULL_REFRESH": True, "WHICH": "compile"},
+            "flags": {"FULL_REFRESH": True, "STORE_FAILURES": False, "WHICH": "compile"},
             "model": dict(node.values),
             "graph": {"nodes": {id: dict(one.values) for id, one in self.manifest.nodes.items()}},
             "target": Target(self.target, adapter, node.schema, node.values.get("database")),
@@ -226,11 +240,13 @@ class Renderer:
             "dbt_version": self.manifest.dbt_version,
         }
 
-    def _ref(self, node: Node, *names: str, v: object = None, version: object = None) -> Relation:
+    def _ref(
+        self, node: Node, *names: str, v: object = None, version: object = None
+    ) -> JinjaRelation:
         """Return the table that `ref` names, as dbt finds it: of this package first."""
         *packages, name = names
         wanted = version if v is None else v
-        found = [
+        candidates = [
             one
             for one in self.manifest.nodes.values()
             if one.sort in {"model", "seed", "snapshot"}
@@ -238,16 +254,18 @@ class Renderer:
             and (not packages or one.package == packages[0])
             and _is_version(one, wanted)
         ]
-        found.sort(key=lambda one: (one.id not in node.depends_on, one.package != node.package))
-        if not found:
+        candidates.sort(
+            key=lambda one: (one.id not in node.depends_on, one.package != node.package)
+        )
+        if not candidates:
             known = (one.name for one in self.manifest.nodes.values() if one.sort != "test")
             raise RenderingError(f"ref({shown(name)}) names no model; {meant(name, known)}")
-        return Relation.of(found[0])
+        return JinjaRelation.of(candidates[0])
 
-    def _source(self, group: str, name: str) -> Relation:
+    def _source(self, group: str, name: str) -> JinjaRelation:
         for one in self.manifest.sources.values():
             if one.values.get("source_name") == group and one.name == name:
-                return Relation.of(one)
+                return JinjaRelation.of(one)
         raise RenderingError(f"source({shown(group)}, {shown(name)}) is none of the project")
 
 

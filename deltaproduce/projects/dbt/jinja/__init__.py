@@ -1,0 +1,1 @@
+"""The Jinja of a dbt project, as far as it needs no database."""

@@ -1,0 +1,1 @@
+"""The SQL of a dbt project, as Spark's SQL over stages."""
