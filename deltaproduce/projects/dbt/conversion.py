@@ -21,7 +21,7 @@ from deltaproduce.projects.dbt.keys import unique_columns
 from deltaproduce.projects.dbt.manifest import Manifest, ManifestError, Node
 from deltaproduce.projects.dbt.queries import ephemeral_of, query_of
 from deltaproduce.projects.dbt.rows import RowSource, SeedFiles, one_row, source_of
-from deltaproduce.projects.dbt.sql.naming import in_sql, stage_names
+from deltaproduce.projects.dbt.sql.naming import free_name, in_sql, stage_names
 from deltaproduce.projects.dbt.sql.relations import Relations
 from deltaproduce.projects.dbt.sql.translation import DIALECTS, Translated, translated
 from deltaproduce.projects.dbt.texts import StageRule
@@ -198,16 +198,34 @@ def _take_rows(conversion: Conversion, node: Node, given: SeedFiles, used: Itera
         source = source_of(
             node, given, conversion.unique.get(node.id, ()), used, conversion.dialect
         )
-        keys = ", ".join(f"{in_sql(one)} {source.columns[one]}" for one in source.key)
-        values = ", ".join(
-            f"{in_sql(one)} {kind}" for one, kind in source.columns.items() if one not in source.key
-        )
-        conversion.pipeline.source(name, key=keys, value=values)
+        if len(source.columns) > len(source.key):
+            _define_source(conversion, name, source)
+        else:
+            _define_keys_alone(conversion, name, source)
     except DeltaProduceError as error:
         conversion.left_out.append(LeftOut(node.id, node.path, str(error)))
         return
-    conversion.sources[name], conversion.taken[node.id] = source, name
+    conversion.taken[node.id] = name
+
+
+def _define_source(conversion: Conversion, name: str, source: RowSource) -> None:
+    keys = ", ".join(f"{in_sql(one)} {source.columns[one]}" for one in source.key)
+    values = ", ".join(
+        f"{in_sql(one)} {kind}" for one, kind in source.columns.items() if one not in source.key
+    )
+    conversion.pipeline.source(name, key=keys, value=values)
+    conversion.sources[name] = source
     conversion.files[f"stages/{name}.sql"] = texts.source_text(source, name)
+
+
+def _define_keys_alone(conversion: Conversion, name: str, source: RowSource) -> None:
+    """Define a source without values as a query over one with a column that its files lack."""
+    given, column = f"{name}__rows", free_name("note", source.columns)
+    widened = replace(source, columns={**source.columns, column: "string"}, optional=(column,))
+    _define_source(conversion, given, widened)
+    sql = f"SELECT {', '.join(map(in_sql, source.columns))} FROM {in_sql(given)}"
+    conversion.pipeline.sql(name, sql)
+    conversion.files[f"stages/{name}.sql"] = f"{sql}\n"
 
 
 def _take_model(conversion: Conversion, node: Node, query: Translated) -> None:
@@ -237,11 +255,7 @@ def _take_model(conversion: Conversion, node: Node, query: Translated) -> None:
 def _over_one_row(conversion: Conversion, query: Translated) -> Translated:
     """Return a query without tables as one over a source of one row: a stage reads a stage."""
     if ONE_ROW not in conversion.sources:
-        conversion.pipeline.source(ONE_ROW, key="row int", value="note string")
-        conversion.sources[ONE_ROW] = one_row(ONE_ROW)
-        conversion.files[f"stages/{ONE_ROW}.sql"] = texts.source_text(
-            conversion.sources[ONE_ROW], ONE_ROW
-        )
+        _define_source(conversion, ONE_ROW, one_row(ONE_ROW))
         conversion.files[f"seeds/{ONE_ROW}.csv"] = "row,note\n1,\n"
     sql = f"SELECT made.* FROM (\n{query.sql}\n) AS made CROSS JOIN {ONE_ROW}"
     return replace(query, sql=sql)

@@ -47,6 +47,7 @@ class RowSource:
         guessed: the columns whose type nobody says.
         format: the format of its files; None if the user has to say where its rows are.
         path: where they are.
+        optional: the columns that its files lack.
     """
 
     node: Node | None
@@ -56,6 +57,7 @@ class RowSource:
     format: str | None = None
     path: str = ""
     delimiter: str = ","
+    optional: tuple[str, ...] = ()
 
 
 def source_of(

@@ -54,6 +54,8 @@ def project_text(name: str, engine: str, inputs: Iterable[tuple[str, RowSource]]
         said += [f"path = {_toml(one.path or 'FILL IN')}", 'mode = "snapshot"']
         if one.delimiter != ",":
             said.append(f"delimiter = {_toml(one.delimiter)}")
+        if one.optional:
+            said.append(f"optional = {json.dumps(one.optional)}")
         if one.format is None:
             said = [f"# FILL IN: where the rows of {source} are", *(f"# {a}" for a in said)]
         lines += ["", *said]

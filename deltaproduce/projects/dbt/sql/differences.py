@@ -29,8 +29,10 @@ def as_spark_computes(tree: exp.Expr, dialect: str) -> exp.Expr:
     return tree.transform(changed)
 
 
-def _timestamp(node: exp.Expr, dialect: str) -> exp.Expr:
-    """Times without a zone are instants of a store in UTC."""
+def _type(node: exp.Expr, dialect: str) -> exp.Expr:
+    """Times without a zone are instants of a store in UTC, and text has any length."""
+    if node.this in exp.DataType.TEXT_TYPES:
+        return exp.DataType(this=exp.DType.TEXT)
     if node.this in {exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ, exp.DType.DATETIME}:
         return exp.DataType(this=exp.DType.TIMESTAMPTZ)
     if node.this in {exp.DType.INT128, exp.DType.UINT128}:
@@ -115,7 +117,7 @@ def _is_number(node: exp.Expr) -> bool:
 
 
 _RULES: Final[Mapping[type[exp.Expr], Callable[[exp.Expr, str], exp.Expr]]] = {
-    exp.DataType: _timestamp,
+    exp.DataType: _type,
     exp.Div: _division,
     exp.Avg: _average,
     exp.DateDiff: _difference,

@@ -32,6 +32,13 @@ def stage_names(nodes: Iterable[Node]) -> dict[str, str]:
     return names
 
 
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """Return a name that is not taken: the name, or with a number."""
+    lower = {one.lower() for one in taken}
+    numbered = (name if number == 1 else f"{name}_{number}" for number in count(1))
+    return next(one for one in numbered if one.lower() not in lower)
+
+
 def in_sql(name: str) -> str:
     """Return a name as Spark's SQL has it: in backquotes if it is a word of SQL, or no word."""
     tokens = spark_dialect().tokenize(name) if name.isascii() and name.isidentifier() else []

@@ -15,7 +15,7 @@ from sqlglot.errors import SqlglotError
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.projects.dbt.sql.differences import as_spark_computes
-from deltaproduce.projects.dbt.sql.naming import in_sql
+from deltaproduce.projects.dbt.sql.naming import free_name, in_sql
 from deltaproduce.stages.sql.syntax import reason, shortened
 
 DIALECTS: Final[Mapping[str, str]] = {
@@ -172,9 +172,6 @@ def _renamed_ctes(ctes: set[str], read: set[str]) -> dict[str, str]:
     for name in sorted(ctes):
         if name in read or name.startswith("_"):
             stem = name.removeprefix(EPHEMERAL_PREFIX).lstrip("_") or "cte"
-            number = 1
-            while f"{stem}_{number}" in taken:
-                number += 1
-            renamed[name] = f"{stem}_{number}"
+            renamed[name] = free_name(f"{stem}_1", taken)
             taken.add(renamed[name])
     return renamed
