@@ -18,6 +18,7 @@ from selecting import some
 
 import deltaproduce as dp
 from deltaproduce.storage import failpoints
+from deltaproduce.testing import Oracle
 
 Values = tuple[Any, ...]
 """A customer, an amount and a status."""
@@ -288,6 +289,12 @@ def test_other_rules_set_nothing_aside(expected: dict[str, Any]) -> None:
     with pytest.raises(dp.DefinitionError):
         pipeline.check("c", "SELECT order_id FROM orders", severity="quarantine")
     assert pipeline.checks == ()
+
+
+def test_the_oracle_refuses_what_it_does_not_do() -> None:
+    with pytest.raises(dp.DefinitionError):
+        Oracle(shop())
+    assert Oracle(shop(quarantines=False)).head == 0
 
 
 class Model:

@@ -87,7 +87,8 @@ class Oracle:
     `oracle.content(stage) == plain_rows(frame.collect())` is the whole test. If a function emits a
     time with zone, or gets its rows in Arrow, timestamps without a zone are in UTC.
 
-    Every update recomputes the whole pipeline: keep test data small.
+    Every update recomputes the whole pipeline: keep test data small. It evaluates no checks, and
+    refuses a pipeline with a source that sets rows aside.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -99,6 +100,13 @@ class Oracle:
                     "has not; write it as a function, or register a model of its kind"
                 )
                 raise DefinitionError(message, stage=producer.name)
+        for source in self._graph.sources:
+            if source.kind.intake.rows_of:
+                message = (
+                    f"source {source.kind.intake.rows_of!r} sets rows aside, which the oracle does "
+                    "not: leave the rule out, and give it the rows that are taken"
+                )
+                raise DefinitionError(message, stage=source.kind.intake.rows_of)
         self._versions = [_Version({stage.name: [] for stage in self._stages})]
         self._rollbacks: set[int] = set()
         self._number_by_update_id: dict[str, int] = {}
