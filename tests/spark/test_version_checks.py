@@ -29,7 +29,7 @@ def shop() -> dp.Pipeline:
     return pipeline
 
 
-@pytest.mark.parametrize("where", chosen(["driver", "spark"], "spark"))
+@pytest.mark.parametrize("where", chosen(["driver", "spark"], "driver"))
 def test_checks_hold_in_a_session(spark: SparkSession, location: str, where: str) -> None:
     limits = dp.Limits() if where == "driver" else dp.Limits(local_rows=0)
     with dp.Store(spark, location, shop(), limits=limits) as store:

@@ -109,7 +109,17 @@ CALLS: dict[str, dict[str, Any]] = {
 }
 """Each method that takes arguments -> good ones, of which one at a time is made wrong."""
 
-WITHOUT = {"as_tables", "time_zone", "head", "versions", "update_ids", "compact", "wait", "close"}
+WITHOUT = {
+    "as_tables",
+    "time_zone",
+    "head",
+    "versions",
+    "update_ids",
+    "check",
+    "compact",
+    "wait",
+    "close",
+}
 
 
 def is_int(value: Any) -> bool:
