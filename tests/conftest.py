@@ -58,6 +58,7 @@ DEAREST = (
     "test_local_retained_sources.py",
     "test_local_time_zones.py",
     "test_connect.py",
+    "test_cluster.py",
     "test_what_it_cannot_hold.py",
     "test_local_partials.py",
     "test_local_selects.py",

@@ -133,7 +133,7 @@ def _cores_elsewhere(engines: Engines) -> int:
 
 
 def _most_workers(engines: Engines) -> int:
-    """The most processes that call a function: the number of the session's cores."""
-    if engines.session is None:
+    """The most processes that call a function: those of the session's cores that are here."""
+    if engines.session is None or has_other_machines(engines.session):
         return cores()
     return parallelism(engines.session)

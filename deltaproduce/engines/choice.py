@@ -1,7 +1,9 @@
 """The choice of an engine: where rows are processed, and when they move.
 
 The invariant: only this module decides it. Rows stay where they are: on the driver while all inputs
-are there, else in Spark. A result of Spark moves to the driver if it is small (`Limits.is_local`).
+are there, else in Spark. A result of Spark moves to the driver if the limits allow it
+(`Limits.is_local`) and, where Spark has other machines, if it is estimated to be sooner there
+(`limits.placement`).
 Without a session, rows are always on the driver. Rows on the driver that are too many for one core
 or for its memory are processed in parts (`local.large`). Users' functions are called by `calls`.
 """
@@ -28,6 +30,7 @@ from deltaproduce.engines.spark.checkpoints import (
     of_one_attempt,
 )
 from deltaproduce.engines.spark.engine import SparkEngine
+from deltaproduce.engines.spark.executors.costs import ClusterCosts
 from deltaproduce.engines.spark.executors.python_workers import are_as_beside, has_other_machines
 from deltaproduce.engines.spark.frames import fetched, mapped
 from deltaproduce.engines.spark.sessions.on_demand import is_frame
@@ -35,6 +38,7 @@ from deltaproduce.engines.spark.sessions.remote import is_remote
 from deltaproduce.errors import SessionError
 from deltaproduce.model.limits import Limits
 from deltaproduce.model.limits.machine import cores
+from deltaproduce.model.limits.placement import Cluster, Estimate, Work
 from deltaproduce.shown.phases import jobs_begin
 from deltaproduce.times.zones import OF_UTC, known, zone_of_machine
 from deltaproduce.types.columns import Column
@@ -57,22 +61,73 @@ class Engines:
         limits: the sizes up to which rows are processed on the driver.
         zone: returns the time zone in which rows are computed; None for `zone_of_session`, or the
             machine's zone.
+        costs: what a session with other machines costs; None if there are none.
         memo: what is made once for the store; see `once`.
     """
 
     session: SparkSession | None
     limits: Limits
     zone: Callable[[], str] | None = None
+    costs: ClusterCosts | None = None
     memo: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
     def opened(session: SparkSession | None, limits: Limits) -> Engines:
         """Return the engines of a store that is opened with this session and these limits."""
-        if session is not None and has_other_machines(session):
-            limits = limits.of_cluster()
-        elif session is not None and not are_as_beside(session):
+        if session is None:
+            return Engines(None, limits)
+        has_others = has_other_machines(session)
+        if has_others:
+            limits = limits.of_cluster(is_remote=is_remote(session))
+        if not are_as_beside(session):
             limits = replace(limits, local_parts=1)
-        return Engines(session, limits)
+        return Engines(session, limits, costs=ClusterCosts(session) if has_others else None)
+
+    def is_local(
+        self,
+        rows: int,
+        total_bytes: int,
+        *,
+        read_seconds: float = 0.0,
+        in_spark: bool = False,
+        on_driver: bool = False,
+    ) -> bool:
+        """Return whether the driver processes this many rows, perhaps part by part.
+
+        The limits allow it, and if Spark has other machines, the driver is estimated to be done
+        with them no later.
+
+        Args:
+            read_seconds: how long it takes to read them.
+            in_spark: whether Spark has them.
+            on_driver: whether the driver has them.
+        """
+        if not self.limits.is_local(rows, total_bytes):
+            return False
+        return self._is_soon_here(Work(rows, total_bytes, read_seconds, in_spark, on_driver))
+
+    def reads_groups(self, keys: int, rows: int, read_seconds: float = 0.0) -> bool:
+        """Return whether the driver reads row groups to look keys up, and not Spark.
+
+        Args:
+            rows: how many rows the row groups have.
+            read_seconds: how long the driver takes to read them.
+        """
+        if rows > self.limits.seek_rows:
+            return False
+        return self._is_soon_here(Work(keys, 0, read_seconds))
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """What is known of the executors; None if they are no other machines."""
+        return None if self.costs is None else self.costs.cluster()
+
+    def last_estimate(self) -> Estimate | None:
+        """Return what this thread has estimated since the last call, for the most rows."""
+        return None if self.costs is None else self.costs.taken()
+
+    def _is_soon_here(self, work: Work) -> bool:
+        return self.costs is None or self.costs.is_on_driver(work)
 
     @property
     def spark(self) -> SparkSession:
@@ -168,15 +223,16 @@ class Engines:
             return function(rows)
         return parting.by_slices(rows, function, self.limits, threads)
 
-    def reads_in_parts(self, rows: int, row_bytes: int) -> bool:
+    def reads_in_parts(self, rows: int, row_bytes: int, read_seconds: float = 0.0) -> bool:
         """Return whether the driver reads rows of files in parts, all cores at once, or Spark does.
 
         It holds a few parts at a time, however many rows there are. Spark has no more cores if its
         tasks run on this machine.
         """
-        if self.session is None or self.limits.is_local(rows, rows * row_bytes):
+        if self.session is None:
             return True
-        return self.limits.is_local(1, 1) and not has_other_machines(self.session)
+        work = Work(rows, rows * row_bytes, read_seconds)
+        return self.limits.is_local(1, 1) and self._is_soon_here(work)
 
     def rows_of_part(self, rows: int, row_bytes: int) -> int:
         """Return how many rows of files each core reads at a time; see `reads_in_parts`."""
@@ -278,6 +334,8 @@ class Engines:
         They go through the driver's heap if they fit there, or else through files, if Spark's
         workers are on this machine.
         """
+        if not self.is_local(rows, total_bytes, in_spark=True):
+            return computed
         if self.limits.is_fetched(rows, total_bytes):
             return fetched(computed, columns)
         if self.limits.is_local(rows, total_bytes) and self._has_workers_here:

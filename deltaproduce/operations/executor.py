@@ -215,6 +215,8 @@ class Executor:
             compared=compared,
             forgetting=forgetting,
             zones={name: (was, context.time_zone) for name, was in rezoned.items()},
+            cluster=context.engines.cluster,
+            seconds_a_byte=self._tables.readings.seconds(1),
         )
         plan = planned(steps, context.graph, head, context.definitions, foreseen)
         plan.moves = differ(self.windows.moved(head, windows, (), advances=True), head)
@@ -331,7 +333,10 @@ class Executor:
                 work.context.check_partitions(result, work.head)
                 read = self._tables.readings.total.after(before)
                 ended = _ended_progress(ended, result, results, work.head)
-                results[step.stage.name] = replace(result, seconds=seconds, read=read)
+                estimate = work.context.engines.last_estimate()
+                results[step.stage.name] = replace(
+                    result, seconds=seconds, read=read, estimate=estimate
+                )
             reached(ended, is_hidden=is_hidden)
             done += not is_hidden
         return results

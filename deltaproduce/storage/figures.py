@@ -65,7 +65,14 @@ _IN_SHORT: Final = (
     "rows",
     "seconds",
 )
-_LEFT: Final = ("rows_expired", "rows_not_taken", "tasks", "ties")
+_LEFT: Final = (
+    "rows_expired",
+    "rows_not_taken",
+    "tasks",
+    "ties",
+    "driver_seconds",
+    "spark_seconds",
+)
 """Fields that are shown and stored only if they are not empty."""
 
 
@@ -180,6 +187,9 @@ class StageFigures:
         bytes_read: the bytes of these row groups, compressed as they are stored; if only Spark sees
             the files, the bytes of the rows in memory.
         seconds: wall time of the stage's computation, without its commits.
+        driver_seconds: where executors are other machines, how long the step was estimated to take
+            on the driver, for the most of its rows that were in question; else 0.
+        spark_seconds: the same in Spark. It ran where it takes less, within the store's `Limits`.
         delta_versions: ``content``, ``key_mappings``, ``updates`` and, with merge on read, ``runs``
             -> the Delta table's version. If there are runs, the first two lack their rows:
             `Version.delta_version` says so. For a source that is read in place, ``content`` is that
@@ -220,6 +230,8 @@ class StageFigures:
     window: WindowMove | None = None
     rows_read: int = 0
     bytes_read: int = 0
+    driver_seconds: float = 0.0
+    spark_seconds: float = 0.0
     rows_expired: int = 0
     rows_not_taken: int = 0
     tasks: tuple[str, ...] = ()
@@ -261,6 +273,8 @@ class StageFigures:
             rows_removed=0,
             rows_read=0,
             bytes_read=0,
+            driver_seconds=0.0,
+            spark_seconds=0.0,
             rows_expired=0,
             rows_not_taken=0,
             tasks=(),

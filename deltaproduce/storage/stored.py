@@ -27,6 +27,7 @@ from deltaproduce.engines.spark.columns import same
 from deltaproduce.engines.spark.frames import fetched, streamed
 from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
+from deltaproduce.model.limits.placement import COMPRESSED
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.shown.phases import in_phase
 from deltaproduce.storage.parquet import scans, seeks
@@ -249,7 +250,7 @@ class Stored:
         engines, overlay = self.engines, self.overlay
         if isinstance(self.base, pa.Table) or self.files is None:
             return None
-        if not engines.reads_in_parts(self.count, self.row_bytes):
+        if not engines.reads_in_parts(self.count, self.row_bytes, self._read_seconds):
             return None
         names = [c.name for c in columns]
         pair = () if overlay is None else overlay.pair
@@ -429,8 +430,15 @@ class Stored:
     @property
     def _is_fetched(self) -> bool:
         """Whether all rows are read to the driver, if that is possible."""
-        limits = self.engines.limits
-        return self._is_alone or limits.is_local(self.count, self.count * self.row_bytes)
+        size, read_seconds = self.count * self.row_bytes, self._read_seconds
+        return self._is_alone or self.engines.is_local(self.count, size, read_seconds=read_seconds)
+
+    @property
+    def _read_seconds(self) -> float:
+        """About how long the driver takes to read all rows."""
+        if isinstance(self.base, pa.Table):
+            return 0.0
+        return self.readings.seconds(self.count * self.row_bytes / COMPRESSED)
 
     @property
     def _is_one_part(self) -> bool:

@@ -35,6 +35,7 @@ from test_partitioned import sale, shop
 
 from deltaproduce import Limits, Pipeline, ProducerError, Store, agg
 from deltaproduce.engines.spark.checkpoints import checkpoint
+from deltaproduce.engines.spark.executors.costs import ClusterCosts
 from deltaproduce.engines.spark.executors.python_workers import are_as_beside, has_other_machines
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle, plain_rows
@@ -94,9 +95,14 @@ def test_versions_equal_the_oracles(
 
 @long
 @pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("where", ["in Spark", "mixed", "where it is best"])
+@pytest.mark.parametrize("where", ["in Spark", "mixed", "by chance", "where it is sooner"])
 def test_stages_of_every_kind_equal_the_oracle(
-    sessions: Sessions, location: str, where: str, settings: str, user_module: ModuleType
+    sessions: Sessions,
+    location: str,
+    where: str,
+    settings: str,
+    user_module: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Functions, joins, merges, queries, views, aggregates, windows, an index; with limits or not.
 
@@ -105,7 +111,10 @@ def test_stages_of_every_kind_equal_the_oracle(
     spark, pipeline = sessions.of(SETTINGS[settings]), every_kind(user_module.Squares())
     oracle = Oracle(pipeline)
     mixed = Limits(small_table_rows=9, local_rows=6, local_bytes=2_000, local_parts=1, seek_keys=4)
-    limits = {"in Spark": IN_SPARK, "mixed": mixed}.get(where, Limits())
+    limits = {"in Spark": IN_SPARK, "mixed": mixed}.get(where, Limits(small_table_rows=0))
+    if where == "by chance":
+        chance = random.Random(settings)
+        monkeypatch.setattr(ClusterCosts, "is_on_driver", lambda *_: chance.random() < 0.5)
     store = Store(spark, location, pipeline, limits=limits)
     for number in (1, 2, 3):
         given = batch_of_every_kind(number)
@@ -113,6 +122,24 @@ def test_stages_of_every_kind_equal_the_oracle(
         assert version.number == oracle.update(given) == number
         assert_same(store, oracle, pipeline, number)
     assert store.verify(recompute=True) == ()
+
+
+def test_the_plan_and_the_version_say_how_long_both_ways_take(
+    spark: SparkSession, location: str
+) -> None:
+    store = Store(spark, location, orders())
+    given = frames(spark, batch((1, 1, 3), (2, 1, 4)))
+    for number in (1, 2):
+        planned = {step.stage.name: step.as_dict() for step in store.plan({"orders": 2})}
+        figures = store.update(given if number == 1 else frames(spark, drawn(2))).stages
+        for stage in ("orders", "by_customer"):
+            assert 0 < figures[stage].spark_seconds > figures[stage].driver_seconds
+            assert figures[stage].as_dict()["spark_seconds"] == figures[stage].spark_seconds
+    assert planned["by_customer"]["cause"] == "reached"
+    with Store(None, location, orders()) as plain:
+        assert plain.head.stages["orders"].spark_seconds > 0
+        later = plain.update(as_frames(None, orders(), batch((9, 9, 9))))
+        assert later.stages["orders"].spark_seconds == 0
 
 
 @long
@@ -183,7 +210,7 @@ def priced(module: ModuleType) -> Pipeline:
     return pipeline
 
 
-@pytest.mark.parametrize("shipped", ["installed", "by addPyFile"])
+@pytest.mark.parametrize("shipped", chosen(["installed", "by addPyFile"], "by addPyFile"))
 def test_functions_of_a_users_module_run_where_it_is_shipped(
     spark: SparkSession, location: str, module_file: Path, cluster: Cluster, shipped: str
 ) -> None:

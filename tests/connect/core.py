@@ -112,7 +112,7 @@ def test_steps_beyond_the_drivers_bound_equal_the_oracles(
 def test_more_rows_than_come_to_the_client(spark: SparkSession, location: str) -> None:
     """A load, and an update of each thousandth row: sums are those that are counted by hand."""
     store = Store(spark, location, orders(), table_type="merge_on_read")
-    ids = range(Limits().cluster_rows + 10_000)
+    ids = range(Limits().of_cluster(is_remote=True).local_rows + 10_000)
 
     def given(rows: DataFrame, amount: int) -> dict[str, DataFrame]:
         return {"orders": rows.selectExpr("id", "id % 7 AS customer", f"{amount}L AS amount")}

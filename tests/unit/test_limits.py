@@ -11,6 +11,7 @@ from deltaproduce import Limits, StorageError
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.large import spilling
 from deltaproduce.engines.local.large.spilling import Spill, spilled
+from deltaproduce.engines.spark.executors import costs
 
 
 class Session:
@@ -22,15 +23,51 @@ class Session:
         self.pythonExec = interpreter
         self.conf = settings
         self._jsc = None
+        self.defaultParallelism = 2
 
 
-@pytest.mark.parametrize("master", ["yarn", "spark://a:7077", "local-cluster[2,1,1024]", None])
-def test_little_is_fetched_from_a_cluster(master):
-    limits = Engines.opened(Session(master), Limits(seek_keys=7)).limits
-    most = 64 << 20
-    assert limits == Limits(local_rows=100_000, local_bytes=most, local_parts=1, seek_keys=7)
-    fewer = Limits(local_rows=5, local_bytes=6, local_parts=1)
-    assert Engines.opened(Session(master), fewer).limits == fewer
+CLUSTERS = ["yarn", "spark://a:7077", "local-cluster[2,1,1024]", None]
+
+
+@pytest.mark.parametrize("master", CLUSTERS)
+def test_limits_of_a_cluster_are_caps(master):
+    assert Engines.opened(Session(master), Limits(seek_keys=7)).limits == Limits(seek_keys=7)
+    fewer = Limits(cluster_rows=5, cluster_bytes=6)
+    opened = Engines.opened(Session(master), fewer).limits
+    assert (opened.local_rows, opened.local_bytes) == (5, 6)
+    more = Limits(local_rows=3, local_bytes=4, cluster_rows=5, cluster_bytes=6)
+    assert Engines.opened(Session(master), more).limits == more
+
+
+def test_a_client_of_spark_connect_takes_few_rows():
+    limits = Limits(local_rows=200_000).of_cluster(is_remote=True)
+    assert (limits.local_rows, limits.local_bytes) == (100_000, 64 << 20)
+    given = Limits(local_rows=200_000, cluster_rows=150_000).of_cluster(is_remote=True)
+    assert given.local_rows == 150_000
+
+
+def test_a_step_on_a_cluster_runs_where_it_is_estimated_to_be_sooner(monkeypatch):
+    """Within the limits; a small one measures nothing."""
+    measured = []
+    monkeypatch.setattr(costs, "_measured", lambda session: measured.append(session) or 0.3)
+    monkeypatch.setattr(costs, "cores", lambda: 4)
+    session = Session("yarn")
+    engines = Engines.opened(session, Limits(local_rows=10_000_000, local_bytes=1 << 40))
+    session.defaultParallelism = 400
+    assert engines.is_local(10_000, 240_000, in_spark=True)
+    assert not measured
+    assert engines.is_local(1_000_000, 24_000_000, in_spark=True)
+    assert not engines.is_local(10_000_000, 240_000_000, in_spark=True)
+    assert engines.reads_groups(1_000, 8_192_000, read_seconds=0.4)
+    assert not engines.reads_groups(1_000, 8_192_000, read_seconds=16)
+    assert not engines.reads_groups(1_000, 80_000_000, read_seconds=0.1)
+    assert measured == [session]
+    placed = engines.last_estimate()
+    assert placed.driver_seconds > placed.spark_seconds > 0
+    assert engines.last_estimate() is None
+    session.defaultParallelism = 2
+    assert engines.is_local(10_000_000, 240_000_000, in_spark=True)
+    assert not engines.is_local(10_000_001 * 8, 240_000_000, in_spark=True)
 
 
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[2]", "local[2,3]"])
@@ -67,15 +104,19 @@ def test_a_step_has_more_parts_on_the_driver_than_it_holds():
     assert not none.is_one_part(1, 1)
 
 
-def test_rows_of_files_are_read_in_parts_unless_a_cluster_has_more_cores():
+def test_rows_of_files_are_read_in_parts_unless_a_cluster_is_sooner(monkeypatch):
     few = Limits(local_rows=10, local_bytes=1_000)
     for master in ("local[2]", None):
         session = Session(master) if master else None
         assert Engines.opened(session, few).reads_in_parts(1 << 40, 100)
         none = Engines.opened(session, replace(few, local_rows=0))
         assert none.reads_in_parts(1, 1) == (session is None)
-    far = Engines.opened(Session("yarn"), few)
-    assert [far.reads_in_parts(10, size) for size in (100, 101)] == [True, False]
+    far, near = (Engines.opened(Session("yarn"), few) for _ in range(2))
+    far.session.defaultParallelism, near.session.defaultParallelism = 1_000, 1
+    monkeypatch.setattr(costs, "_measured", lambda _: 0.3)
+    monkeypatch.setattr(costs, "cores", lambda: 4)
+    assert [one.reads_in_parts(10, 100) for one in (far, near)] == [True, True]
+    assert [one.reads_in_parts(1 << 30, 100) for one in (far, near)] == [False, True]
 
 
 def test_what_a_table_has_counts_and_not_what_it_was_cut_from():

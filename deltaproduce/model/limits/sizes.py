@@ -19,6 +19,8 @@ _MOST_BYTES: Final = 1 << 30
 _BYTES_SHARE: Final = 48
 _KEPT_BYTES: Final = 64 << 20
 """Spark keeps so many bytes of rows, and sends them, about as fast as its Python workers start."""
+_REMOTE_ROWS: Final = 100_000
+_REMOTE_BYTES: Final = 64 << 20
 _ROWS_SHARE: Final = 1_500
 """A step holds about this many bytes per row in addition to the row's values."""
 
@@ -38,12 +40,13 @@ class Limits:
             a 48th of the driver's memory, and at most 1 GiB. A step holds several times as much.
             A step with more rows holds a part of about this size in memory at a time, and keeps the
             others in temporary files.
-        local_parts: the most such parts of one table that a step processes on the driver if Spark's
-            tasks run on this machine, where Spark takes longer; more are Spark's. Without a
-            session, and when an aggregate is loaded, there may be any number of parts; on a cluster
-            there is one.
-        cluster_rows: replaces `local_rows` in a session whose executors are other machines.
-        cluster_bytes: replaces `local_bytes` in such a session.
+        local_parts: the most such parts of one table that a step processes on the driver if there
+            is a session; more are Spark's. Without a session, and when an aggregate is loaded,
+            there may be any number of parts.
+        cluster_rows: the most rows in place of `local_rows` if executors are other machines; None
+            for no other number. Below all these limits a step then runs where it is estimated to
+            be done sooner (`placement`). With Spark Connect, None is 100,000.
+        cluster_bytes: the same for `local_bytes`; with Spark Connect, None is 64 MiB.
         fetched_bytes: the most bytes that Spark has computed and that come to the driver through
             its heap; Spark returns no more than 1 GiB at once by default. If Spark's tasks run in
             this machine's one Java process, more bytes, up to `local_bytes`, come in files.
@@ -95,8 +98,8 @@ class Limits:
         default_factory=lambda: min(memory_bytes() // _BYTES_SHARE, _MOST_BYTES)
     )
     local_parts: int = 8
-    cluster_rows: int = 100_000
-    cluster_bytes: int = 64 << 20
+    cluster_rows: int | None = None
+    cluster_bytes: int | None = None
     fetched_bytes: int = 256 << 20
     plan_rows: int = 5_000
     task_bytes: int = 64 << 20
@@ -118,13 +121,22 @@ class Limits:
     compaction_commits: int = 100
     merged_commits: int = 8
 
-    def of_cluster(self) -> Limits:
-        """Return the limits of a store in a session whose executors are other machines."""
+    def of_cluster(self, *, is_remote: bool) -> Limits:
+        """Return the limits of a store in a session whose executors are other machines.
+
+        Args:
+            is_remote: the session is of Spark Connect, which takes few rows from its client.
+        """
+        most_rows, most_bytes = self.cluster_rows, self.cluster_bytes
+        if is_remote:
+            most_rows = _REMOTE_ROWS if most_rows is None else most_rows
+            most_bytes = _REMOTE_BYTES if most_bytes is None else most_bytes
         return replace(
             self,
-            local_rows=min(self.local_rows, self.cluster_rows),
-            local_bytes=min(self.local_bytes, self.cluster_bytes),
-            local_parts=1,
+            local_rows=self.local_rows if most_rows is None else min(self.local_rows, most_rows),
+            local_bytes=self.local_bytes
+            if most_bytes is None
+            else min(self.local_bytes, most_bytes),
         )
 
     def rows_of_group(self, *, by_ends: bool) -> int:

@@ -8,13 +8,15 @@ anything is read, such as how many keys a change reaches, is None and shown as u
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, TypeAlias
 
 from deltaproduce.described.content import description, text_of
 from deltaproduce.engines.marks import Counts
 from deltaproduce.model.fingerprints import NOT_COMPUTED, Altered, Fingerprint
 from deltaproduce.model.graph import Graph, Stage
+from deltaproduce.model.limits import Limits
+from deltaproduce.model.limits.placement import COMPRESSED, Cluster, Estimate, Work, estimate
 from deltaproduce.operations.reports.planned_checks import (
     PlannedCheck,
     planned_checks,
@@ -34,6 +36,10 @@ Cause = Literal["added", "changed", "given", "reached", "refreshed"]
 It is new (``added``), its definition differs (``changed``), it is a source with new rows
 (``given``), one of its feeders is processed (``reached``), or all its keys are due (``refreshed``).
 """
+
+
+_GROUP_ROWS: Final = Limits().group_rows
+"""The rows of a row group, which a look-up reads of each key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +84,15 @@ class PlannedStep(Step):
             of those that differ, if its snapshot is compared. None if unknown.
         share: about which share of its feeders' rows these are, from 0 to 1; 1 if all keys are
             produced. None if unknown.
+        estimate: about how long it takes on the driver and in Spark, if executors are other
+            machines and the number of rows is known; else None.
     """
 
     cause: Cause = "reached"
     altered: tuple[Altered, ...] = ()
     keys: int | None = None
     share: float | None = None
+    estimate: Estimate | None = None
 
     __repr__ = Step.__repr__
 
@@ -98,13 +107,26 @@ class PlannedStep(Step):
             "altered": [part.as_dict() for part in self.altered],
             "keys": self.keys,
             "share": self.share,
+            **(
+                {}
+                if self.estimate is None
+                else {
+                    "driver_seconds": round(self.estimate.driver_seconds, 3),
+                    "spark_seconds": round(self.estimate.spark_seconds, 3),
+                }
+            ),
         }
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What differs of its definition, in sentences, beside what `diffs` shows."""
+        """What differs of its definition, beside what `diffs` shows, and how long it may take."""
         parts = (part for part in self.altered if not part.diff)
-        return tuple(f"{self.stage.name}: {part.sentence}" for part in parts)
+        altered_parts = tuple(f"{self.stage.name}: {part.sentence}" for part in parts)
+        if self.estimate is None:
+            return altered_parts
+        seconds = f"{self.estimate.driver_seconds:.1f} s on the driver"
+        seconds += f", {self.estimate.spark_seconds:.1f} s in Spark"
+        return (*altered_parts, f"{self.stage.name}: about {seconds}")
 
     def diffs(self, head: int) -> tuple[Table, ...]:
         """How the text of its definition differs from the one that its tables were made by.
@@ -194,12 +216,16 @@ class Foreseen:
         compared: how snapshots differ.
         forgetting: sources whose rows may be dropped for good.
         zones: stages that were computed in another time zone -> that one, and today's.
+        cluster: what is known of executors that are other machines; None if there are none.
+        seconds_a_byte: how long the driver takes to read a stored byte.
     """
 
     given: Mapping[str, int | None]
     compared: Counted
     forgetting: Collection[str]
     zones: Mapping[str, tuple[str, str]]
+    cluster: Cluster | None = None
+    seconds_a_byte: float = 0.0
 
 
 def planned(
@@ -225,6 +251,7 @@ def planned(
         name = step.stage.name
         parts = altered(step.stage, head, definitions[name], foreseen.zones.get(name))
         plans = _planned(step, head, parts, known, given)
+        plans = replace(plans, estimate=_estimate(plans, head, foreseen))
         known[name] = plans
     plan = Plan(step for step in known.values() if step.stage.hidden is None)
     plan.head, plan.compared, plan.moves = head.number, counted, False
@@ -321,6 +348,21 @@ def _share(step: Step, keys: int | None, head: Version) -> float | None:
     figures = [head.stages.get(stage.name) for stage in read]
     rows = sum(figure.rows for figure in figures if figure is not None)
     return None if keys is None or not rows else min(1.0, keys / rows)
+
+
+def _estimate(step: PlannedStep, head: Version, foreseen: Foreseen) -> Estimate | None:
+    """Return how long a step takes on the driver and in Spark; None if that is not known."""
+    read = [head.stages.get(stage.name) for stage in step.stage.feeders or (step.stage,)]
+    rows = sum(figures.rows for figures in read if figures is not None)
+    size = sum(figures.rows * figures.row_bytes for figures in read if figures is not None)
+    keys = rows if step.how == "full" else step.keys
+    if foreseen.cluster is None or keys is None:
+        return None
+    read_rows = rows if step.how == "full" else min(rows, keys * _GROUP_ROWS)
+    row_bytes = size / rows if rows else 0.0
+    read_seconds = read_rows * row_bytes / COMPRESSED * foreseen.seconds_a_byte
+    work = Work(keys, round(keys * row_bytes), read_seconds)
+    return estimate(work, foreseen.cluster)
 
 
 def _restarted_updates(steps: Iterable[PlannedStep]) -> Iterable[Loss]:

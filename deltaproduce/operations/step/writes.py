@@ -18,6 +18,7 @@ from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.marks import ALIVE
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
+from deltaproduce.model.limits.placement import Estimate
 from deltaproduce.model.window_moves import WindowMove
 from deltaproduce.operations.step.edits import (
     BY_KEY,
@@ -54,6 +55,8 @@ class StepResult:
         window: the place of its window and the move that led there, if it has one.
         present: the partitions found in its rows, or in the rows that it reads.
         read: how much it has read of stored tables.
+        estimate: how long it was estimated to take on the driver and in Spark; None if one of them
+            was out of the question.
         rows_expired: the number of rows that left a source with their partitions.
         rows_not_taken: the number of rows given for partitions that the source does not keep.
         tasks: the tasks that were made, if the stage keeps their records.
@@ -75,6 +78,7 @@ class StepResult:
     ties: int = 0
     seconds: float = 0.0
     read: ReadAmount = NOTHING_READ
+    estimate: Estimate | None = None
 
     @property
     def mode(self) -> Mode:
@@ -126,6 +130,8 @@ class StepResult:
             tasks=self.tasks,
             ties=self.ties,
             seconds=round(self.seconds, 3),
+            driver_seconds=0.0 if self.estimate is None else round(self.estimate.driver_seconds, 3),
+            spark_seconds=0.0 if self.estimate is None else round(self.estimate.spark_seconds, 3),
             numbering=Numbering(self.surrogates, self.stage.kind.key_use.numbered),
             columns=columns_of(self.stage),
             window=self.window,

@@ -140,7 +140,7 @@ class FollowedInput:
         """
         if isinstance(rows, pa.Table):
             return rows
-        if count is None or not self.engines.limits.is_local(count, size):
+        if count is None or not self.engines.is_local(count, size, in_spark=True):
             raise TooManyRowsError
         return self.engines.table(rows, columns)
 

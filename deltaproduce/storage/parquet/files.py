@@ -253,12 +253,13 @@ class ParquetFiles:
         )
         spilled.add(empty(columns))
         try:
-            for rows, amount in side_by_side(read, read_together):
-                self.readings.add(*amount)
-                spilled.add(rows)
-                count += len(rows)
-                if most is not None and count > most:
-                    break
+            with self.readings.measured():
+                for rows, amount in side_by_side(read, read_together):
+                    self.readings.add(*amount)
+                    spilled.add(rows)
+                    count += len(rows)
+                    if most is not None and count > most:
+                        break
         except UNREADABLE as error:
             self._check_answer(error)
             return None

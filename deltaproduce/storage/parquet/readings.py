@@ -7,7 +7,15 @@ do not count for the version.
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
+
+_ASSUMED_RATE: Final = 100e6
+"""The bytes that the driver reads in a second, until it has read some: those of a plain disk."""
+_LEAST_MEASURED: Final = 1 << 20
+"""A smaller read says more of how long a file takes to open."""
 
 
 class ReadAmount(NamedTuple):
@@ -39,6 +47,7 @@ class Readings:
 
     def __init__(self) -> None:
         self._of_thread = threading.local()
+        self._measured = 0, 0.0
 
     @property
     def total(self) -> ReadAmount:
@@ -50,3 +59,18 @@ class Readings:
         """Count the next read."""
         total = self.total
         self._of_thread.total = ReadAmount(total.rows + rows, total.size + size)
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Measure how long the reads of the block take."""
+        before, began = self.total.size, time.perf_counter()
+        yield
+        size, seconds = self.total.size - before, time.perf_counter() - began
+        if size >= _LEAST_MEASURED:
+            known_size, known_seconds = self._measured
+            self._measured = known_size + size, known_seconds + seconds
+
+    def seconds(self, size: float) -> float:
+        """Return about how long the driver takes to read so many bytes, as they are stored."""
+        known_size, known_seconds = self._measured
+        return size * known_seconds / known_size if known_seconds else size / _ASSUMED_RATE

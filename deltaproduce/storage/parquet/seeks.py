@@ -67,7 +67,7 @@ def rows_of(
     if footers is None:
         return None
     holding = _holding(footers, keys)
-    if holding is None or footers.rows[holding].sum() > keys.engines.limits.seek_rows:
+    if holding is None or not _reads(files, footers, holding, keys, columns):
         return None
     rows = _rows_in(files, footers, holding, keys, columns, most, neighbours, with_places=True)
     if rows is None or FILE.name not in rows.column_names:
@@ -156,9 +156,9 @@ def looked_up(
     if footers is None:
         return None
     groups, way = chosen(footers, keys, strategy)
-    limits, alone = keys.engines.limits, keys.engines.session is None
+    alone = keys.engines.session is None
     rows = None
-    if alone or way == "seek" or footers.rows[groups].sum() <= limits.seek_rows:
+    if alone or way == "seek" or _reads(files, footers, groups, keys, columns):
         rows = _rows_in(files, footers, groups, keys, columns, most)
     if rows is None or (most is not None and len(rows) > most):
         return LookedUp(None, "scan", len(footers.rows), len(footers.rows))
@@ -249,6 +249,26 @@ def count_within(files: ParquetFiles, column: Column, values: Ranges) -> int | N
         return None
     others = footers.rows[footers.groups_within(column, values)]
     return int(rows[inside].sum() + others.sum())
+
+
+def _reads(
+    files: ParquetFiles,
+    footers: Footers,
+    groups: Numbers,
+    keys: Selection,
+    columns: Sequence[Column],
+) -> bool:
+    """Return whether the driver reads row groups for some keys, which are there, or Spark does."""
+    assert isinstance(keys.keys, pa.Table)
+    engines, rows = keys.engines, int(footers.rows[groups].sum())
+    if engines.costs is None:
+        return engines.reads_groups(len(keys.keys), rows)
+    names = {number: files.names_in(number, columns) for number in footers.files}
+    size = 0
+    for of_file in of_files([*footers.groups(groups)]):
+        file, numbers = of_file[0].file, [group.number for group in of_file]
+        size += footers.files[file].amount_of(numbers, names[file]).size
+    return engines.reads_groups(len(keys.keys), rows, files.readings.seconds(size))
 
 
 def _rows_in(

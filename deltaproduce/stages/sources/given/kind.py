@@ -78,7 +78,7 @@ class Given(SourceKind):
         with computing(source):
             clock = zone_of(engines.time_zone)
             table = table_of(given, source, clock, is_snapshot=is_snapshot)
-        if engines.session is None or engines.limits.is_local(len(table), table.nbytes):
+        if engines.session is None or engines.is_local(len(table), table.nbytes, on_driver=True):
             return batch_of_table(table, source, engines, is_snapshot=is_snapshot)
         with computing(source):
             names = {name.lower() for name in table.column_names}
