@@ -39,7 +39,8 @@ def calls_beside(engines: Engines, *rows: Rows) -> bool:
     if engines.session is None:
         return all(map(is_local, rows))
     few = (
-        isinstance(one, pa.Table) and engines.limits.is_local(len(one), one.nbytes) for one in rows
+        isinstance(one, pa.Table) and engines.is_local(len(one), one.nbytes, on_driver=True)
+        for one in rows
     )
     return all(few) and are_as_beside(engines.session)
 

@@ -38,7 +38,7 @@ from deltaproduce.engines.spark.sessions.remote import is_remote
 from deltaproduce.errors import SessionError
 from deltaproduce.model.limits import Limits
 from deltaproduce.model.limits.machine import cores
-from deltaproduce.model.limits.placement import Cluster, Estimate, Work
+from deltaproduce.model.limits.placement import Cluster, Estimate, Work, estimate
 from deltaproduce.shown.phases import jobs_begin
 from deltaproduce.times.zones import OF_UTC, known, zone_of_machine
 from deltaproduce.types.columns import Column
@@ -122,9 +122,20 @@ class Engines:
         """What is known of the executors; None if they are no other machines."""
         return None if self.costs is None else self.costs.cluster()
 
-    def last_estimate(self) -> Estimate | None:
-        """Return what this thread has estimated since the last call, for the most rows."""
-        return None if self.costs is None else self.costs.taken()
+    def last_estimate(self, rows: int, total_bytes: int) -> Estimate | None:
+        """Return what this thread has estimated since the last call, for the most rows.
+
+        Args:
+            rows: the rows of the step, which were on the driver if nothing was in question.
+            total_bytes: their bytes.
+
+        Returns:
+            None if Spark has no other machines.
+        """
+        if self.costs is None:
+            return None
+        work = Work(rows, total_bytes, on_driver=True)
+        return self.costs.taken() or estimate(work, self.costs.cluster())
 
     def _is_soon_here(self, work: Work) -> bool:
         return self.costs is None or self.costs.is_on_driver(work)

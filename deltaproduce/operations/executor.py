@@ -333,7 +333,9 @@ class Executor:
                 work.context.check_partitions(result, work.head)
                 read = self._tables.readings.total.after(before)
                 ended = _ended_progress(ended, result, results, work.head)
-                estimate = work.context.engines.last_estimate()
+                counts = result.comparison.counts
+                rows = counts.rows_before + counts.rows_after
+                estimate = work.context.engines.last_estimate(rows, counts.bytes)
                 results[step.stage.name] = replace(
                     result, seconds=seconds, read=read, estimate=estimate
                 )

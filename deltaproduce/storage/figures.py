@@ -188,7 +188,7 @@ class StageFigures:
             the files, the bytes of the rows in memory.
         seconds: wall time of the stage's computation, without its commits.
         driver_seconds: where executors are other machines, how long the step was estimated to take
-            on the driver, for the most of its rows that were in question; else 0.
+            on the driver, for the most of its rows that could be in either place; else 0.
         spark_seconds: the same in Spark. It ran where it takes less, within the store's `Limits`.
         delta_versions: ``content``, ``key_mappings``, ``updates`` and, with merge on read, ``runs``
             -> the Delta table's version. If there are runs, the first two lack their rows:

@@ -20,11 +20,12 @@ from deltaproduce.testing import Change, Delete, Upsert
 FIRST_DAY = date(2026, 3, 1)
 
 
-def every_kind(squares: Any = None) -> Pipeline:
+def every_kind(squares: Any, *, with_query: bool) -> Pipeline:
     """Functions of rows and of tables, a join, a merge, queries, views, aggregates and an index.
 
     Args:
-        squares: an aggregate of the user's own, if there is one.
+        squares: an aggregate of the user's own.
+        with_query: whether a stage is a query of one key; the oracle has a function for it.
     """
     pipeline = Pipeline("every kind")
     orders = pipeline.source("orders", key="day date, id bigint", value="customer bigint, n bigint")
@@ -52,7 +53,7 @@ def every_kind(squares: Any = None) -> Pipeline:
         sources = {"_source_day": rows.column("day"), "_source_id": rows.column("id")}
         return pa.table({**columns, **sources})
 
-    pipeline.sql("large", "SELECT day, id, n * 2 AS twice FROM orders WHERE n > 40", "day, id")
+    _large(pipeline, orders, with_query=with_query)
     pipeline.sql(
         "by_name",
         "SELECT p.name, sum(o.n) AS total, count(*) AS rows FROM orders o JOIN names p "
@@ -67,9 +68,8 @@ def every_kind(squares: Any = None) -> Pipeline:
         "total": agg.sum("n"),
         "mean": agg.avg("n"),
         "most": agg.max("n"),
+        "squares": agg.own(squares, "n"),
     }
-    if squares is not None:
-        values["squares"] = agg.own(squares, "n")
     pipeline.aggregate("by_day", orders, key="day", values=values)
     recent = {"rows": agg.count(), "total": agg.sum("n")}
     pipeline.aggregate(
@@ -77,6 +77,19 @@ def every_kind(squares: Any = None) -> Pipeline:
     )
     pipeline.index("names_of", names, key="name")
     return pipeline
+
+
+def _large(pipeline: Pipeline, orders: Any, *, with_query: bool) -> None:
+    """The large orders, twice: by a query, or by a function that does the same."""
+    if with_query:
+        pipeline.sql("large", "SELECT day, id, n * 2 AS twice FROM orders WHERE n > 40", "day, id")
+        return
+
+    @pipeline.producer(orders, key="day date, id bigint", value="twice bigint")
+    def large(key: Any, rows: Iterator[Any]) -> Iterator[Any]:
+        for row in rows:
+            if row.n is not None and row.n > 40:
+                yield key, row.n * 2
 
 
 def batch(number: int, rows: int = 12) -> dict[str, list[Change]]:

@@ -62,9 +62,11 @@ def test_a_step_on_a_cluster_runs_where_it_is_estimated_to_be_sooner(monkeypatch
     assert not engines.reads_groups(1_000, 8_192_000, read_seconds=16)
     assert not engines.reads_groups(1_000, 80_000_000, read_seconds=0.1)
     assert measured == [session]
-    placed = engines.last_estimate()
-    assert placed.driver_seconds > placed.spark_seconds > 0
-    assert engines.last_estimate() is None
+    largest = engines.last_estimate(7, 70)
+    assert largest.driver_seconds > largest.spark_seconds > 0
+    of_step = engines.last_estimate(7, 70)
+    assert 0 < of_step.driver_seconds < of_step.spark_seconds
+    assert Engines(None, Limits()).last_estimate(7, 70) is None
     session.defaultParallelism = 2
     assert engines.is_local(10_000_000, 240_000_000, in_spark=True)
     assert not engines.is_local(10_000_001 * 8, 240_000_000, in_spark=True)

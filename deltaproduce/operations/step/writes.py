@@ -55,8 +55,8 @@ class StepResult:
         window: the place of its window and the move that led there, if it has one.
         present: the partitions found in its rows, or in the rows that it reads.
         read: how much it has read of stored tables.
-        estimate: how long it was estimated to take on the driver and in Spark; None if one of them
-            was out of the question.
+        estimate: how long it was estimated to take on the driver and in Spark; None if Spark
+            has no other machines.
         rows_expired: the number of rows that left a source with their partitions.
         rows_not_taken: the number of rows given for partitions that the source does not keep.
         tasks: the tasks that were made, if the stage keeps their records.
