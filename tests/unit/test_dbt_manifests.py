@@ -7,6 +7,8 @@ from sqlglot import exp
 
 from deltaproduce import DefinitionError
 from deltaproduce.projects.dbt.expectations import Verdict
+from deltaproduce.projects.dbt.jinja.rendering import Renderer
+from deltaproduce.projects.dbt.jinja.values import RenderingError
 from deltaproduce.projects.dbt.manifest import Node, parsed
 from deltaproduce.projects.dbt.seeds import columns
 from deltaproduce.projects.dbt.sql.naming import stage_names
@@ -152,6 +154,64 @@ def test_tests_that_count_otherwise_are_refused(config: dict) -> None:
 )
 def test_queries_of_duckdb_compute_the_same_in_spark(text: str, wanted: str) -> None:
     assert sql(text) == wanted
+
+
+def rendered(text: str, **macros: str) -> str:
+    """The text of a model with Jinja, in a project with these macros."""
+    told = {"name": "m", "resource_type": "model", "package_name": "shop", "raw_code": text}
+    sections = {
+        "nodes": {"model.shop.m": told},
+        "macros": {
+            f"macro.shop.{name}": {"name": name, "package_name": "shop", "macro_sql": macro}
+            for name, macro in macros.items()
+        },
+    }
+    read = parsed(manifest(**sections))
+    values = {"shop": {"least": 5}}
+    return Renderer(read, values, {"PLACE": "x"}, "dev").rendered(read.nodes["model.shop.m"])
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("{{ var('least') }} {{ var('other', 7) }}", "5 7"),
+        ("{{ env_var('PLACE') }} {{ target.name }} {{ target.type }}", "x dev duckdb"),
+        ("{% if is_incremental() %}WHERE new{% endif %}", ""),
+        ("{{ config(materialized='table') }}{{ half(4) }}", "4 / 2"),
+        ("{% if false %}{% set a = 1 %}{% endif %}[{{ a }}]", "[]"),
+        ("{{ fewer() }}", "1"),
+    ],
+)
+def test_jinja_is_rendered_as_dbt_does(text: str, wanted: str) -> None:
+    macros = {
+        "half": "{% macro half(n) %}{{ return(adapter.dispatch('half')(n)) }}{% endmacro %}",
+        "default__half": "{% macro default__half(n) %}{{ n }} / 2{% endmacro %}",
+        "fewer": "{% macro fewer() %}{% do return(1) %}{% endmacro %}",
+    }
+    assert rendered(text, **macros) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ var('nowhere') }}",
+        "{{ env_var('NOWHERE') }}",
+        "{{ ref('nowhere') }}",
+        "{{ source('a', 'b') }}",
+        "{{ adapter.get_columns_in_relation(this) }}",
+        "{{ run_started_at }}",
+        "{{ run_started_at.strftime('%Y') }}",
+        "{{ modules.datetime.date.today() }}",
+        "{{ nothing() }}",
+        "{{ exceptions.raise_compiler_error('no') }}",
+        "{% if %}",
+        "{{ ''.__class__.__mro__ }}",
+        "{{ modules.re.enum.sys }}",
+    ],
+)
+def test_jinja_that_needs_more_is_refused(text: str) -> None:
+    with pytest.raises(RenderingError):
+        rendered(f"[{text}]")
 
 
 def test_ephemeral_models_are_ctes() -> None:

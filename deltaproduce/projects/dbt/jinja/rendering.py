@@ -1,7 +1,8 @@
 """Rendering: the Jinja of models and macros that needs no database.
 
 It runs in Jinja's sandbox. The invariant: what asks the database, the clock or a value that nobody
-gave is a `RenderingError` that names it, and never an empty text.
+gave is a `RenderingError` that names it, and never an empty text. Only a name that nobody sets is
+empty, as in dbt; calling it is an error.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Final
 
-from jinja2 import StrictUndefined, Template, TemplateError
+from jinja2 import Template, TemplateError
 from jinja2.sandbox import SandboxedEnvironment
 
 from deltaproduce.errors import DefinitionError
@@ -159,7 +160,7 @@ class Renderer:
 
     @cached_property
     def _jinja(self) -> SandboxedEnvironment:
-        ready = _Packages(undefined=StrictUndefined, extensions=["jinja2.ext.do"])
+        ready = _Packages(extensions=["jinja2.ext.do"])
         ready.filters |= {"as_text": str, "as_bool": bool, "as_native": _same, "as_number": _same}
         return ready
 
