@@ -156,6 +156,14 @@ def test_queries_of_duckdb_compute_the_same_in_spark(text: str, wanted: str) -> 
     assert sql(text) == wanted
 
 
+def test_columns_of_checks_get_names() -> None:
+    text = "SELECT 1, a, count(*), b AS c FROM m.t"
+    query = translated(text, "duckdb", lambda table: table.name, {"t": "t"}, {}, is_check=True)
+    assert " ".join(query.sql.split()) == (
+        "SELECT 1 AS value_1, a, COUNT(*) AS value_3, b AS c FROM t"
+    )
+
+
 def rendered(text: str, **macros: str) -> str:
     """The text of a model with Jinja, in a project with these macros."""
     told = {"name": "m", "resource_type": "model", "package_name": "shop", "raw_code": text}

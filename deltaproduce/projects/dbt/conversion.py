@@ -274,9 +274,8 @@ def _take_test(conversion: Conversion, node: Node, renderer: Renderer) -> None:
         if _take_rule(conversion, node, verdict):
             return
         text = query_of(node, renderer)
-        query = translated(
-            text, conversion.dialect, conversion.relations.node_of, conversion.names, {}
-        )
+        node_of, names = conversion.relations.node_of, conversion.names
+        query = translated(text, conversion.dialect, node_of, names, {}, is_check=True)
         name = node.alias
         said = {"severity": verdict.severity, "at_most": verdict.at_most}
         conversion.pipeline.check(name, query.sql, **said)  # type: ignore[arg-type]

@@ -54,6 +54,8 @@ def translated(
     node_of: Callable[[exp.Table], str],
     stages: Mapping[str, str],
     ephemeral: Mapping[str, str],
+    *,
+    is_check: bool = False,
 ) -> Translated:
     """Translate a query.
 
@@ -61,6 +63,7 @@ def translated(
         found: returns the id of the node whose table it is; raises a DefinitionError if none is.
         stages: the name of the stage of each node, by its id.
         ephemeral: the queries of ephemeral models that become CTEs, by name, those read first.
+        is_check: whether it only counts rows, so that columns without a name get one.
 
     Raises:
         DefinitionError: it cannot be said in Spark's SQL; with `line` if that is known.
@@ -68,6 +71,8 @@ def translated(
     tree = _query(code, dialect)
     for name, text in reversed([*ephemeral.items()]):
         _add_cte(tree, name, _query(text, dialect))
+    if is_check:
+        _name_columns(tree)
     columns = _columns(tree, node_of)
     reads = _over_stages(tree, node_of, stages)
     computing = as_spark_computes(tree, dialect)
@@ -95,6 +100,14 @@ def _query(code: str, dialect: str) -> exp.Query:
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise DefinitionError(f"{shortened(code.strip())!r} is not one query")
     return trees[0]
+
+
+def _name_columns(tree: exp.Query) -> None:
+    """Name the columns of the result that have no name."""
+    for number, column in enumerate(tree.selects, 1):
+        if not isinstance(column, exp.Alias | exp.Column | exp.Star):
+            named = exp.alias_(column.copy(), f"value_{number}")
+            column.replace(named)
 
 
 def _add_cte(tree: exp.Query, name: str, query: exp.Query) -> None:
