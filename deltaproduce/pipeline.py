@@ -839,9 +839,11 @@ class Pipeline(Tabular):
             kept: their hidden stages, each with the stage that it is about; that is the first that
                 it reads if None.
         """
+        from deltaproduce.stages.views.checks import keys_in
+
         for one, about in kept:
-            stage = one.merged[0].name if about is None else about
-            self._checks.append(RowCheck(one.owner, stage, severity, at_most, one.name))
+            stage, keys = one.merged[0].name if about is None else about, keys_in(one)
+            self._checks.append(RowCheck(one.owner, stage, severity, at_most, one.name, keys))
             self._check_stages.append(one)
 
     def _expect(self, stage: Stage, expectation: Expectation) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -738,3 +742,95 @@ def test_versions_before_the_broken_one_stay(tmp_path: Path, broken: int) -> Non
         assert not any(one.broken for version in store.versions() for one in version.checks)
         assert store.content("recent").column("sold").to_pylist() == [sum(range(1, broken))]
         assert store.update_ids() == []
+
+
+LIFE = """
+import random, sys
+import deltaproduce as dp
+from test_checks import given, shop
+
+chance = random.Random(int(sys.argv[2]))
+with dp.Store(None, sys.argv[1], shop()) as store:
+    print("ready", flush=True)
+    while True:
+        customers = {n: (f"n{n}",) for n in chance.sample(range(4), 2)}
+        orders = {
+            n: chance.choice([None, (chance.randrange(4), chance.randrange(-3, 60), "new")])
+            for n in chance.sample(range(12), 3)
+        }
+        try:
+            of_customers, of_orders = given("customers", customers), given("orders", orders)
+            store.update({"customers": of_customers, "orders": of_orders})
+            print("published", flush=True)
+        except dp.ChecksFailedError:
+            print("refused", flush=True)
+"""
+
+
+def test_no_version_that_is_there_after_kills_breaks_a_check(tmp_path: Path) -> None:
+    """A process is killed again and again while versions come and are refused."""
+    chance, location, refused = Random(8), str(tmp_path / "store"), 0
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path}
+    for number in range(4):
+        command = [sys.executable, "-c", LIFE, location, str(number)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as life:
+            assert life.stdout is not None
+            lines = [life.stdout.readline() for _ in range(8)]
+            time.sleep(chance.uniform(0, 0.2))
+            life.kill()
+            refused += lines.count(b"refused\n")
+            assert lines[0] == b"ready\n"
+    with dp.Store(None, location, shop()) as store:
+        assert store.head.number
+        for version in store.versions():
+            rows = {
+                name: {
+                    row[columns[0]]: tuple(row[one] for one in columns[1:])
+                    for row in store.content(name, version=version.number).to_pylist()
+                }
+                for name, columns in COLUMNS.items()
+            }
+            assert not any(found(rows["customers"], rows["orders"]).values())
+        assert not any(one.broken for one in store.check())
+        assert not store.verify(recompute=True)
+    assert refused
+
+
+def made_of_orders() -> dp.Pipeline:
+    """Lines of orders, and their totals by a function, with checks that have keys and have none."""
+    pipeline = dp.Pipeline("made")
+    orders = pipeline.source("orders", key="id bigint", value="customer bigint, amount bigint")
+
+    @pipeline.producer(orders, key="customer bigint", value="order bigint, amount bigint")
+    def by_customer(key: int, values: Any) -> Any:
+        for value in values:
+            yield value.customer, (key, value.amount)
+
+    @pipeline.producer(by_customer, key="customer bigint", value="total bigint")
+    def totals(key: int, values: Any) -> Any:
+        yield key, sum(value.amount for value in values)
+
+    totals.expect(where="total < 100")
+    pipeline.check("of_totals", "SELECT customer AS c, total FROM totals WHERE total > 150")
+    pipeline.check("number", "SELECT count(*) AS n FROM orders HAVING count(*) > 3")
+    return pipeline
+
+
+def test_an_error_says_which_rows_of_the_batch_led_there(tmp_path: Path) -> None:
+    """The orders of the customers whose totals are too large, and of the batch; not other rows."""
+    batch = [{"id": n, "customer": n % 2, "amount": 40} for n in range(3)]
+    with dp.Store(None, str(tmp_path), made_of_orders()) as store:
+        store.update({"orders": batch})
+        new = [{"id": 7, "customer": 0, "amount": 90}, {"id": 8, "customer": 1, "amount": 1}]
+        with pytest.raises(dp.ChecksFailedError) as failed:
+            store.update({"orders": new})
+        given_keys = {one.name: one.given for one in failed.value.checks}
+        assert given_keys == {
+            "totals_where": {"orders": ({"id": 7},)},
+            "of_totals": {"orders": ({"id": 7},)},
+            "number": {},
+        }
+        assert "from 'orders' {'id': 7} of the batch" in str(failed.value)
+        assert store.head.number == 1
+        assert all(not one.given for one in store.check())

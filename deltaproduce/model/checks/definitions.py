@@ -7,8 +7,8 @@ has. Pure. The invariant: shares are compared exactly, as the decimal numbers th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational
@@ -43,6 +43,7 @@ class RowCheck:
         stage: the stage that it is about: the first that it reads.
         at_most: how many rows it may return.
         table: the hidden stage that has its rows.
+        keys: the stages whose whole key its rows have: each of its columns -> the check's.
     """
 
     name: str
@@ -50,6 +51,7 @@ class RowCheck:
     severity: Severity
     at_most: int
     table: str
+    keys: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def is_broken(self, rows: int) -> bool:
         """Return whether so many rows break it."""

@@ -7,7 +7,7 @@ changes when the definition of the check does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from deltaproduce.shown.table import Table
@@ -33,6 +33,8 @@ class CheckResult:
             adds come first.
         broken_before: whether the version before breaks it, too.
         allows: what it allows, in words.
+        given: of a check that keeps a version from being published, the keys of the batch that its
+            new rows come from, by source, at most ten each; nothing where that is not known.
     """
 
     name: str
@@ -43,6 +45,7 @@ class CheckResult:
     sample: tuple[Mapping[str, Any], ...] = ()
     broken_before: bool = False
     allows: str = ""
+    given: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         state = Word("broken" if self.broken else "holds")
@@ -59,7 +62,11 @@ class CheckResult:
         count = f"{self.name} of stage {self.stage!r}: found {self.rows:,}, allowed {self.allows}"
         rows = f", such as {shown(dict(self.sample[0]))}" if self.broken and self.sample else ""
         before = "; the version before breaks it, too" if self.broken and self.broken_before else ""
-        return f"{count}{rows}{before}"
+        keys = "".join(
+            f", from {source!r} {shown(dict(one[0]))} of the batch"
+            for source, one in self.given.items()
+        )
+        return f"{count}{rows}{keys}{before}"
 
     def as_dict(self) -> dict[str, Any]:
         """The result as JSON values."""
@@ -72,6 +79,7 @@ class CheckResult:
             "broken_before": self.broken_before,
             "allows": self.allows,
             "sample": [plain(row) for row in self.sample],
+            "given": {name: [plain(row) for row in rows] for name, rows in self.given.items()},
         }
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.model.hidden import CHECK, Hidden, hidden_name
+from deltaproduce.stages.sql.algebra.provenance import copied
 from deltaproduce.stages.views.kind import View
 
 
@@ -37,3 +38,24 @@ def kept_of(name: str, query: str, stages: Iterable[Stage]) -> Producer:
     return Producer(
         hidden_name(CHECK, 1, name), inputs, schema, kind, hidden=Hidden(CHECK, (name,))
     )
+
+
+def keys_in(kept: Producer) -> dict[str, dict[str, str]]:
+    """Return the stages whose whole key the rows of a check have: each key column -> the check's.
+
+    Args:
+        kept: the hidden stage of the check.
+    """
+    assert isinstance(kept.kind, View)
+    schemas = {stage.name: stage.schema for stage in kept.merged}
+    query = kept.kind.over(schemas)
+    origins, columns = copied(query.relation), dict[tuple[str, int], dict[str, str]]()
+    for name, field in query.fields.items():
+        if field in origins:
+            scan, column = origins[field]
+            columns.setdefault((scan.feeder, id(scan)), {}).setdefault(column, name)
+    return {
+        stage: {key: known[key] for key in schemas[stage].key.names}
+        for (stage, _), known in columns.items()
+        if {*schemas[stage].key.names} <= known.keys()
+    }

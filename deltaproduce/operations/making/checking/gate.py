@@ -8,7 +8,7 @@ behind.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from deltaproduce.engines.marks import DELETED_KEYS, UPDATED_KEYS
@@ -19,6 +19,7 @@ from deltaproduce.model.checks.verdicts import Evidence, is_broken, refuse, verd
 from deltaproduce.model.layouts import Layout
 from deltaproduce.operations.making.checking import samples
 from deltaproduce.operations.making.checking.evaluation import Evaluation
+from deltaproduce.operations.making.checking.origins import Origins
 from deltaproduce.operations.making.version_job import VersionJob
 from deltaproduce.operations.step.writes import StepResult
 from deltaproduce.storage.figures import NO_TABLES
@@ -46,8 +47,18 @@ class Gate:
             ChecksFailedError: the version may not be published.
         """
         checks = tuple(map(self._result, self.work.context.graph.checks))
-        refuse(checks, self.work.refusal)
+        if any(one.failed for one in checks):
+            refuse(tuple(map(self._with_origins, checks)), self.work.refusal)
         return checks
+
+    def _with_origins(self, result: CheckResult) -> CheckResult:
+        """Return the result of a broken check with the rows of the batch that it comes from."""
+        graph = self.work.context.graph
+        check = next(one for one in graph.checks if one.name == result.name)
+        is_new = result.failed and self.work.restored is None
+        if not is_new or not isinstance(check, RowCheck):
+            return result
+        return replace(result, given=Origins(graph, self.results).of(check))
 
     def _result(self, check: Check) -> CheckResult:
         evidence = self._evidence(check)
