@@ -36,7 +36,7 @@ from deltaproduce.shown.tabular import Tabular, one_line
 from deltaproduce.stages.productions import derived_kind
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, stage_at
-from deltaproduce.types.columns import Column
+from deltaproduce.types.columns import NO_KEY, Column
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.python_values import python_tuples
 
@@ -125,6 +125,7 @@ class _Walk:
                 continue
             stage_keys = reached[stage.name]
             if not stage.source_key:
+                stage_keys = self._there(stage, stage_keys)
                 for feeder in stage.merged:
                     theirs = self._feeder_keys(stage, feeder, stage_keys)
                     reached[feeder.name] = _union(reached.get(feeder.name), theirs)
@@ -155,6 +156,7 @@ class _Walk:
                 for feeder in stage.merged:
                     if feeder.name in reached:
                         stage_keys = self._makes(stage, feeder, reached[feeder.name])
+                        stage_keys = self._there(stage, stage_keys)
                         reached[stage.name] = _union(reached.get(stage.name), stage_keys)
                 continue
             for feeder in stage.feeders:
@@ -170,6 +172,12 @@ class _Walk:
     def _has_rows(self, stage: Stage) -> bool:
         figures = self.version.stages.get(stage.name)
         return figures is not None and figures.rows > 0
+
+    def _there(self, stage: Stage, keys: Selection) -> Selection:
+        """Return those of some keys of a stage that have rows: it may make none of a feeder's."""
+        if stage.schema.key == NO_KEY:
+            return keys
+        return _keys(self.reader.content(self.version, stage), keys, stage.schema.key.columns)
 
     def _check_same(self, stage: Stage) -> None:
         """Refuse a stage that was defined otherwise, so that its keys came of others.

@@ -108,6 +108,20 @@ def _(kind: EventsKind) -> ModelOfAll:
 
 
 @singledispatch
+def keys_of(kind: Kind, row: Mapping[str, Any]) -> Iterable[tuple[Any, ...]]:
+    """Return the keys that a row is of, in a kind with a model `of_all`; some may have no rows."""
+    model = of_all(kind)
+    assert model is not None
+    return (key for key, _ in model([row]))
+
+
+@keys_of.register
+def _(kind: EventsKind, row: Mapping[str, Any]) -> Iterable[tuple[Any, ...]]:
+    """Rows of a key are made of all its events, also of deletes."""
+    return [tuple(value_of(one, row) for _, one in kind.columns.key)]
+
+
+@singledispatch
 def of_parts(kind: Kind) -> ModelOfAll | None:
     """Return a model like `of_all`, with the parts of each value in its place, to be merged."""
     del kind

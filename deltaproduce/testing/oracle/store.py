@@ -11,7 +11,7 @@ from deltaproduce.errors import DefinitionError, InvalidChangesError, NotFoundEr
 from deltaproduce.model.fingerprints import fingerprint
 from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.testing.oracle.models import by_key, of_all
+from deltaproduce.testing.oracle.models import by_key, keys_of, of_all
 from deltaproduce.testing.oracle.producers import (
     fed_rows,
     given_rows,
@@ -323,16 +323,17 @@ class Oracle:
             NotFoundError: there is no such stage or version.
         """
         rows, producer = self._rows(stage, version), self._graph.stage(stage)
-        model = of_all(producer.kind)
-        if model is None:
+        if of_all(producer.kind) is None:
             return {(plain(row.source_key), plain(row.key)) for row in rows}
         state = self._versions[self.head if version is None else version]
+        there = {plain(row.key) for row in rows}
         names = producer.feeders[0].schema.key.names
-        return {
+        pairs = (
             (plain([given[name] for name in names]), plain(as_stored(key, producer.schema.key)))
             for given in given_rows(producer, state.rows, state.windows, state.forgotten, feeder)
-            for key, _ in model([given])
-        }
+            for key in keys_of(producer.kind, given)
+        )
+        return {(source, key) for source, key in pairs if key in there}
 
     def updates(self, stage: str, version: int | None = None) -> list[tuple[Any, ...]]:
         """The updates of a version to a stage; of the head if None.
