@@ -256,6 +256,22 @@ class Production:
         compared = Comparison.of_all(before, new, layout, self.engines)
         return ProductionResult(compared, surrogates, ties=ties)
 
+    def replaced_keys(
+        self, content: Stored, keys: Selection, after: Callable[[Rows], Rows]
+    ) -> Comparison:
+        """Compare the stored rows of some keys with those that replace them.
+
+        Args:
+            content: the stage's rows; all are read if the keys are nearly all, or the rows few.
+            after: returns the new rows of the keys, from their rows before and perhaps others.
+        """
+        whole = keys.is_here and (content.small or content.is_nearly_all(keys))
+        before = content.fetched() if whole else content.of(keys)
+        new, layout = after(before), Layout.of(self.stage)
+        return Comparison.of_changed_keys(
+            before, keys, new, layout, complete=whole, sought=keys.is_here
+        )
+
     def first(self, emitted: Rows, count: int, ties: int = 0) -> ProductionResult:
         """Return what emitted rows change in a stage without rows."""
         new, surrogates = self.kept(None, emitted, count)

@@ -451,9 +451,9 @@ _SHOWN: Final = 100
 _WINDOWS: Final = "_windows"
 """The name of the windows next to the stages; no stage name begins like this."""
 _TIME_ZONE: Final = "_time_zone"
+"""The name of the time zone next to the stages."""
 _SECONDS: Final = "_seconds"
 _CHECKS: Final = "_checks"
-"""The name of the time zone next to the stages."""
 _KINDS: Final[Mapping[str, Kind]] = {
     "Mode": is_text,  # a later release may have another mode
     "str": is_text,

@@ -6,7 +6,7 @@ terminal nor begin a line that looks like another message. Making an excerpt nev
 
 import re
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import Final
 
@@ -58,6 +58,16 @@ def text_of(error: BaseException) -> str:
         return str(error)
     except Exception:  # noqa: BLE001 a foreign class may do anything
         return ""
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception, and those that it comes from: of each its cause, else its context."""
+    seen: set[int] = set()
+    suspect: BaseException | None = error
+    while suspect is not None and id(suspect) not in seen:
+        yield suspect
+        seen.add(id(suspect))
+        suspect = suspect.__cause__ or suspect.__context__
 
 
 def escaped(text: str, *, limit: int = _LONGEST_TEXT, lines: bool = False) -> str:

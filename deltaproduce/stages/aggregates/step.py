@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from deltaproduce.engines.choice import is_empty
-from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.sessions.on_demand import spark_errors
@@ -136,17 +135,14 @@ class AggregateStep:
             affected = affected.union(lost)
         if content is None:
             return self.production.first(*self._rows(states, None, once=True))
-        whole = affected.is_here and (content.small or content.is_nearly_all(affected))
-        before = content.fetched() if whole else content.of(affected)
-        known = affected.exactly(before)
-        added_to = known if lost is None else self._anti_join(known, layout.content, lost)
-        together = engines.concat(added_to, states, self.folding.states)
-        new, _ = self._rows(together, RowsBefore(affected, known))
-        return ProductionResult(
-            Comparison.of_changed_keys(
-                before, affected, new, layout, complete=whole, sought=affected.is_here
-            )
-        )
+
+        def rows_after(before: Rows) -> Rows:
+            known = affected.exactly(before)
+            added_to = known if lost is None else self._anti_join(known, layout.content, lost)
+            together = engines.concat(added_to, states, self.folding.states)
+            return self._rows(together, RowsBefore(affected, known))[0]
+
+        return ProductionResult(self.production.replaced_keys(content, affected, rows_after))
 
     def _lost(self, moved: Sequence[Part]) -> Selection | None:
         """Return the keys that have lost a row; None if there are none."""

@@ -83,9 +83,9 @@ class FollowedInput:
         key = self.input.stage.schema.key.columns
         names_of_group = [column.name for column in key[: width - 1]]
         groups = {} if keys is None else {one: keys.column(one) for one in names_of_group}
-        size = 1 if keys is None else len(keys)
+        group_count = 1 if keys is None else len(keys)
         parts = [
-            pa.table({**groups, key[width - 1].name: np.full(size, place, np.int32)})
+            pa.table({**groups, key[width - 1].name: np.full(group_count, place, np.int32)})
             for place in (0, 1)
         ]
         sought = Selection(key[:width], pa.concat_tables(parts), self.engines)

@@ -237,14 +237,10 @@ def _replaced(
     if content is None:
         rows = after(empty(layout.content))
         return production.first(rows, len(rows))
-    whole = touched.is_here and (content.small or content.is_nearly_all(touched))
-    before = _here(content.fetched() if whole else content.of(touched))
-    new = after(touched.exactly(before))
-    return ProductionResult(
-        Comparison.of_changed_keys(
-            before, touched, new, layout, complete=whole, sought=touched.is_here
-        )
+    compared = production.replaced_keys(
+        content, touched, lambda before: after(touched.exactly(_here(before)))
     )
+    return ProductionResult(compared)
 
 
 def _numbered(rows: pa.Table, kept: MaterializedRelation, layout: Layout) -> pa.Table:

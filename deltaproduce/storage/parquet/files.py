@@ -27,7 +27,7 @@ from deltaproduce.storage.parquet.file_ranges import FileRanges, unknown
 from deltaproduce.storage.parquet.marked_rows import MarkedRows
 from deltaproduce.storage.parquet.neighbours import NUMBER
 from deltaproduce.storage.parquet.places import LookupCache
-from deltaproduce.storage.parquet.readings import ReadAmount, Readings
+from deltaproduce.storage.parquet.readings import NOTHING_READ, ReadAmount, Readings
 from deltaproduce.storage.parquet.row_groups import (
     FileFooter,
     Footers,
@@ -43,7 +43,6 @@ _SOUGHT_AT_A_TIME: Final = 1 << 18
 """About the most rows of row groups that a thread reads to find keys in."""
 _LEAST_AT_A_TIME: Final = 1 << 16
 """The fewest, unless there are no more: fewer are not worth another thread."""
-"""How many parts are read in parallel."""
 _FOOTERS_AT_A_TIME: Final = 16
 """How many footers are read in parallel: for remote files nearly all of the time is waiting."""
 UNREADABLE: Final = (OSError, KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError)
@@ -209,14 +208,22 @@ class ParquetFiles:
             The row groups; and the amount of these columns of them, and of what the sieve reads of
             the others.
         """
-        file, names = footers.files[groups[0].file], self.names_in(groups[0].file, columns)
-        wanted = groups if sieve is None else self._marked(footers, groups, sieve)
-        amount = file.amount_of([group.number for group in wanted], names)
         if sieve is None:
-            return wanted, amount
-        others = {group.number for group in groups} - {group.number for group in wanted}
-        by = self.names_in(groups[0].file, sieve.columns)
-        return wanted, amount.and_(file.amount_of(others, by))
+            return groups, self.amount_of(footers, groups, columns)
+        wanted = self._marked(footers, groups, sieve)
+        others = [*{*groups}.difference(wanted)]
+        amount = self.amount_of(footers, others, sieve.columns)
+        return wanted, amount.and_(self.amount_of(footers, wanted, columns))
+
+    def amount_of(
+        self, footers: Footers, groups: Sequence[RowGroup], columns: Sequence[Column] | None
+    ) -> ReadAmount:
+        """Return the amount that is read with some columns, or all, of row groups of one file."""
+        if not groups:
+            return NOTHING_READ
+        number = groups[0].file
+        names = None if columns is None else self.names_in(number, columns)
+        return footers.files[number].amount_of([group.number for group in groups], names)
 
     def _marked(self, footers: Footers, groups: Sequence[RowGroup], sieve: Sieve) -> list[RowGroup]:
         number = groups[0].file

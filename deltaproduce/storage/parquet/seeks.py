@@ -40,6 +40,7 @@ from deltaproduce.types.conversions import in_arrow_types
 from deltaproduce.types.pandas_on_demand import in_numpy
 
 _AS_MUCH: Final = 1.25
+"""The most row groups that a look-up for others, too, may read, to those of one for the keys."""
 _SIFTED: Final = 16
 """From so many row groups on the key is read first: many keys of new rows are in none."""
 
@@ -107,8 +108,8 @@ def places_of(
     def read(chosen: Sequence[RowGroup]) -> tuple[pa.Table, ReadAmount]:
         file = chosen[0].file
         rows, numbers = files.read_numbered(footers, chosen, columns)
-        _, amount = files.sifted(footers, chosen, columns, None)
         among = files.marked.are_alive([file], [numbers], isin_rows(rows, pairs))
+        amount = files.amount_of(footers, chosen, columns)
         return places([file], [numbers[among]]), amount
 
     found_places = files.each_part(footers, groups, one_by_one(read), PLACE, None)
@@ -225,7 +226,7 @@ def rows_in_ranges(
     def read(groups: Sequence[RowGroup]) -> tuple[pa.Table, ReadAmount]:
         names = files.names_in(groups[0].file, columns)
         rows = in_arrow_types(files.read_groups(footers.files, groups, names), columns)
-        _, amount = files.sifted(footers, groups, columns, None)
+        amount = files.amount_of(footers, groups, columns)
         return rows_within(rows, column, values), amount
 
     holding = footers.groups_within(column, values)
@@ -263,11 +264,8 @@ def _reads(
     engines, rows = keys.engines, int(footers.rows[groups].sum())
     if engines.costs is None:
         return engines.reads_groups(len(keys.keys), rows)
-    names = {number: files.names_in(number, columns) for number in footers.files}
-    size = 0
-    for of_file in of_files([*footers.groups(groups)]):
-        file, numbers = of_file[0].file, [group.number for group in of_file]
-        size += footers.files[file].amount_of(numbers, names[file]).size
+    parts = of_files([*footers.groups(groups)])
+    size = sum(files.amount_of(footers, part, columns).size for part in parts)
     return engines.reads_groups(len(keys.keys), rows, files.readings.seconds(size))
 
 
@@ -339,8 +337,8 @@ def _numbered(
     def read(chosen: Sequence[RowGroup]) -> tuple[pa.Table, ReadAmount]:
         numbers = np.repeat([codes[group] for group in chosen], [sizes[group] for group in chosen])
         rows = files.read_groups(footers.files, chosen, numbers=numbers)
-        amount = footers.files[chosen[0].file].amount_of([group.number for group in chosen], None)
-        return keys.exactly(in_arrow_types(rows, (*columns, NUMBER))), amount
+        matches = keys.exactly(in_arrow_types(rows, (*columns, NUMBER)))
+        return matches, files.amount_of(footers, chosen, None)
 
     return files.each_part(footers, groups, one_by_one(read), (*columns, NUMBER), MOST)
 

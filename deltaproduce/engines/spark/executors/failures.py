@@ -10,7 +10,7 @@ from typing import Final
 from deltaproduce.engines.failures import Failure, died, failure_in
 from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.errors import ProducerError
-from deltaproduce.types.excerpts import text_of
+from deltaproduce.types.excerpts import causes, text_of
 
 _DEATH: Final = "Python worker exited unexpectedly"
 _MISSING: Final = re.compile(
@@ -34,9 +34,7 @@ def raised_by_producer(error: BaseException, stage: str | None = None) -> Failur
         The ProducerError with its ``__cause__``, and the worker's traceback as a note; without a
         key if the worker died. Or the damage that a worker found. None if there is neither.
     """
-    seen: set[int] = set()
-    suspect: BaseException | None = error
-    while suspect is not None and id(suspect) not in seen:
+    for suspect in causes(error):
         if isinstance(suspect, ProducerError):
             return suspect
         text = text_of(suspect)
@@ -49,8 +47,6 @@ def raised_by_producer(error: BaseException, stage: str | None = None) -> Failur
             unloaded = _unloaded(text, stage)
             if unloaded is not None:
                 return unloaded
-        seen.add(id(suspect))
-        suspect = suspect.__cause__ or suspect.__context__
     return None
 
 

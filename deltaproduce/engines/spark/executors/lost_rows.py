@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from deltaproduce.errors import SessionError
-from deltaproduce.types.excerpts import text_of
+from deltaproduce.types.excerpts import causes, text_of
 
 _SIGN: Final = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 _ATTEMPTS: Final = 4
@@ -23,14 +23,7 @@ _Outcome = TypeVar("_Outcome")
 
 def are_lost(error: BaseException) -> bool:
     """Return whether an error, or one that it comes from, says that computed rows are gone."""
-    seen: set[int] = set()
-    suspect: BaseException | None = error
-    while suspect is not None and id(suspect) not in seen:
-        if _SIGN in text_of(suspect):
-            return True
-        seen.add(id(suspect))
-        suspect = suspect.__cause__ or suspect.__context__
-    return False
+    return any(_SIGN in text_of(suspect) for suspect in causes(error))
 
 
 def persistent(attempt: Callable[[], _Outcome]) -> _Outcome:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.errors import DeltaProduceError, SessionError
-from deltaproduce.types.excerpts import escaped
+from deltaproduce.types.excerpts import causes, escaped
 
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
@@ -51,12 +51,8 @@ def _is_of_a_row(error: BaseException) -> bool:
 
 def _text(error: BaseException) -> str:
     texts: list[str] = []
-    seen: set[int] = set()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
+    for cause in causes(error):
         texts += [str(cause), *getattr(cause, "__notes__", ())]
-        cause = cause.__cause__ or cause.__context__
     return "\n".join(texts)
 
 

@@ -46,15 +46,15 @@ class Evaluation:
         """Return what all checks find in a version; of what it has changed, what it records.
 
         Raises:
-            DeltaProduceError: as for `found`.
+            DeltaProduceError: as for `evidence`.
         """
         results = CheckResults(self._result(check, version) for check in self.graph.checks)
         results.version = version.number
         return results
 
     def _result(self, check: Check, version: Version) -> CheckResult:
-        recorded = next((one for one in version.checks if one.name == check.name), None)
-        before = recorded is not None and recorded.broken_before
+        known = recorded(check, version)
+        before = known is not None and known.broken_before
         match check:
             case RowCheck():
                 return verdict(check, self.evidence(check, version), broken_before=before)
@@ -62,8 +62,8 @@ class Evaluation:
                 rows = version.stages.get(check.stage, NO_TABLES).rows
                 return verdict(check, Evidence(rows), broken_before=before)
             case ShareLimit():
-                known = recorded or verdict(check, Evidence(0), broken_before=False)
-                return replace(known, severity=check.severity)
+                result = known or verdict(check, Evidence(0), broken_before=False)
+                return replace(result, severity=check.severity)
 
     def evidence(self, check: RowCheck, version: Version) -> Evidence:
         """Return what a check finds in a version.
@@ -80,7 +80,7 @@ class Evaluation:
         return Evidence(rows, sample=samples.of_stored(stage, stored))
 
     def rows(self, check: RowCheck, version: Version) -> int:
-        """Return how many rows a check finds in a version; see `found`."""
+        """Return how many rows a check finds in a version; see `evidence`."""
         stage = self.graph.stage(check.table)
         if self.is_kept(stage, version):
             return version.stages[stage.name].rows
@@ -110,3 +110,8 @@ class Evaluation:
             return Evidence(0)
         rows, count, *_ = produced
         return Evidence(count, sample=samples.of_rows(alone, rows, self.engines) if count else ())
+
+
+def recorded(check: Check, version: Version) -> CheckResult | None:
+    """Return what a version records of a check."""
+    return next((one for one in version.checks if one.name == check.name), None)

@@ -18,12 +18,11 @@ from deltaproduce.model.checks.results import CheckResult
 from deltaproduce.model.checks.verdicts import Evidence, is_broken, refuse, verdict
 from deltaproduce.model.layouts import Layout
 from deltaproduce.operations.making.checking import samples
-from deltaproduce.operations.making.checking.evaluation import Evaluation
+from deltaproduce.operations.making.checking.evaluation import Evaluation, recorded
 from deltaproduce.operations.making.checking.origins import Origins
 from deltaproduce.operations.making.version_job import VersionJob
 from deltaproduce.operations.step.writes import StepResult
 from deltaproduce.storage.figures import NO_TABLES
-from deltaproduce.storage.versions import Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +45,19 @@ class Gate:
         Raises:
             ChecksFailedError: the version may not be published.
         """
-        checks = tuple(map(self._result, self.work.context.graph.checks))
-        if any(one.failed for one in checks):
-            refuse(tuple(map(self._with_origins, checks)), self.work.refusal)
-        return checks
+        checks = self.work.context.graph.checks
+        results = tuple(map(self._result, checks))
+        if any(one.failed for one in results):
+            refuse(tuple(map(self._with_origins, checks, results)), self.work.refusal)
+        return results
 
-    def _with_origins(self, result: CheckResult) -> CheckResult:
+    def _with_origins(self, check: Check, result: CheckResult) -> CheckResult:
         """Return the result of a broken check with the rows of the batch that it comes from."""
-        graph = self.work.context.graph
-        check = next(one for one in graph.checks if one.name == result.name)
         is_new = result.failed and self.work.restored is None
         if not is_new or not isinstance(check, RowCheck):
             return result
-        return replace(result, given=Origins(graph, self.results).of(check))
+        origins = Origins(self.work.context.graph, self.results)
+        return replace(result, given=origins.of(check))
 
     def _result(self, check: Check) -> CheckResult:
         evidence = self._evidence(check)
@@ -81,16 +80,15 @@ class Gate:
         """Return what a check finds after the step of its stage."""
         result, head = self.results.get(check.table), self.work.head
         stage = self.evaluation.graph.stage(check.table)
-        last = head.stages.get(check.table, NO_TABLES)
-        rows = last.rows if result is None else result.size(last)[0]
+        rows = self._count(check.table)
         if not rows:
             return Evidence(0)
         stored = partial(self.evaluation.reader.content, head, stage)
         if result is not None:
             return Evidence(rows, sample=samples.of_step(result.comparison, stored))
-        recorded = _recorded(check, head)
-        if recorded is not None and recorded.rows == rows and recorded.sample:
-            return Evidence(rows, sample=recorded.sample)
+        known = recorded(check, head)
+        if known is not None and known.rows == rows and known.sample:
+            return Evidence(rows, sample=known.sample)
         return Evidence(rows, sample=samples.of_stored(stage, stored()))
 
     def _share(self, check: ShareLimit) -> Evidence:
@@ -150,8 +148,3 @@ class Gate:
                 return check.is_broken(head.stages.get(check.stage, NO_TABLES).rows)
             case ShareLimit():
                 return False
-
-
-def _recorded(check: Check, version: Version) -> CheckResult | None:
-    """Return what a version records of a check."""
-    return next((one for one in version.checks if one.name == check.name), None)

@@ -17,7 +17,6 @@ from typing import Final
 import pyarrow as pa
 from typing_extensions import override
 
-from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.marks import BEFORE, KEY_DIFFERS, ROWS_OF_CHANGED_KEYS, SIDE
 from deltaproduce.engines.selections import Selection
@@ -165,13 +164,7 @@ class EventsByKey(DerivedKind):
         )
         layout = Layout.of(stage)
         touched = Selection.of(engines.concat(gone, new, layout.key), layout.key, engines)
-        whole = touched.is_here and (content.small or content.is_nearly_all(touched))
-        before = content.fetched() if whole else content.of(touched)
-        return ProductionResult(
-            Comparison.of_changed_keys(
-                before, touched, new, layout, complete=whole, sought=touched.is_here
-            )
-        )
+        return ProductionResult(production.replaced_keys(content, touched, lambda _: new))
 
     def _computed(self, rows: Rows, events: Stage, production: Production) -> tuple[Rows, int]:
         """Return rows of the events in the columns of the content, and their number."""

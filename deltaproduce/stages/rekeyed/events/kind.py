@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing_extensions import override
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.sessions.on_demand import spark_errors
@@ -165,11 +164,7 @@ class EventsKind(DerivedKind):
         if content is None:
             return production.first(new, count, ties)
         affected = keys.renamed(layout.key)
-        whole = affected.is_here and (content.small or content.is_nearly_all(affected))
-        before = content.fetched() if whole else content.of(affected)
-        compared = Comparison.of_changed_keys(
-            before, affected, new, layout, complete=whole, sought=affected.is_here
-        )
+        compared = production.replaced_keys(content, affected, lambda _: new)
         return ProductionResult(compared, ties=ties)
 
     def _rows(self, rows: Rows, stored: Stage, production: Production) -> Produced:

@@ -8,7 +8,7 @@ already is not touched.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from deltaproduce.engines.comparisons import Comparison
@@ -25,10 +25,8 @@ from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import (
     ORDINAL,
     RULE,
-    VERSION,
     VERSION_COLUMN,
     Column,
-    Columns,
 )
 from deltaproduce.types.data_types import StringType
 from deltaproduce.types.ddl import identifier
@@ -65,12 +63,12 @@ class Divided:
         """The rows that are set aside, without their version, and how many they are."""
         engines = self.batch.engines
         parts = [
-            _projection(number, rule, self.rules, self.batch.source).of(
-                self.batch.upserts(), self._content, engines, stage=rule.name
+            projection.of(self.batch.upserts(), self._content, engines, stage=rule.name)
+            for rule, projection in zip(
+                self.rules, projections(self.rules, self.batch.source), strict=True
             )
-            for number, rule in enumerate(self.rules)
         ]
-        layout = unversioned(self.stage)
+        layout = Layout.of(self.stage).fed
         engine = engines.of(*parts)
         rows, count = engine.computed(engine.concat(parts, layout.content))
         return rows, count
@@ -99,7 +97,7 @@ class Divided:
             stored: its rows; None if there are none.
             version: the number of the version that is made.
         """
-        layout, (rows, count) = unversioned(self.stage), self.rejected
+        layout, (rows, count) = Layout.of(self.stage).fed, self.rejected
         if stored is None and not count:
             return None
         if stored is not None and not {*layout.content} <= {*stored.columns}:
@@ -138,13 +136,6 @@ class Divided:
     @property
     def _content(self) -> tuple[Column, ...]:
         return Layout.of(self.batch.source).content
-
-
-def unversioned(stage: Stage) -> Layout:
-    """Return the columns of rejected rows without their version."""
-    layout = Layout.of(stage)
-    value = Columns(tuple(c for c in layout.value if c.name != VERSION))
-    return replace(layout, schema=replace(layout.schema, value=value))
 
 
 def projections(rules: Sequence[RowRule], source: Stage) -> list[Projection]:
