@@ -834,3 +834,47 @@ def test_an_error_says_which_rows_of_the_batch_led_there(tmp_path: Path) -> None
         assert "from 'orders' {'id': 7} of the batch" in str(failed.value)
         assert store.head.number == 1
         assert all(not one.given for one in store.check())
+
+
+def in_pairs() -> dp.Pipeline:
+    """Entries that are divided into two stages, and a check that joins them."""
+    pipeline = dp.Pipeline("pairs")
+    value = "pair bigint, side string, amount bigint"
+    pipeline.source("entries", key="id bigint", value=value)
+
+    def one_side(side: str) -> None:
+        @pipeline.producer(
+            "entries", key="id bigint", value="pair bigint, amount bigint", name=side
+        )
+        def made(key: int, values: Any) -> Any:
+            for value in values:
+                if value.side == side:
+                    yield key, (value.pair, value.amount)
+
+    one_side("debits")
+    one_side("credits")
+    pipeline.check(
+        "balanced",
+        "SELECT d.id AS debit, c.id AS credit FROM debits d JOIN credits c USING (pair) "
+        "WHERE d.amount <> c.amount",
+    )
+    return pipeline
+
+
+@pytest.mark.parametrize("pairs", [1, 3, 20])
+def test_an_error_says_the_rows_of_the_batch_that_came_by_several_ways(
+    tmp_path: Path, pairs: int
+) -> None:
+    """Keys of both sides of a join, each once, ten at most."""
+    batch = [
+        {"id": 2 * n + place, "pair": n, "side": side, "amount": place}
+        for n in range(pairs)
+        for place, side in enumerate(("debits", "credits"))
+    ]
+    with dp.Store(None, str(tmp_path), in_pairs()) as store:
+        with pytest.raises(dp.ChecksFailedError) as failed:
+            store.update({"entries": batch})
+        (check,) = failed.value.checks
+        ids = [row["id"] for row in check.given["entries"]]
+        assert len({*ids}) == len(ids) == min(2 * pairs, 10)
+        assert {*ids} <= {row["id"] for row in batch}

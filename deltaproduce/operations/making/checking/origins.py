@@ -7,8 +7,10 @@ sources. The invariant: what is returned is in the batch; where the way is not k
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any
 
 import pyarrow as pa
 
@@ -64,8 +66,7 @@ class Origins:
         if not len(keys):
             return
         if not stage.feeders:
-            rows = python_rows(keys.slice(0, SAMPLED))
-            self.keys.setdefault(stage.name, tuple(map(storable, rows)))
+            self._add(stage.name, python_rows(keys.slice(0, SAMPLED)))
             return
         pairs = comparison.select(layout.pair, ALIVE)
         if not layout.sources or not isinstance(pairs, pa.Table):
@@ -74,3 +75,9 @@ class Origins:
         sources = of_keys.select([column.name for column in layout.sources])
         for feeder in stage.feeders:
             self._trace(feeder, sources.rename_columns(list(feeder.schema.key.names)))
+
+    def _add(self, source: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Add keys of a source; several ways may lead to it, also to the same keys."""
+        known = self.keys.get(source, ())
+        new = (row for row in map(storable, rows) if row not in known)
+        self.keys[source] = tuple(islice(chain(known, new), SAMPLED))
