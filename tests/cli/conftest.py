@@ -3,7 +3,7 @@
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,23 @@ def called(*args: object, code: int = 0) -> Result:
     result = CliRunner().invoke(application(arguments), arguments)
     assert result.exit_code == code, (args, result.output, result.exception)
     return result
+
+
+@pytest.fixture
+def project_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Mapping[str, str]], Path]:
+    """Writes the files of a project, their texts by path, and goes into its folder."""
+
+    def written(files: Mapping[str, str]) -> Path:
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        monkeypatch.chdir(tmp_path)
+        return tmp_path
+
+    return written
 
 
 @pytest.fixture

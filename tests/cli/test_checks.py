@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +34,8 @@ FILES = {
 
 
 @pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, text in FILES.items():
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def shop(project_of: Callable[[Mapping[str, str]], Path]) -> Path:
+    return project_of(FILES)
 
 
 def orders(folder: Path, *rows: str) -> None:

@@ -1,6 +1,6 @@
 """Projects with partitioned stages: run a day, show a task, make a task again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,8 @@ FILES = {
 
 
 @pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, text in FILES.items():
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def shop(project_of: Callable[[Mapping[str, str]], Path]) -> Path:
+    return project_of(FILES)
 
 
 def test_a_day_is_run_shown_and_made_again(
