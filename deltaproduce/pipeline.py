@@ -561,7 +561,7 @@ class Pipeline(Tabular):
         Raises:
             DefinitionError: the name, the query or the scopes are refused; with `stage`.
         """
-        kind = self._by_tasks(name, query, key, partition, scopes, retention)
+        kind = self._by_tasks(name, query, key, (partition, scopes, retention))
         return self._add_by_tasks(name, kind, kind.schema(stage=name), stored=stored)
 
     def foreign(
@@ -602,9 +602,8 @@ class Pipeline(Tabular):
             stage = function_name(function) if name is None else name
             check_text(schema, "its schema", stage=stage)
             check_function(function, "its function", ("rows", "task"), stage=stage)
-            kind = self._by_tasks(
-                stage, reads, key, partition, scopes, retention, function=function, schema=schema
-            )
+            clauses = partition, scopes, retention
+            kind = self._by_tasks(stage, reads, key, clauses, function=function, schema=schema)
             return self._add_by_tasks(
                 stage, kind, kind.declared(schema, stage=stage), revision, stored=stored
             )
@@ -955,18 +954,17 @@ class Pipeline(Tabular):
         name: str,
         query: str,
         key: str | None,
-        partition: str,
-        scopes: str | None,
-        retention: str,
+        clauses: tuple[str, str | None, str],
         *,
         function: ForeignFunction | None = None,
         schema: str | None = None,
     ) -> Partitioned:
         """The kind of a stage whose partitions tasks make; see `partitioned` and `foreign`."""
-        from deltaproduce.stages.partitioned.kind import partitioned
+        from deltaproduce.stages.partitioned.kind import PartitionClauses, partitioned
         from deltaproduce.stages.sql.keys import key_columns
 
         self._check_name(name)
+        partition, scopes, retention = clauses
         for text, what in ((query, "query"), (partition, "partition"), (retention, "retention")):
             check_text(text, f"its {what}", stage=name)
         for given, what in ((key, "key"), (scopes, "scopes")):
@@ -975,10 +973,8 @@ class Pipeline(Tabular):
         return partitioned(
             query,
             [stage for stage in self._stages if not stage.kind.intake.all_columns],
+            PartitionClauses(*clauses),
             key=lambda names: {} if key is None else key_columns(key, names, stage=name),
-            partition=partition,
-            scopes=scopes or "",
-            retention=retention,
             stage=name,
             function=function,
             schema=schema,

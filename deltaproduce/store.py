@@ -45,10 +45,10 @@ from deltaproduce.operations.verifying.findings import Finding
 from deltaproduce.operations.writer import defining, opened
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.reading import changes as changes_between
-from deltaproduce.reading import lineages, lookups, selects, stage_tables
+from deltaproduce.reading import lineages, selects, stage_tables
 from deltaproduce.reading.diffs import Diff, diff
 from deltaproduce.reading.lineages import Lineage
-from deltaproduce.reading.lookups import Lookup
+from deltaproduce.reading.lookups import Lookup, LookupOptions, lookup
 from deltaproduce.reading.overview import overview
 from deltaproduce.reading.remains import Forgotten
 from deltaproduce.reading.selects import Dialect
@@ -867,9 +867,8 @@ class Store(Tabular):
             InvalidArgumentError: the keys do not fit the stage's key columns; or, with ``fetch``,
                 the stage is not an index.
         """
-        return lookups.lookup(
-            self._opened, stage, keys, version, strategy, fetch=fetch, ordered=ordered
-        )
+        options = LookupOptions(version=version, strategy=strategy, fetch=fetch, ordered=ordered)
+        return lookup(self._opened, stage, keys, options)
 
     def lineage(self, stage: str | Stage, key: object, version: int | None = None) -> Lineage:
         """Find the keys that a key was made from, up to the sources, and those made from it.

@@ -18,7 +18,7 @@ from deltaproduce.datasets.copying import copied
 from deltaproduce.datasets.parts import narrowed
 from deltaproduce.datasets.places import engines_of, table_at
 from deltaproduce.datasets.tables import DatasetSnapshot, DataTable, already_there
-from deltaproduce.datasets.writing.writer import DatasetWriter, opened_writer
+from deltaproduce.datasets.writing.writer import DatasetWriter, WriterOptions, opened_writer
 from deltaproduce.described.descriptor import Description, Descriptor
 from deltaproduce.engines.choice import Engines
 from deltaproduce.errors import (
@@ -248,16 +248,13 @@ class Dataset:
             NotFoundError: the data set does not exist any more.
             StorageError: someone else has given it a ``CHECK`` constraint, which only Spark checks.
         """
-        return opened_writer(
-            self._engines,
-            self._table,
-            self._description,
-            self._within,
+        options = WriterOptions.given(
             roll_rows=roll_rows,
             checkpoint=checkpoint,
             partitioned=partitioned,
             open_files=open_files,
         )
+        return opened_writer(self._engines, self._table, self._description, self._within, options)
 
     def absorb(self, other: Dataset) -> None:
         """Move all rows of another data set into this one, in one commit; the other is then empty.

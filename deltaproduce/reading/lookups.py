@@ -60,25 +60,35 @@ class Lookup(Tabular):
         return (Table("look-up", columns, (texts,)),)
 
 
-def lookup(
-    store: Opened,
-    stage: str | Stage,
-    keys: object,
-    version: int | None,
-    strategy: Strategy,
-    *,
-    fetch: bool,
-    ordered: bool,
-    internal: bool = True,
-) -> Lookup:
-    """See `Store.lookup`; and `Reader.lookup` for ``internal``."""
-    arguments.flag(internal, "internal")
-    arguments.choice(strategy, "strategy", get_args(Strategy))
-    arguments.flag(fetch, "fetch")
-    arguments.flag(ordered, "ordered")
-    indexed, wanted = store.stage(stage), store.version(version)
-    recorded = stage_at(wanted, indexed)
-    feeder = _feeder(wanted, indexed) if fetch else None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupOptions:
+    """How rows are looked up, and what of them is returned; see `Store.lookup`.
+
+    Attributes:
+        internal: whether the rows have the library's columns; see `Reader.lookup`.
+
+    Raises:
+        InvalidArgumentError: a value has the wrong type, or there is no such strategy.
+    """
+
+    version: int | None = None
+    strategy: Strategy = "auto"
+    fetch: bool = False
+    ordered: bool = False
+    internal: bool = True
+
+    def __post_init__(self) -> None:
+        arguments.choice(self.strategy, "strategy", get_args(Strategy))
+        arguments.flag(self.fetch, "fetch")
+        arguments.flag(self.ordered, "ordered")
+        arguments.flag(self.internal, "internal")
+
+
+def lookup(store: Opened, stage: str | Stage, keys: object, options: LookupOptions) -> Lookup:
+    """See `Store.lookup`."""
+    indexed, wanted = store.stage(stage), store.version(options.version)
+    recorded, strategy = stage_at(wanted, indexed), options.strategy
+    feeder = _feeder(wanted, indexed) if options.fetch else None
     read = [one.name for one in (recorded, feeder) if one is not None]
     store.check_there(wanted, read, CONTENT, RUNS)
     if any(column.is_hidden for column in recorded.schema.key):
@@ -94,9 +104,9 @@ def lookup(
             rows, also = _fetched(store, wanted, index, feeder, rows, sought, strategy)
             how = _together(how, also)
     layout = Layout.of(recorded)
-    order = layout.order(CONTENT) if ordered else ()
+    order = layout.order(CONTENT) if options.ordered else ()
     shown = store.frame(rows, layout.shown, order)
-    if not internal:
+    if not options.internal:
         shown = store.without_internal(shown, recorded)
     count = len(sought.keys) if isinstance(sought.keys, pa.Table) else None
     return Lookup(shown, how.way, count, how.groups_read, how.groups)

@@ -30,6 +30,7 @@ from deltaproduce.engines.delta.log import LOG, newest_commits
 from deltaproduce.engines.delta.tables import KEPT, LoggedCommit
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
+from deltaproduce.engines.local.data_files import FileLayout
 from deltaproduce.engines.local.delta.commits import CHECKPOINTS, committed, properties_of
 from deltaproduce.engines.local.handles import opened_at
 from deltaproduce.engines.local.large.threads import side_by_side
@@ -358,14 +359,16 @@ def written(
         ends = np.cumsum([len(rows) for rows in there.values()]).tolist()
         rows = pa.concat_tables(there.values())
         columns = [column for column in _STATISTICS_COLUMNS if column.name in rows.column_names]
-        adds = data_files.written(place, rows, ends, _GROUP_ROWS, columns, ())
+        layout = FileLayout(group_rows=_GROUP_ROWS, described=columns)
+        adds = data_files.written(place, rows, ends, layout)
         added.extend(
             replace(add, partition_values={_RUN: str(run), _BUCKET: _text(bucket)})
             for add, bucket in zip(adds, there, strict=True)
         )
 
     with discarding(place, added), effect("write", place.path):
-        (directory,) = data_files.written(place, paths, [len(paths)], 1 << 20, [GROUP_COLUMN], ())
+        layout = FileLayout(described=[GROUP_COLUMN])
+        (directory,) = data_files.written(place, paths, [len(paths)], layout)
         added.append(replace(directory, partition_values={_RUN: None, _BUCKET: None}))
         for _ in side_by_side(write, parts):
             pass

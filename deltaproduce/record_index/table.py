@@ -27,6 +27,7 @@ from deltaproduce.engines.delta.tables import RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.arrays import Numbers
+from deltaproduce.engines.local.data_files import FileLayout
 from deltaproduce.engines.local.delta.commits import CHECKPOINTS, committed, properties_of
 from deltaproduce.engines.local.delta.reads import marked_rows
 from deltaproduce.engines.local.handles import opened_at
@@ -171,10 +172,9 @@ class TableSnapshot:
         stored = [c for c in self.columns if c.name not in self.partitioned_by]
         statistics = [c for c in stored[:_STATISTICS_COLUMNS] if atom(c.data_type) is not None]
         rows = new.rows.select([c.name for c in stored])
+        layout = FileLayout(group_rows=_GROUP_ROWS, described=statistics, unique=new.unique)
         with effect("write", self.directory.path):
-            (file,) = data_files.written(
-                where, rows, [len(rows)], _GROUP_ROWS, statistics, (), unique=new.unique
-            )
+            (file,) = data_files.written(where, rows, [len(rows)], layout)
         path = f"{inside}/{file.path}" if inside else file.path
         return replace(file, path=path, partition_values=texts)
 

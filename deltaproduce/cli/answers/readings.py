@@ -18,7 +18,8 @@ from deltaproduce.cli.answers.values import cell
 from deltaproduce.errors import NotFoundError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.hidden import RECORDS
-from deltaproduce.reading import lookups, stage_tables
+from deltaproduce.reading import stage_tables
+from deltaproduce.reading.lookups import LookupOptions, lookup
 from deltaproduce.reading.opened import opened_by
 from deltaproduce.shown.table import Table
 from deltaproduce.shown.tasks import Task
@@ -71,16 +72,8 @@ def rows_of(
     """
     opened, name = opened_by(store), stage.name
     if filters and len(filters) == len(key_columns(stage)):
-        return lookups.lookup(
-            opened,
-            name,
-            [filters],
-            version,
-            "auto",
-            fetch=False,
-            ordered=True,
-            internal=internal,
-        ).rows
+        options = LookupOptions(version=version, ordered=True, internal=internal)
+        return lookup(opened, name, [filters], options).rows
     rows = stage_tables.content(opened, name, version, ordered=True, internal=internal)
     return _where(rows, filters, store.time_zone)
 

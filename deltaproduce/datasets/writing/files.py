@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import pyarrow as pa
 from deltalake.transaction import AddAction
@@ -18,11 +17,9 @@ from deltaproduce.described.descriptor import Description, arrow_fields
 from deltaproduce.described.partitions import Values, folder
 from deltaproduce.engines.delta.tables import packed
 from deltaproduce.engines.local.arrays import in_order
-from deltaproduce.engines.local.data_files import file_of
+from deltaproduce.engines.local.data_files import FileLayout, file_of
 from deltaproduce.engines.local.large.parting import by_ranges, gathered
 from deltaproduce.model.limits import Limits
-
-_GROUP_ROWS: Final = 1 << 20
 
 
 def written(
@@ -48,15 +45,17 @@ def written(
     by = descriptor.partitions
     place = folder(partition, by)
     name = f"part-{uuid.uuid4()}.{descriptor.compression}.parquet"
+    layout = FileLayout(
+        described=descriptor.in_files,
+        differences=packed(descriptor.in_files),
+        compression=descriptor.compression,
+    )
     with table.effect("write"):
         return file_of(
             table.directory,
             f"{place}/{name}" if place else name,
             stored,
-            _GROUP_ROWS,
-            descriptor.in_files,
-            packed(descriptor.in_files),
-            compression=descriptor.compression,
+            layout,
             values=dict(zip((one.column.name for one in by), partition, strict=True)),
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,31 +47,61 @@ _BUFFERED: Final = 1 << 14
 """Single rows are converted to Arrow in batches of this many."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterOptions:
+    """How a writer writes; see `Dataset.writer`.
+
+    Attributes:
+        checkpoint: the name of its checkpoint; None without one.
+    """
+
+    roll_rows: int | None
+    checkpoint: str | None
+    partitioned: bool
+    open_files: int
+
+    @staticmethod
+    def given(
+        *, roll_rows: object, checkpoint: object, partitioned: object, open_files: object
+    ) -> WriterOptions:
+        """Check the arguments of a user.
+
+        Raises:
+            InvalidArgumentError: one has the wrong type.
+        """
+        name = None if checkpoint is False else _INPUT
+        if not isinstance(checkpoint, bool):
+            name = arguments.text(checkpoint, "checkpoint")
+        return WriterOptions(
+            roll_rows=None
+            if roll_rows is None
+            else arguments.integer(roll_rows, "roll_rows", least=1),
+            checkpoint=name,
+            partitioned=arguments.flag(partitioned, "partitioned"),
+            open_files=arguments.integer(open_files, "open_files", least=1),
+        )
+
+    def checkpoint_within(self, part: Mapping[str, str | None]) -> str | None:
+        """Return the name of its checkpoint in a part of a data set; None without one."""
+        if self.checkpoint is None or not part:
+            return self.checkpoint
+        return self.checkpoint + json.dumps(part, sort_keys=True)
+
+
 def opened_writer(
     engines: Engines,
     table: DataTable,
     descriptor: Description,
     within: Mapping[str, str | None],
-    *,
-    roll_rows: object,
-    checkpoint: object,
-    partitioned: object,
-    open_files: object,
+    options: WriterOptions,
 ) -> DatasetWriter:
     """Return a writer, after settling an interrupted absorption; see `Dataset.writer`."""
-    most = None if roll_rows is None else arguments.integer(roll_rows, "roll_rows", least=1)
-    if arguments.flag(partitioned, "partitioned") and descriptor.by is None:
+    if options.partitioned and descriptor.by is None:
         raise InvalidArgumentError(
             f"the data set at {table.address} has no partition; describe one, be it by nothing "
             "(partition='')",
             argument="partitioned",
         )
-    open_most = arguments.integer(open_files, "open_files", least=1)
-    name = None if checkpoint is False else _INPUT
-    if not isinstance(checkpoint, bool):
-        name = arguments.text(checkpoint, "checkpoint")
-    if name is not None and within:
-        name += json.dumps(within, sort_keys=True)
     table.check_commits()
     snapshot = settled(table)
     table.check_rules(snapshot)
@@ -81,9 +111,9 @@ def opened_writer(
         table,
         snapshot,
         grouping,
-        roll_rows=most,
-        checkpoint=name,
-        open_files=open_most,
+        roll_rows=options.roll_rows,
+        checkpoint=options.checkpoint_within(within),
+        open_files=options.open_files,
     )
 
 

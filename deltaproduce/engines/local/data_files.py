@@ -12,6 +12,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from types import MappingProxyType
 from typing import Any, Final
@@ -38,33 +39,51 @@ _MOST_TEXT: Final = 64
 """For longer text the log has no range: it would have to be cut."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileLayout:
+    """How files have their rows.
+
+    Attributes:
+        group_rows: the most rows of a row group.
+        described: the columns that the log has statistics of.
+        differences: the columns of `delta.tables.packed`.
+        unique: a column of distinct values, for which no dictionary is tried.
+    """
+
+    group_rows: int = GROUP_ROWS
+    described: Sequence[Column] = ()
+    differences: Sequence[str] = ()
+    unique: str | None = None
+    compression: str = "snappy"
+
+    def within(self, values: Mapping[str, str | None]) -> FileLayout:
+        """Return that of files of a partition, which do not have its columns."""
+        return replace(
+            self,
+            described=[column for column in self.described if column.name not in values],
+            differences=[column for column in self.differences if column not in values],
+        )
+
+
 def written(
     directory: Directory,
     rows: pa.Table,
     ends: Sequence[int],
-    group_rows: int,
-    described: Sequence[Column],
-    differences: Sequence[str],
-    *,
-    unique: str | None = None,
+    layout: FileLayout,
     partition: Sequence[Column] = (),
-    compression: str = "snappy",
 ) -> list[AddAction]:
     """Write rows as files, in their order.
 
     Args:
         ends: the row before which each file ends.
         partition: columns that files do not have: the rows of a file have one value of each.
-        differences: the columns of `delta.tables.packed`.
-        described: the columns that the log has statistics of.
-        unique: a column of distinct values, for which no dictionary is tried.
 
     Raises:
         OSError: they cannot be written.
     """
 
     def write(number: int, first: int, end: int) -> AddAction:
-        name = f"part-{number:05}-{uuid.uuid4()}-c000.{compression}.parquet"
+        name = f"part-{number:05}-{uuid.uuid4()}-c000.{layout.compression}.parquet"
         part = rows.slice(first, end - first)
         values = {
             column.name: logged(part.column(column.name)[0].as_py(), column.data_type)
@@ -75,12 +94,8 @@ def written(
             directory,
             f"{folder}/{name}" if folder else name,
             part.drop_columns([*values]),
-            group_rows,
-            [column for column in described if column.name not in values],
-            [column for column in differences if column not in values],
-            compression=compression,
+            layout.within(values),
             values=values,
-            unique=unique,
         )
 
     firsts = [0, *ends[:-1]]
@@ -100,16 +115,13 @@ def of_write(directory: Directory, rows: pa.Table, write: TableWrite) -> list[Ad
     ends = ends_of(len(rows), write)
     if write.partition:
         ends = partition_ends(rows, write.partition, write.file_rows or _ONE_FILE)
-    return written(
-        directory,
-        rows,
-        ends,
-        write.group_rows or GROUP_ROWS,
-        write.lookup,
-        packed(write.columns),
-        partition=write.partition,
+    layout = FileLayout(
+        group_rows=write.group_rows or GROUP_ROWS,
+        described=write.lookup,
+        differences=packed(write.columns),
         compression=write.compression or "snappy",
     )
+    return written(directory, rows, ends, layout, write.partition)
 
 
 def ends_of(count: int, write: TableWrite) -> tuple[int, ...]:
@@ -160,40 +172,35 @@ def file_of(
     directory: Directory,
     inside: str,
     rows: pa.Table,
-    group_rows: int,
-    described: Sequence[Column],
-    differences: Sequence[str],
+    layout: FileLayout,
     *,
-    compression: str = "snappy",
     values: Mapping[str, str | None] = _NO_VALUES,
-    unique: str | None = None,
 ) -> AddAction:
     """Write rows as one file, in their order, and return its entry for the log.
 
     Args:
         inside: its path from the table's directory; missing directories are made.
         values: the values of its partition, as the log stores them.
-        described: see `written`, also for the other arguments.
 
     Raises:
         OSError: it cannot be written.
     """
+    has_no_dictionary = {*layout.differences, layout.unique}
     encodings: dict[str, Any] = {
-        "use_dictionary": [n for n in rows.column_names if n not in (*differences, unique)],
-        "column_encoding": dict.fromkeys(differences, "DELTA_BINARY_PACKED"),
+        "use_dictionary": [name for name in rows.column_names if name not in has_no_dictionary],
+        "column_encoding": dict.fromkeys(layout.differences, "DELTA_BINARY_PACKED"),
         "store_decimal_as_integer": True,
-        "compression": _NO_COMPRESSION.get(compression, compression),
+        "compression": _NO_COMPRESSION.get(layout.compression, layout.compression),
     }
     rows = _with_nulls(rows)
     folder, _, name = inside.rpartition("/")
     place = directory.at(folder) if folder else directory
     with place.parquet_writer(name, rows.schema, **encodings) as writer:
-        for piece in _pieces(rows, group_rows):
-            writer.write_table(piece, row_group_size=group_rows)
+        for piece in _pieces(rows, layout.group_rows):
+            writer.write_table(piece, row_group_size=layout.group_rows)
     size, now = place.size(name), int(time.time() * 1000)
-    return AddAction(
-        inside, size, dict(values), now, data_change=True, stats=_statistics(rows, described)
-    )
+    statistics = _statistics(rows, layout.described)
+    return AddAction(inside, size, dict(values), now, data_change=True, stats=statistics)
 
 
 def _with_nulls(rows: pa.Table) -> pa.Table:

@@ -46,7 +46,7 @@ from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.inputs import StageInput, inputs_of
 from deltaproduce.stages.kind import Arrival, stage_kind
 from deltaproduce.stages.productions import Production, ProductionResult
-from deltaproduce.stages.scheduled.kinds import scheduled_kind
+from deltaproduce.stages.scheduled.kinds import TaskArguments, scheduled_kind
 from deltaproduce.stages.scheduled.outcomes import Outcomes, Tasked
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.resumption import CompletedStage, Resumption
@@ -319,15 +319,17 @@ class Update(VersionJob):
         if stage.hidden is not None:
             batch = None if owner is None else owner.records
         else:
-            self.tasked[stage.name] = scheduled_kind(stage).tasked(
-                production,
-                inputs,
-                None if redefined is not None else content,
-                partial(self.context.reader.content, self.head),
-                schedule,
-                Outcomes(self.tasked),
-                version=self.head.number + 1,
+            given = TaskArguments(
+                production=production,
+                inputs=inputs,
+                records=partial(self.context.reader.content, self.head),
+                schedule=schedule,
+                so_far=Outcomes(self.tasked),
                 rebuilds=redefined is not None,
+            )
+            kept = None if given.rebuilds else content
+            self.tasked[stage.name] = scheduled_kind(stage).tasked(
+                given, kept, self.head.number + 1
             )
             batch = self.tasked[stage.name].rows
         return None if batch is None else source_step(stage, batch, content, redefined)

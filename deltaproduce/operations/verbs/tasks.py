@@ -32,7 +32,7 @@ from deltaproduce.stages.inputs import StageInput, inputs_of
 from deltaproduce.stages.kind import arrivals
 from deltaproduce.stages.partitioned.presence import presence_batches, presence_stage, present
 from deltaproduce.stages.productions import Production
-from deltaproduce.stages.scheduled.kinds import scheduled_kind
+from deltaproduce.stages.scheduled.kinds import TaskArguments, scheduled_kind
 from deltaproduce.stages.scheduled.outcomes import Outcomes
 from deltaproduce.stages.scheduled.schedules import Absent, Looking, Marked, Memory, Schedule
 from deltaproduce.storage.figures import StageFigures
@@ -67,15 +67,15 @@ def look(store: Opened, head: Version, schedule: Schedule) -> Outcomes:
             production = Production.of(
                 stage, head.stages.get(stage.name, StageFigures("skipped")), store.engines
             )
-            outcome = scheduled_kind(stage).foreseen(
-                production,
-                inputs,
-                partial(store.reader.content, head),
-                schedule,
-                outcomes,
+            given = TaskArguments(
+                production=production,
+                inputs=inputs,
+                records=partial(store.reader.content, head),
+                schedule=schedule,
+                so_far=outcomes,
                 rebuilds=stage_at(head, stage) is not stage,
             )
-            outcomes = outcomes.beside(outcome)
+            outcomes = outcomes.beside(scheduled_kind(stage).foreseen(given))
     return outcomes
 
 

@@ -17,9 +17,9 @@ from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.spark.sessions.session import check_session
 from deltaproduce.model.limits import Limits
 from deltaproduce.reading import changes as changes_between
-from deltaproduce.reading import lookups, selects, stage_tables
+from deltaproduce.reading import selects, stage_tables
 from deltaproduce.reading.diffs import Diff, diff
-from deltaproduce.reading.lookups import Lookup
+from deltaproduce.reading.lookups import Lookup, LookupOptions, lookup
 from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.readers import StageReader as StoredReader
 from deltaproduce.reading.recorded.stages import (
@@ -151,16 +151,10 @@ class Reader(Tabular):
             internal: as for `content`.
             ordered: sort the rows by the table's order.
         """
-        return lookups.lookup(
-            self._opened,
-            stage,
-            keys,
-            version,
-            strategy,
-            fetch=False,
-            ordered=ordered,
-            internal=internal,
+        options = LookupOptions(
+            version=version, strategy=strategy, ordered=ordered, internal=internal
         )
+        return lookup(self._opened, stage, keys, options)
 
     def sql(
         self,

@@ -15,16 +15,17 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.model.fingerprints import described
 from deltaproduce.model.graph import HiddenInput, Producer, Stage
 from deltaproduce.model.kind import Definition, TaskPartitions
-from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.partitioned.digests import digests_of, digests_stage
 from deltaproduce.stages.partitioned.in_spark import query_types
 from deltaproduce.stages.partitioned.making import Before, Looked, Tasks, foreseen, tasked
 from deltaproduce.stages.partitioned.query import TaskQuery, read_query
 from deltaproduce.stages.partitioned.records import records_stage
-from deltaproduce.stages.productions import Production
-from deltaproduce.stages.scheduled.kinds import ForeignFunction, ScheduledKind
-from deltaproduce.stages.scheduled.outcomes import Outcomes, Tasked
-from deltaproduce.stages.scheduled.schedules import Schedule
+from deltaproduce.stages.scheduled.kinds import (
+    ForeignFunction,
+    ScheduledKind,
+    TaskArguments,
+)
+from deltaproduce.stages.scheduled.outcomes import Tasked
 from deltaproduce.stages.sql.scopes.clauses import Scopes
 from deltaproduce.stages.sql.scopes.partitions import ExpectedPartitions, are_kept
 from deltaproduce.stages.sql.text import QueryText
@@ -115,52 +116,21 @@ class Partitioned(ScheduledKind):
         return records_stage(stage, self.partitions.types)
 
     @override
-    def tasked(
-        self,
-        production: Production,
-        inputs: Sequence[StageInput],
-        content: Stored | None,
-        records: Callable[[Stage], Stored | None],
-        schedule: Schedule,
-        so_far: Outcomes,
-        *,
-        version: int,
-        rebuilds: bool,
-    ) -> Tasked:
-        looked = self._looked(production, inputs, records, schedule, so_far, rebuilds=rebuilds)
-        return tasked(looked, Before(content=content, rebuilds=rebuilds), version)
+    def tasked(self, given: TaskArguments, content: Stored | None, version: int) -> Tasked:
+        before = Before(content=content, rebuilds=given.rebuilds)
+        return tasked(self._looked(given), before, version)
 
     @override
-    def foreseen(
-        self,
-        production: Production,
-        inputs: Sequence[StageInput],
-        records: Callable[[Stage], Stored | None],
-        schedule: Schedule,
-        so_far: Outcomes,
-        *,
-        rebuilds: bool,
-    ) -> Tasked:
-        return foreseen(
-            self._looked(production, inputs, records, schedule, so_far, rebuilds=rebuilds)
-        )
+    def foreseen(self, given: TaskArguments) -> Tasked:
+        return foreseen(self._looked(given))
 
-    def _looked(
-        self,
-        production: Production,
-        inputs: Sequence[StageInput],
-        records: Callable[[Stage], Stored | None],
-        schedule: Schedule,
-        so_far: Outcomes,
-        *,
-        rebuilds: bool,
-    ) -> Looked:
+    def _looked(self, given: TaskArguments) -> Looked:
         """Return the tasks of a stage, and those that are to run."""
-        stage = production.stage
+        stage = given.production.stage
         text = "" if self.function is None else described(self.function)
         if isinstance(stage, Producer) and stage.revision is not None:
             text = stage.revision
-        zone = production.engines.time_zone
+        zone = given.production.engines.time_zone
         feeders = [one.schema for one in stage.merged]
         if zone != OF_UTC and self.depends_on_zone(stage.schema, feeders):
             text = f"{text}\nin {zone}"
@@ -172,8 +142,9 @@ class Partitioned(ScheduledKind):
             self.function,
             f"{stage.schema.key.ddl}\n{stage.schema.value.ddl}\n{text}",
         )
-        kept = None if rebuilds else records(self.records(stage))
-        return Looked.at(tasks, production, inputs, kept, schedule, so_far)
+        return Looked.at(
+            tasks, given, None if given.rebuilds else given.records(self.records(stage))
+        )
 
     def schema(self, *, stage: str) -> RowSchema:
         """Return the columns of such a stage, without types if only Spark knows some.
@@ -226,14 +197,25 @@ class Partitioned(ScheduledKind):
         return row_schema(StructType(key), StructType(value), stage=stage)
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionClauses:
+    """The texts that say which partitions a stage has; see `Pipeline.partitioned`.
+
+    Attributes:
+        retention: whether partitions stay that are no longer expected.
+    """
+
+    partition: str
+    scopes: str | None
+    retention: str
+
+
 def partitioned(
     query: str,
     feeders: Iterable[Stage],
+    clauses: PartitionClauses,
     *,
     key: Callable[[Sequence[str]], dict[str, bool]],
-    partition: str,
-    scopes: str,
-    retention: str,
     stage: str,
     function: ForeignFunction | None = None,
     schema: str | None = None,
@@ -250,8 +232,9 @@ def partitioned(
         DefinitionError: the definition is wrong; with `stage`.
     """
     try:
-        keeps = are_kept(retention)
-        partitions = ExpectedPartitions.read(partition, Scopes.read(scopes))
+        keeps = are_kept(clauses.retention)
+        scopes = Scopes.read(clauses.scopes or "")
+        partitions = ExpectedPartitions.read(clauses.partition, scopes)
         known = {feeder.name: feeder for feeder in feeders}
         task_query = read_query(
             query,

@@ -46,8 +46,12 @@ from deltaproduce.stages.partitioned.on_driver import (
 from deltaproduce.stages.partitioned.query import TaskQuery
 from deltaproduce.stages.partitioned.records import read_records, records_batch, records_stage
 from deltaproduce.stages.productions import Production
-from deltaproduce.stages.scheduled.kinds import ForeignFunction, ScheduledKind
-from deltaproduce.stages.scheduled.outcomes import Fed, Outcomes, Tasked
+from deltaproduce.stages.scheduled.kinds import (
+    ForeignFunction,
+    ScheduledKind,
+    TaskArguments,
+)
+from deltaproduce.stages.scheduled.outcomes import Fed, Tasked
 from deltaproduce.stages.scheduled.schedules import ChosenTasks, Schedule
 from deltaproduce.stages.sql.resolve import Resolved
 from deltaproduce.stages.sql.scopes.partitions import ExpectedPartitions, PlannedPartitions
@@ -227,31 +231,24 @@ class Looked:
     chosen: ChosenTasks
 
     @staticmethod
-    def at(
-        tasks: Tasks,
-        production: Production,
-        inputs: Sequence[StageInput],
-        records: Stored | None,
-        schedule: Schedule,
-        so_far: Outcomes,
-    ) -> Looked:
+    def at(tasks: Tasks, given: TaskArguments, records: Stored | None) -> Looked:
         """Look at the tasks of a stage.
 
         Args:
             records: the records of its tasks; None if there are none that count.
-            so_far: what became of the tasks of the stages before it.
         """
+        inputs, schedule = given.inputs, given.schedule
         keeper = records_stage(tasks.stage, tasks.partitions.types)
         droppable = any(_drops(feeder) for feeder in tasks.stage.merged)
         kept = read_records(records, keeper, droppable=droppable)
-        known, engines = so_far.fed, production.engines
+        known, engines = given.so_far.fed, given.production.engines
         fed = {
             each.stage.name: known.get(each.stage.name) or _fed(each, inputs, schedule, engines)
             for each in fed_by(inputs)
         }
         entries = tasks.entries(fed, kept, schedule)
-        chosen = schedule.chosen(entries, so_far.taken)
-        return Looked(tasks, production, inputs, schedule, entries, chosen)
+        chosen = schedule.chosen(entries, given.so_far.taken)
+        return Looked(tasks, given.production, inputs, schedule, entries, chosen)
 
     @property
     def gone(self) -> Numbers:

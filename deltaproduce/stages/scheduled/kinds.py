@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -24,6 +25,24 @@ from deltaproduce.storage.stored import Stored
 
 ForeignFunction: TypeAlias = Callable[[pa.Table, Task], pa.Table]
 """A user function: takes the rows of its query, and the task; returns the partition's rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskArguments:
+    """What a stage's tasks are looked at with.
+
+    Attributes:
+        records: finds the rows of the stage that keeps records.
+        so_far: what became of the tasks of the stages before it.
+        rebuilds: the stage has other columns than its tables, so that nothing in them counts.
+    """
+
+    production: Production
+    inputs: Sequence[StageInput]
+    records: Callable[[Stage], Stored | None]
+    schedule: Schedule
+    so_far: Outcomes
+    rebuilds: bool
 
 
 class MadeByTasks(DerivedKind):
@@ -68,47 +87,20 @@ class ScheduledKind(MadeByTasks):
         """Return the stage that keeps records of its tasks, which follows it in the graph."""
 
     @abstractmethod
-    def tasked(
-        self,
-        production: Production,
-        inputs: Sequence[StageInput],
-        content: Stored | None,
-        records: Callable[[Stage], Stored | None],
-        schedule: Schedule,
-        so_far: Outcomes,
-        *,
-        version: int,
-        rebuilds: bool,
-    ) -> Tasked:
+    def tasked(self, given: TaskArguments, content: Stored | None, version: int) -> Tasked:
         """Make the tasks that are due.
 
         Args:
             content: the stage's rows; None if there are none.
-            records: finds the rows of the stage that keeps records.
-            so_far: what became of the tasks of the stages before it.
             version: the version number that they are made for.
-            rebuilds: the stage has other columns than its tables, so that nothing in them counts.
 
         Raises:
             ProducerError: a task failed, and the schedule ends the run.
         """
 
     @abstractmethod
-    def foreseen(
-        self,
-        production: Production,
-        inputs: Sequence[StageInput],
-        records: Callable[[Stage], Stored | None],
-        schedule: Schedule,
-        so_far: Outcomes,
-        *,
-        rebuilds: bool,
-    ) -> Tasked:
-        """Return the outcome as if all tasks that are due were made, with the rows that they have.
-
-        Args:
-            records: the arguments are those of `tasked`.
-        """
+    def foreseen(self, given: TaskArguments) -> Tasked:
+        """Return the outcome as if all tasks that are due were made, with the rows they have."""
 
     @override
     def pairs(self, stage: Stage, feeder: Stage, rows: Rows, engines: Engines) -> Rows:

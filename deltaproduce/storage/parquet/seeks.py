@@ -70,9 +70,12 @@ def rows_of(
     holding = _holding(footers, keys)
     if holding is None or not _reads(files, footers, holding, keys, columns):
         return None
-    rows = _rows_in(files, footers, holding, keys, columns, most, neighbours, with_places=True)
-    if rows is None or FILE.name not in rows.column_names:
-        return rows
+    held = _held_rows(neighbours, files, footers, holding, keys, columns)
+    if held is not None:
+        return held
+    rows = _rows_in(files, footers, holding, keys, columns, most, with_places=True)
+    if rows is None:
+        return None
     if most is None or len(rows) <= most:
         files.last_lookups.add(rows)
     return rows.drop_columns([FILE.name, NUMBER.name])
@@ -201,7 +204,9 @@ def first_rows(
             left -= int(footers.rows[groups].sum())
             if left < 0:
                 return None
-            rows = _rows_in(files, footers, groups, part, columns, None, neighbours)
+            rows = _held_rows(neighbours, files, footers, groups, part, columns)
+            if rows is None:
+                rows = _rows_in(files, footers, groups, part, columns)
             if rows is None:
                 return None
             search.take(rows.filter(pa.array(alive(rows))))
@@ -276,14 +281,13 @@ def _rows_in(
     keys: Selection,
     columns: Sequence[Column],
     most: int | None = None,
-    neighbours: Neighbours | None = None,
     *,
     with_places: bool = False,
 ) -> pa.Table | None:
     """Return the rows of some keys in some row groups; None if they cannot be read.
 
     Args:
-        with_places: whether they also have the columns of `PLACE`, unless `neighbours` hold them.
+        with_places: whether they also have the columns of `PLACE`.
     """
     output = (*columns, *PLACE) if with_places else columns
     is_sifted = len(groups) >= _SIFTED and len(columns) > len(keys.columns) + 1
@@ -311,16 +315,26 @@ def _rows_in(
                 matches = matches.append_column(column.name, places_of_rows.column(column.name))
         return matches, amount
 
-    if neighbours is not None:
-        matches = neighbours.rows_of(
-            files,
-            keys,
-            footers.codes(groups),
-            lambda wanted, among: _numbered(files, footers, groups[among], wanted, columns),
-        )
-        if matches is not None:
-            return matches
     return files.each_part(footers, groups, read, output, most)
+
+
+def _held_rows(
+    neighbours: Neighbours | None,
+    files: ParquetFiles,
+    footers: Footers,
+    groups: Numbers,
+    keys: Selection,
+    columns: Sequence[Column],
+) -> pa.Table | None:
+    """Return the rows of some keys in some row groups as `neighbours` hold them; None if not."""
+    if neighbours is None:
+        return None
+    return neighbours.rows_of(
+        files,
+        keys,
+        footers.codes(groups),
+        lambda wanted, among: _numbered(files, footers, groups[among], wanted, columns),
+    )
 
 
 def _numbered(
