@@ -14,6 +14,7 @@ from benchmarks.competitors import COMPETITORS, OURS, able, all_of_them
 from benchmarks.first_load import first_load, of_w1
 from benchmarks.runs import Bench, Size, cases, guarded, opened
 from benchmarks.series import series
+from benchmarks.sessions import Place
 from benchmarks.shapes import SHAPES
 
 VERSIONS: Final = "versions"
@@ -29,10 +30,17 @@ def main(arguments: Sequence[str]) -> int:
     names = {name: COMPETITORS[name].name for name in given.peers}
     run = report.empty(options.without_places(arguments), names)
 
+    place = Place(
+        memory=given.memory,
+        master=given.master,
+        workers=given.cluster,
+        is_tuned=given.settings == "tuned",
+    )
+
     def save() -> None:
         report.write(run, Path(given.out))
 
-    with opened(given.directory, given.memory) as bench:
+    with opened(given.directory, place) as bench:
         for rows in given.rows if given.peers else ():
             _w1(bench, given, rows, run["sizes"], save)
         for name in given.shapes:

@@ -25,6 +25,7 @@ from benchmarks.grouped import READINGS_VALUE, STAGES, grouped
 from benchmarks.ours import Ours
 from benchmarks.policy import Effort
 from benchmarks.runs import Bench, Size, cases, opened, say
+from benchmarks.sessions import Place
 from benchmarks.workload import Workload
 
 GROUPS: Final = {"one": False, "many": True}
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     peers = given.peers.split(",")
     efforts = policy.of_aggregates(peers, given.rows, given.steps)
     wrong = False
-    with opened(given.directory, given.memory) as bench:
+    with opened(given.directory, Place(memory=given.memory)) as bench:
         for stage in given.stages.split(","):
             for groups in given.groups.split(","):
                 workload = grouped(stage, many=GROUPS[groups])

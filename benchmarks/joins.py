@@ -17,6 +17,7 @@ from benchmarks.competitors import COMPETITORS, able
 from benchmarks.options import changed_keys
 from benchmarks.policy import Effort
 from benchmarks.runs import Bench, Size, cases, opened, say
+from benchmarks.sessions import Place
 from benchmarks.shapes import join
 
 
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--memory", default="8g", help="of the Java process")
     parser.add_argument("--directory", help="where to work; a temporary one if none")
     given = parser.parse_args(arguments)
-    with opened(given.directory, given.memory) as bench:
+    with opened(given.directory, Place(memory=given.memory)) as bench:
         changed = changed_keys(given.changed.split(","), given.rows)
         found = joins(bench, given.rows, changed, Effort(policy.MAIN.warm_up, given.steps))
     say("\n".join(["", *markdown(found)]))

@@ -28,6 +28,7 @@ from pyspark.sql import functions as f
 
 import deltaproduce as dp
 from benchmarks.runs import Bench, opened, say
+from benchmarks.sessions import Place
 from benchmarks.tables import NO_FIGURE, table
 
 SIZES: Final = (1_000_000, 10_000_000)
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--directory", help="where to work; a temporary one if none")
     given = parser.parse_args(arguments)
     right = True
-    with opened(given.directory, given.memory) as bench:
+    with opened(given.directory, Place(memory=given.memory)) as bench:
         for rows in (*given.rows, *([LARGE] if given.large else [])):
             with stored(bench, rows) as store:
                 found = dict(looked_up(store, bench.spark, rows, given.steps))

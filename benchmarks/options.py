@@ -82,6 +82,23 @@ def _parser(peers: Sequence[str], shapes: Sequence[str]) -> argparse.ArgumentPar
     add("--versions", type=int, default=100, help="how many the shape of that name makes")
     add("--steps", type=int, default=5, help="measured steps of the main case; others take up to 3")
     add("--memory", default="8g", help="of the Java process")
+    add(
+        "--master",
+        help="a cluster's, such as spark://HOST:PORT, in place of this process's threads",
+    )
+    add(
+        "--cluster",
+        type=int,
+        default=0,
+        metavar="WORKERS",
+        help="start Spark standalone here, with so many workers of one core and 3 GB",
+    )
+    add(
+        "--settings",
+        choices=("tuned", "default"),
+        default="tuned",
+        help="of the session: those of local_session, or Delta's and no others",
+    )
     add("--directory", help="where to work; a temporary one if none")
     add("--out", default="benchmark-results", help="where the report goes")
     add("--quick", action="store_true", help=f"as if {QUICK} were given")

@@ -22,10 +22,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-import deltaproduce as dp
 from benchmarks.competitor import Competitor
 from benchmarks.measures import EventLog, Processes, Step, measured
 from benchmarks.policy import Effort
+from benchmarks.sessions import Place
 from benchmarks.workload import (
     Batch,
     Workload,
@@ -47,7 +47,7 @@ class Bench:
 
 
 @contextmanager
-def opened(directory: str | None, memory: str) -> Iterator[Bench]:
+def opened(directory: str | None, place: Place) -> Iterator[Bench]:
     """Open a session that logs its events, and a directory below this one; delete it at the end."""
     if directory is not None:
         Path(directory).mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def opened(directory: str | None, memory: str) -> Iterator[Bench]:
             "spark.eventLog.dir": events.as_uri(),
             "spark.eventLog.compress": "false",
         }
-        with dp.local_session(memory=memory, config=config) as spark:
+        with place.session(work / "cluster", config) as spark:
             yield Bench(spark, work, EventLog(events))
 
 

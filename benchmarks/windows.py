@@ -27,6 +27,7 @@ import deltaproduce as dp
 from benchmarks import policy
 from benchmarks.measures import Processes, Step, measured
 from benchmarks.runs import Bench, opened, say
+from benchmarks.sessions import Place
 from benchmarks.tables import MIB, table
 from benchmarks.workload import digest
 from deltaproduce import agg
@@ -167,7 +168,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--memory", default="8g", help="of the Java process")
     parser.add_argument("--directory", help="where to work; a temporary one if none")
     given = parser.parse_args(arguments)
-    with opened(given.directory, given.memory) as bench:
+    with opened(given.directory, Place(memory=given.memory)) as bench:
         found = moves(bench, given.rows, policy.MAIN.of(given.steps))
     say(f"\nA window of {LENGTH} days, {given.rows:,} rows, moves by a day\n")
     say("\n".join(markdown(found)))
