@@ -24,7 +24,7 @@ help:
 	@echo 'make lint    format, lint, types and layers only'
 	@echo 'make unit    unit tests only'
 	@echo 'make test    unit tests, and some cases of each law with Spark: some fifteen minutes; needs Java'
-	@echo 'make test-all  all cases of each law: over an hour; needs Java'
+	@echo 'make test-all  all cases of each law: some hours, or PART=1/6 of them; needs Java'
 	@echo 'make connect all tests with a server of Spark Connect; needs Java'
 	@echo 'make cluster all tests with a master and workers of Spark standalone; needs Java'
 	@echo 'make services  PostgreSQL and a browser, which tests need: installs them, as root on Debian'
@@ -122,7 +122,7 @@ cluster: java $(STAMP)
 	$(BIN)/python -m pytest -n 0 --long tests/cluster
 
 test-all: java services $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --long
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --long $(if $(PART),--part $(PART))
 
 # What docs/tutorial.md says, from the installation on.
 newcomer: postgresql

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -74,6 +75,7 @@ _BEGUN = pytest.StashKey[bool]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="all cases of every law, for hours")
+    parser.addoption("--part", metavar="K/N", help="the K-th of N parts, each of every Nth test")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -87,9 +89,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("long")]
         items[:] = [item for item in items if not item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)
+    if part := config.getoption("--part"):
+        number, parts = map(int, part.split("/"))
+        left_out = [item for item in items if part_of(item.nodeid, parts) != number]
+        items[:] = [item for item in items if part_of(item.nodeid, parts) == number]
+        config.hook.pytest_deselected(items=left_out)
     order = {name: place for place, name in enumerate(DEAREST, 1)}
     later = len(order) + 1
     items.sort(key=lambda item: 0 if _is_in_spark(item) else order.get(item.path.name, later))
+
+
+def part_of(nodeid: str, parts: int) -> int:
+    """Which of so many parts a test is in, from 1: the same on each machine."""
+    return crc32(nodeid.encode()) % parts + 1
 
 
 def _is_in_spark(item: pytest.Item) -> bool:
