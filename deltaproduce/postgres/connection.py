@@ -1,12 +1,13 @@
 """The connection: one transaction of psycopg, and the meaning of its errors.
 
 The only module that uses psycopg. The invariant: the transaction is committed if the block
-succeeds, and rolled back if it fails; only one sync at a time is in it.
+succeeds, and rolled back if it fails; only one sync at a time is in it. One that only reads is
+always rolled back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from typing_extensions import override
 
 from deltaproduce.errors import CommitUnknownError, ConflictError, SyncError
 from deltaproduce.postgres.copies import Database, RowTooLargeError
+from deltaproduce.sync.comparing.tables import UnreadableTableError
 from deltaproduce.types.excerpts import escaped
 
 _LOCK: Final = "deltaproduce sync "
@@ -73,10 +75,7 @@ def connected(to: str, schema: str, wait_seconds: float) -> Iterator[Database]:
         ConflictError: another sync, or someone else's lock, lasted too long.
         CommitUnknownError: the connection was lost during the commit.
     """
-    try:
-        connection = psycopg.connect(to, application_name="deltaproduce", client_encoding="utf8")
-    except (psycopg.Error, UnicodeError) as error:
-        raise SyncError(f"PostgreSQL is not reached: {_said(error)}") from error
+    connection = _opened(to)
     try:
         _check_encoding(connection)
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
@@ -103,6 +102,72 @@ def connected(to: str, schema: str, wait_seconds: float) -> Iterator[Database]:
     finally:
         with suppress(psycopg.Error):
             connection.close()  # rolls back what was not committed
+
+
+class ReadOnly:
+    """A transaction that reads one state of a database."""
+
+    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        self._connection = connection
+
+    def rows(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of a query.
+
+        Raises:
+            UnreadableTableError: the server refuses it; other queries can follow.
+        """
+        with self._going_on():
+            return self._connection.execute(statement, values or None).fetchall()
+
+    def copied(self, statement: str) -> Generator[bytes]:
+        """Yield the text that a ``COPY … TO STDOUT`` sends.
+
+        Raises:
+            UnreadableTableError: as for `rows`.
+        """
+        with (
+            self._going_on(),
+            self._connection.cursor() as cursor,
+            cursor.copy(statement) as copy,
+        ):
+            yield from map(bytes, copy)
+
+    @contextmanager
+    def _going_on(self) -> Iterator[None]:
+        """Leave the transaction as it was if a statement in the block fails."""
+        try:
+            with self._connection.transaction():
+                yield
+        except psycopg.Error as error:
+            raise UnreadableTableError(f"PostgreSQL refuses to read it: {_said(error)}") from error
+
+
+@contextmanager
+def reading(to: str) -> Iterator[ReadOnly]:
+    """Open a transaction that reads one state of a database, whatever others write meanwhile.
+
+    Raises:
+        UnreadableTableError: the server cannot be reached.
+    """
+    try:
+        connection = _opened(to)
+    except SyncError as error:
+        raise UnreadableTableError(str(error)) from error
+    try:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.read_only = True
+        connection.execute("SET LOCAL DateStyle = 'ISO'")
+        yield ReadOnly(connection)
+    finally:
+        with suppress(psycopg.Error):
+            connection.close()
+
+
+def _opened(to: str) -> psycopg.Connection[tuple[Any, ...]]:
+    try:
+        return psycopg.connect(to, application_name="deltaproduce", client_encoding="utf8")
+    except (psycopg.Error, UnicodeError) as error:
+        raise SyncError(f"PostgreSQL is not reached: {_said(error)}") from error
 
 
 def _check_encoding(connection: psycopg.Connection[tuple[Any, ...]]) -> None:

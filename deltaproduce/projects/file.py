@@ -72,6 +72,19 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
+class DbtProject:
+    """The dbt project that a project was made from.
+
+    Attributes:
+        project: its folder, as written; relative to the project file's folder.
+        stages: the stage of a table, by dbt's unique id, where the stage has another name.
+    """
+
+    project: str
+    stages: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class ProjectFile:
     """The content of `deltaproduce.toml`.
 
@@ -85,6 +98,7 @@ class ProjectFile:
         inputs: source -> where its rows are; a source not listed has no input file.
         vars: the variables that SQL files use, by name.
         time_zone: the time zone of the store; None for that of its newest version.
+        dbt: the dbt project that it was made from; None if it was not.
     """
 
     folder: Path
@@ -99,6 +113,7 @@ class ProjectFile:
     vars: Mapping[str, Any]
     time_zone: str | None = None
     keep_days: float | None = None
+    dbt: DbtProject | None = None
 
     @property
     def path(self) -> Path:
@@ -167,6 +182,7 @@ def parsed(text: str, folder: Path, given: Mapping[str, object] = _NONE) -> Proj
     project = root.section("project")
     sources, spark = root.section("sources", required=False), root.section("spark", required=False)
     named = root.section("vars", required=False)
+    dbt = _dbt(root.section("dbt")) if "dbt" in values else None
     root.close()
     return _checked(
         ProjectFile(
@@ -182,9 +198,18 @@ def parsed(text: str, folder: Path, given: Mapping[str, object] = _NONE) -> Proj
             vars=variables(named.values, given),
             time_zone=_time_zone(project),
             keep_days=project.number("keep_days"),
+            dbt=dbt,
         ),
         project,
     )
+
+
+def _dbt(section: Section) -> DbtProject:
+    """Return the dbt project that the file names."""
+    stages = section.section("stages", required=False)
+    dbt = DbtProject(section.text("project"), {id: stages.text(id) for id in stages.values})
+    section.close()
+    return dbt
 
 
 def _time_zone(project: Section) -> str | None:

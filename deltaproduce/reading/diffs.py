@@ -367,7 +367,7 @@ def _altered(before: StageColumns, after: StageColumns) -> tuple[Altered, ...]:
 def _sample_rows(sample: Sequence[KeyDiff]) -> tuple[tuple[Cell, ...], ...]:
     """Return a sample as rows of a table."""
     return tuple(
-        (one.difference, _row(one.key), *map(_side, differing(one.before, one.after)))
+        (one.difference, values_line(one.key), *map(_side, differing(one.before, one.after)))
         for one in sample
     )
 
@@ -400,14 +400,15 @@ def _taken(
 
 def _side(rows: Sequence[Mapping[str, object]]) -> str:
     more = f"; and {len(rows) - _ROWS:,} more rows" if len(rows) > _ROWS else ""
-    return "; ".join(map(_row, rows[:_ROWS])) + more
+    return "; ".join(map(values_line, rows[:_ROWS])) + more
 
 
 _ROWS: Final = 3
 """The most rows shown of a key in a sample: of those that differ."""
 
 
-def _row(row: Mapping[str, object]) -> str:
+def values_line(row: Mapping[str, object]) -> str:
+    """Return values by column in a line: id=1, day=2026-01-31."""
     return ", ".join(f"{name}={_value(value)}" for name, value in row.items())
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from deltaproduce.reading.remains import Forgotten
     from deltaproduce.shown.tasks import Run, Task
     from deltaproduce.storage.versions import Version
+    from deltaproduce.sync.comparing.results import ComparedTables
 
 _SHOWN_TASKS: Final = 10
 _HEADINGS: Final = ("stage", "mode", "keys", "changed", "added", "removed", "rows", "seconds")
@@ -396,3 +397,18 @@ def synced(outcome: Synced) -> Answer:
     )
     line = f"all of version {outcome.version}"
     return Answer(outcome.as_dict(), (Table("", columns, rows), line))
+
+
+def compared(outcome: ComparedTables) -> Answer:
+    """Return how stages differ from the tables of another database: exit code 1 if any does."""
+    parts: list[Table | str] = [*outcome.as_tables()]
+    if outcome.missing:
+        named = ", ".join(outcome.missing)
+        parts.append(f"not compared, since version {outcome.version} has no such stage: {named}")
+    count = len(outcome.tables)
+    parts.append(
+        f"{outcome.differing} of {count} tables differ"
+        if outcome.differing
+        else f"all {count} tables are equal"
+    )
+    return Answer(outcome.as_dict(), tuple(parts), FAILED if outcome.differing else DONE)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from deltaproduce.cli.commands.command import Verb
-from deltaproduce.cli.verbs.copies import sync
+from deltaproduce.cli.verbs.copies import compare, sync
 from deltaproduce.cli.verbs.pages import report
 from deltaproduce.cli.verbs.projects import check, doctor, explain, graph, init
 from deltaproduce.cli.verbs.rows import changes, diff, lineage, show, updates
@@ -22,7 +22,7 @@ VERBS: Final[Mapping[str, tuple[Verb, ...]]] = MappingProxyType(
     {
         "Project": (init, check, graph, explain, doctor),
         "Versions": (plan, run, versions, refresh, backfill, rollback),
-        "Rows": (show, updates, changes, diff, lineage, report, sync),
+        "Rows": (show, updates, changes, diff, lineage, report, sync, compare),
         "Upkeep": (forget, verify, repair, compact, vacuum),
     }
 )

@@ -61,7 +61,7 @@ def write(folder: Path, dbt_folder: Path, target: str | None = None) -> CarriedO
         raise InvalidArgumentError(
             f"{str(folder)!r} is there, and not an empty folder: give another name", argument="name"
         )
-    manifest = parsed(_text(dbt_folder))
+    manifest = manifest_in(dbt_folder)
     variables = _variables(manifest, dbt_folder)
     renderer = Renderer(manifest, variables, dict(os.environ), target or "dev")
     conversion = converted(
@@ -70,7 +70,12 @@ def write(folder: Path, dbt_folder: Path, target: str | None = None) -> CarriedO
     kept = _kept(conversion)
     files = dict(conversion.files)
     files |= {f"by_hand/{one.what}.sql": _by_hand(one) for one in conversion.left_out if one.text}
-    project = texts.project_text(conversion.pipeline.name, kept.engine, conversion.sources.items())
+    project = texts.project_text(
+        conversion.pipeline.name,
+        kept.engine,
+        conversion.sources.items(),
+        texts.dbt_text(_relative(dbt_folder, folder), _renamed(conversion)),
+    )
     files |= {FILE_NAME: project, NOTES: notes(conversion, kept), ".gitignore": "lake/\n"}
     for path, text in files.items():
         place = folder / path
@@ -79,6 +84,15 @@ def write(folder: Path, dbt_folder: Path, target: str | None = None) -> CarriedO
     return CarriedOver(
         tuple(sorted(files)), len({*conversion.taken.values()}), tuple(conversion.left_out)
     )
+
+
+def manifest_in(dbt_folder: Path) -> Manifest:
+    """Read the manifest of a dbt project.
+
+    Raises:
+        ManifestError: there is none, or it cannot be read.
+    """
+    return parsed(_text(dbt_folder))
 
 
 def _text(dbt_folder: Path) -> str:
@@ -149,6 +163,16 @@ def _catalog(dbt_folder: Path) -> dict[str, dict[str, str]]:
     return {
         id: {name: str(column["type"]) for name, column in one.get("columns", {}).items()}
         for id, one in entries.items()
+    }
+
+
+def _renamed(conversion: Conversion) -> dict[str, str]:
+    """Return the stages of tables that have other names, by the ids of their nodes."""
+    nodes = conversion.manifest.nodes
+    return {
+        id: stage
+        for id, stage in conversion.taken.items()
+        if id in nodes and nodes[id].alias != stage
     }
 
 

@@ -36,11 +36,12 @@ def source_text(source: RowSource, name: str) -> str:
     return f"{_comment(source.node)}EXTERNAL {in_sql(name)} (\n{clauses}\n);\n"
 
 
-def project_text(name: str, engine: str, inputs: Iterable[tuple[str, RowSource]]) -> str:
+def project_text(name: str, engine: str, inputs: Iterable[tuple[str, RowSource]], dbt: str) -> str:
     """Return the project file.
 
     Args:
         inputs: the sources by their names.
+        dbt: what it says of the dbt project; see `dbt_text`.
     """
     lines = [
         "[project]",
@@ -59,7 +60,24 @@ def project_text(name: str, engine: str, inputs: Iterable[tuple[str, RowSource]]
         if one.format is None:
             said = [f"# FILL IN: where the rows of {source} are", *(f"# {a}" for a in said)]
         lines += ["", *said]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", dbt]) + "\n"
+
+
+def dbt_text(project: str, stages: Mapping[str, str]) -> str:
+    """Return what the project file says of the dbt project.
+
+    Args:
+        project: its folder.
+        stages: the stage of a table, by dbt's unique id, where the stage has another name.
+    """
+    lines = [
+        "[dbt]  # `deltaproduce compare` compares with its tables",
+        f"project = {_toml(project)}",
+    ]
+    if stages:
+        lines += ["", "[dbt.stages]  # of tables with other names"]
+        lines += [f"{_toml(id)} = {_toml(stage)}" for id, stage in stages.items()]
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
