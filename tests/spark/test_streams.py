@@ -9,7 +9,7 @@ from crashing import CrashAt, batch, frames, orders
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from deltaproduce import NotFoundError, Store
+from deltaproduce import NotFoundError, Pipeline, Store
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle
 
@@ -85,6 +85,36 @@ def test_each_micro_batch_is_one_version(
         for version in range(number + 2):
             assert_same(store, oracle, orders(), version)
     assert crashes >= len(BATCHES)
+
+
+def expecting(most: int) -> Pipeline:
+    """Orders, of which at most so many are of more than 20."""
+    pipeline = orders()
+    pipeline.check("few_large", "SELECT id FROM orders WHERE amount > 20", at_most=most)
+    return pipeline
+
+
+def test_a_micro_batch_that_breaks_a_check_ends_the_query(
+    spark: SparkSession, location: str, tmp_path: Path
+) -> None:
+    """Nothing of it is published, by a second attempt neither; once the check allows it, it is."""
+    stream, oracle = Stream(spark, tmp_path), Oracle(orders())
+    strict = Store(spark, location, expecting(1))
+    for changes in BATCHES[:2]:  # the second has one order of 30
+        stream.arrive(oracle.update(changes) - 1)
+        stream.run(strict.stream_writer("orders"))
+    stream.arrive(2)  # the third has another, of 40
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match="few_large"):
+            stream.run(strict.stream_writer("orders"))
+        assert strict.head.number == 2
+        assert len(strict.update_ids()) == 2
+    lenient = Store(spark, location, expecting(2))
+    stream.run(lenient.stream_writer("orders"))
+    assert oracle.update(BATCHES[2]) == lenient.head.number == 3
+    for version in range(4):
+        assert_same(lenient, oracle, orders(), version)
+    assert [check.rows for check in lenient.check()] == [2]
 
 
 def test_a_batch_that_spark_forgot_is_not_doubled(
