@@ -10,19 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
 
 from deltaproduce.engines.choice import Engines, is_local
 from deltaproduce.engines.engine import Engine, Rows
+from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.marks import (
     AFTER,
     ALIVE,
+    BEFORE,
     CHANGED_KEYS,
     CHANGED_PAIRS,
     GONE_PAIRS,
     IS_PAIR,
     KEY_DIFFERS,
     NEW_PAIRS,
+    ROW_DIFFERS,
     ROWS_OF_CHANGED_KEYS,
     ROWS_OF_CHANGED_PAIRS,
     SIDE,
@@ -43,6 +48,9 @@ from deltaproduce.types.data_types import LongType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_MOST_KEPT: Final = 100_000
+"""The most rows of a step of which `Comparison.moved` keeps those that moved."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +149,16 @@ class Comparison:
         is_sought = sought or is_local(comparison.rows)
         return Comparison(engines, layout, comparison.rows, comparison.counts, complete, is_sought)
 
+    @staticmethod
+    def unchanged(layout: Layout, engines: Engines) -> Comparison:
+        """Return the comparison of no key, where nothing was read and nothing differs."""
+
+        def of_nothing() -> Comparison:
+            return Comparison.first(empty(layout.content), 0, layout, engines)
+
+        known = engines.once((Comparison.unchanged, layout), of_nothing)
+        return Comparison(engines, layout, known.rows, known.counts, sought=True)
+
     def silenced(self, column: Column, values: Ranges) -> Comparison:
         """Return the comparison with keys in some ranges of a column, all removed, as unchanged.
 
@@ -173,6 +191,37 @@ class Comparison:
         """Return the given columns of the rows that match ``which``, in order."""
         rows: Rows = self._engine.select(self.rows, columns, which)
         return rows
+
+    def moved(
+        self, columns: Sequence[Column] | None = None, *, by_states: bool = False
+    ) -> tuple[Rows, Rows]:
+        """Return the removed and the added rows of its changed keys, unsorted.
+
+        Rows that stay in place unchanged are in neither. Several stages ask for the same rows in
+        different columns, so on the driver those of a small step are kept in all columns.
+
+        Args:
+            columns: those that are wanted; all of the content's if None.
+            by_states: whether rows whose states alone changed are in both.
+        """
+        wanted = self.layout.content if columns is None else tuple(dict.fromkeys(columns))
+        if not isinstance(self.rows, pa.Table) or len(self.rows) > _MOST_KEPT or not wanted:
+            return self._moved(wanted, by_states=by_states)
+        known = self._kept.get(by_states)
+        if known is None:
+            known = self._kept[by_states] = self._moved(self.layout.content, by_states=by_states)
+        gone, added = (self._engine.here(rows, wanted) for rows in known)
+        return gone, added
+
+    def _moved(self, columns: Sequence[Column], *, by_states: bool) -> tuple[Rows, Rows]:
+        differ = {ROW_DIFFERS: True} if by_states else {ROW_DIFFERS: True, KEY_DIFFERS: True}
+        gone, added = (self.select(columns, {SIDE: side, **differ}) for side in (BEFORE, AFTER))
+        return gone, added
+
+    @cached_property
+    def _kept(self) -> dict[bool, tuple[Rows, Rows]]:
+        """What `moved` keeps, with and without rows whose states alone changed."""
+        return {}
 
     def updates(self) -> Rows:
         """Return the step's updates (S7), without ``_version``, in key order."""
@@ -226,7 +275,7 @@ class Comparison:
         numbers = ", ".join(f"{n}L" for n in numbered.column(HASH).to_pylist())
         return f"{selection.predicate()} AND {hash_of_pair} IN ({numbers})"
 
-    @property
+    @cached_property
     def _engine(self) -> Engine[Any]:
         return self.engines.of(self.rows)
 

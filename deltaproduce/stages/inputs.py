@@ -22,13 +22,9 @@ from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import FeederPart, Filling, Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.marks import (
-    AFTER,
     ALIVE,
-    BEFORE,
     KEY_DIFFERS,
-    ROW_DIFFERS,
     ROWS_OF_CHANGED_PAIRS,
-    SIDE,
 )
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.kernels.ranges import rows_within
@@ -91,19 +87,9 @@ class StageInput:
         return count + counts.rows_after - (0 if before is None else counts.rows_before)
 
     def moved(self, columns: Sequence[Column] | None = None) -> tuple[Rows, Rows]:
-        """Return the removed and the added rows of its changed keys, unsorted.
-
-        Rows that stay in place unchanged are in neither; if the stage reads states, rows whose
-        states alone changed are in both.
-
-        Args:
-            columns: the columns that are wanted of them; those of its content if None.
-        """
+        """Return the removed and the added rows of its changed keys; see `Comparison.moved`."""
         assert self.step is not None
-        wanted = self.content if columns is None else tuple(dict.fromkeys(columns))
-        differ = {ROW_DIFFERS: True} if self.by_states else {ROW_DIFFERS: True, KEY_DIFFERS: True}
-        gone, added = (self.step.select(wanted, {SIDE: side, **differ}) for side in (BEFORE, AFTER))
-        return gone, added
+        return self.step.moved(columns, by_states=self.by_states)
 
     def all_rows(
         self, columns: Sequence[Column] | None = None, *, for_spark: bool = False

@@ -326,17 +326,20 @@ def _is_narrow(numbers: Numbers) -> bool:
 
 
 def _marked(rows: Numbers, sought: Numbers) -> Marks | None:
-    """Mark the rows among some numbers, by a mark per number of their range; None if it is wide."""
+    """Mark the rows among some numbers, by a mark per number of their range; None if it is wide.
+
+    There is no mark at either end: numbers beyond the range have those, also where they overflow.
+    """
     if not len(sought):
         return np.zeros(len(rows), bool)
     least, greatest = int(sought.min()), int(sought.max())
     if greatest - least >= _MARKS_A_ROW * (len(rows) + len(sought)):
         return None
-    marks = np.zeros(greatest - least + 1, bool)
-    marks[sought - least] = True
-    is_within = (rows >= least) & (rows <= greatest)
-    is_within[is_within] = marks[rows[is_within] - least]
-    return is_within
+    marks = np.zeros(greatest - least + 3, bool)
+    marks[sought - least + 1] = True
+    places = rows - least
+    places += 1
+    return marks.take(places, mode="clip")
 
 
 def _order_codes(array: pa.Array, column: Column) -> Numbers:

@@ -22,9 +22,10 @@ from deltaproduce.engines.local.arrays import (
     sorted_by,
 )
 from deltaproduce.engines.local.kernels import checks, comparing, feeds, surrogates
+from deltaproduce.engines.local.kernels.counting import counts_of
 from deltaproduce.engines.local.kernels.ranges import partitions_of
 from deltaproduce.engines.local.large.spilling import spilled
-from deltaproduce.engines.marks import COUNTED, Counts, Which
+from deltaproduce.engines.marks import Counts, Which
 from deltaproduce.model.clustering import Clustering, file_ends
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.atoms import arrow_type
@@ -154,7 +155,7 @@ class LocalEngine(Engine[pa.Table]):
             names = [c.name for c in layout.sources or layout.key]
             stays = ~isin_rows(old.select(names), on_driver(gone))
         rows, counts = compared(old, stays, arriving, layout, all_differ=all_differ)
-        return Compared(spilled(rows), counts)
+        return Compared(spilled(rows, counts.bytes), counts)
 
     @override
     def updates(self, compared: pa.Table, layout: Layout) -> pa.Table:
@@ -233,20 +234,6 @@ def compared(
     key = [c.name for c in layout.key]
     touched = pa.concat_tables([old.filter(pa.array(~stays)).select(key), new.select(key)])
     return rows, counts_of(rows, len(distinct(touched)))
-
-
-def counts_of(rows: pa.Table, keys: int | None = None) -> Counts:
-    """Return the counts of a comparison's rows.
-
-    Args:
-        keys: the number of keys of the comparison; if None, all keys of the rows count.
-    """
-    names = {name for which in COUNTED.values() for name in which}
-    marks = {name: in_numpy(rows.column(name)) for name in names}
-    counted = {name: int(_mask(marks, which).sum()) for name, which in COUNTED.items()}
-    if keys is not None:
-        counted["keys"] = keys
-    return Counts(**counted, bytes=rows.nbytes)
 
 
 def on_driver(rows: Rows) -> pa.Table:

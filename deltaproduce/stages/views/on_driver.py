@@ -181,6 +181,8 @@ def _applied(
 ) -> ProductionResult:
     """Return what a change of rows makes of the stored rows of its keys."""
     layout = Layout.of(production.stage)
+    if not len(change):
+        return ProductionResult(Comparison.unchanged(layout, production.engines))
     columns = (*layout.pair, *layout.value)
     column_arrays = kept.columns_of(change.rows)
     own = pa.table(
@@ -212,9 +214,10 @@ def _regrouped(
         computed_rows = grouped.compute(rows, layout, following.after)
         return production.replaced(content, computed_rows, len(computed_rows))
 
+    if not len(following.change(grouped.aggregate.input)):
+        return ProductionResult(Comparison.unchanged(layout, production.engines))
+
     def after(known: pa.Table) -> pa.Table:
-        if not len(following.change(grouped.aggregate.input)):
-            return known
         return grouped.changed(known, following, layout)
 
     return _replaced(grouped.keys(following, layout), after, production, content)

@@ -20,7 +20,8 @@ from typing_extensions import override
 from deltaproduce.engines.change_feed import TIMES, FeedMode
 from deltaproduce.engines.engine import Compared, FeederPart, Rows
 from deltaproduce.engines.local.arrays import empty, isin_rows
-from deltaproduce.engines.local.engine import LocalEngine, compared, counts_of, on_driver
+from deltaproduce.engines.local.engine import LocalEngine, compared, on_driver
+from deltaproduce.engines.local.kernels.counting import counts_of
 from deltaproduce.engines.local.large.parting import (
     by_ranges,
     by_slices,

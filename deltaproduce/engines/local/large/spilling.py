@@ -127,9 +127,13 @@ def _close(file: Any) -> None:  # noqa: ANN401 any file
         file.close()
 
 
-def spilled(rows: pa.Table) -> pa.Table:
-    """Return the same rows, from a temporary file if they are large."""
-    if rows.nbytes < LARGE_BYTES:
+def spilled(rows: pa.Table, size: int) -> pa.Table:
+    """Return the same rows, from a temporary file if they are large.
+
+    Args:
+        size: their bytes; to find these takes longer than many a small step.
+    """
+    if size < LARGE_BYTES:
         return rows
     spill = Spill(LARGE_BYTES)
     spill.add(rows)

@@ -99,7 +99,7 @@ class Following:
 
     @property
     def computing(self) -> Computing:
-        """See `Changes.computing`."""
+        """See `RelationChanges.computing`."""
         return self._computing
 
     @property
@@ -112,7 +112,7 @@ class Following:
         return not self._is_same and any(names_constant(one.scalars) for one in relation)
 
     def change(self, relation: Relation) -> Signed:
-        """See `Changes.change`.
+        """See `RelationChanges.change`.
 
         Raises:
             QueryError: an expression fails for a row.
@@ -124,8 +124,14 @@ class Following:
             self._changes[id(relation)] = known
         return known[1]
 
+    def moved(self, relation: Relation) -> Signed:
+        """See `RelationChanges.moved`."""
+        if isinstance(relation, Scan) and not is_none(relation):
+            return self._moved(relation)
+        return self.change(relation)
+
     def before(self, relation: Relation, keys: LookupKeys | None = None) -> pa.Table:
-        """See `Changes.before`."""
+        """See `RelationChanges.before`."""
         if is_none(relation) or keys is NO_KEYS or (keys is not None and not len(keys.rows)):
             return no_rows(relation)
         if isinstance(relation, Scan):
@@ -141,7 +147,7 @@ class Following:
         return known[1]
 
     def first(self, limit: Limit, count: int, keys: LookupKeys | None = None) -> pa.Table:
-        """See `Changes.first`."""
+        """See `RelationChanges.first`."""
         scan = limit.input
         if isinstance(scan, Scan) and (keys is not None or not limit.partition):
             sought = None if keys is None else _in_columns(scan, keys)
@@ -157,9 +163,12 @@ class Following:
             return self._recomputed_now(relation)
         if not isinstance(relation, Scan):
             return RULES[type(relation)](relation, self)
-        names = [field.id for field in relation.fields]
-        gone, added = self._feeders[relation.feeder].moved(relation.columns)
-        return Signed.between(gone.rename_columns(names), added.rename_columns(names))
+        return self._moved(relation).net()
+
+    def _moved(self, scan: Scan) -> Signed:
+        names = [field.id for field in scan.fields]
+        gone, added = self._feeders[scan.feeder].moved(scan.columns)
+        return Signed.moved(gone.rename_columns(names), added.rename_columns(names))
 
     def _recomputed_now(self, relation: Relation) -> Signed:
         """Return the change of an operator that names a constant whose value changes."""

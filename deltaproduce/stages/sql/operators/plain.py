@@ -58,6 +58,8 @@ def looked_up_values(constants: Values, keys: LookupKeys, changes: RelationChang
 def projected_change(project: ProjectRelation, changes: RelationChanges) -> Signed:
     """Return the expressions over each row of the change."""
     touched = changes.change(project.input)
+    if not len(touched):
+        return nothing(project, changes)
     return Signed(projected(project, touched.rows, changes.computing), touched.counts).net()
 
 
@@ -76,11 +78,15 @@ def copies(project: ProjectRelation) -> dict[str, str]:
 
 
 def filtered_change(filter_: Filter, changes: RelationChanges) -> Signed:
-    """Return the change of the rows for which the condition is true."""
-    touched = changes.change(filter_.input)
-    return touched.filter(
-        changes.computing.holds(filter_.condition, touched.rows, filter_.input.fields)
-    )
+    """Return the change of the rows for which the condition is true.
+
+    Rows cancel each other after it, as far fewer may be left.
+    """
+    touched = changes.moved(filter_.input)
+    if not len(touched):
+        return nothing(filter_, changes)
+    marks = changes.computing.holds(filter_.condition, touched.rows, filter_.input.fields)
+    return touched.filter(marks).net() if marks.any() else nothing(filter_, changes)
 
 
 def filtered_anew(

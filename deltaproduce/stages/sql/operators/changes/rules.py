@@ -31,6 +31,9 @@ class RelationChanges(Protocol):
     def change(self, relation: Relation) -> Signed:
         """Return what changes, without rows that cancel each other."""
 
+    def moved(self, relation: Relation) -> Signed:
+        """Return what changes, perhaps with rows that cancel each other."""
+
     def before(self, relation: Relation, keys: LookupKeys | None = None) -> pa.Table:
         """Return the rows before that have one of the keys; all if None."""
 

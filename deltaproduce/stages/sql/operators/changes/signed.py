@@ -35,7 +35,12 @@ class Signed:
     @staticmethod
     def between(before: pa.Table, after: pa.Table) -> Signed:
         """Return the change from one bag to another one."""
-        return Signed.concat([-Signed.added(before), Signed.added(after)]).net()
+        return Signed.moved(before, after).net()
+
+    @staticmethod
+    def moved(gone: pa.Table, added: pa.Table) -> Signed:
+        """Return rows that are removed and rows that are added; some may cancel each other."""
+        return Signed.concat([-Signed.added(gone), Signed.added(added)])
 
     @staticmethod
     def concat(parts: Sequence[Signed]) -> Signed:
