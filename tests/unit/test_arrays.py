@@ -127,6 +127,15 @@ def test_numbers_in_order_and_others_are_found_alike(data_type, numbers, keys, o
     assert isin_rows(rows, wanted).tolist() == [number in keys for number in numbers]
 
 
+_ENDS = [-(2**63), -(2**63) + 1, -2, 0, 5, 2**63 - 2, 2**63 - 1]
+
+
+@given(numbers=st.lists(st.sampled_from(_ENDS)), keys=st.lists(st.sampled_from(_ENDS)))
+def test_numbers_at_the_ends_of_their_type_are_found(numbers, keys):
+    rows, wanted = (pa.table({"n": pa.array(n, pa.int64())}) for n in (numbers, keys))
+    assert isin_rows(rows, wanted).tolist() == [number in keys for number in numbers]
+
+
 @pytest.mark.parametrize("descending", [False, True])
 def test_nulls_come_first_ascending_and_last_descending(descending):
     texts = ["b", None, "", "B", "é", "z"]

@@ -312,11 +312,9 @@ def _is_in(column: pa.ChunkedArray, values: pa.ChunkedArray) -> Marks:
         return in_numpy(pc.is_in(column, value_set=values), bool)
     sought.sort()  # a copy; each search starts near the last one, which is still in the cache
     first, last = (rows.searchsorted(sought, side) for side in ("left", "right"))
-    there = first < last
-    steps = np.zeros(len(rows) + 1, np.int8)
-    steps[first[there]] = 1
-    steps[last[there]] -= 1  # to 0 where the rows of another value begin
-    return steps[:-1].cumsum(dtype=np.int8).astype(bool)
+    marks, counts = np.zeros(len(rows), bool), last - first
+    marks[np.repeat(last - counts.cumsum(), counts) + np.arange(counts.sum())] = True
+    return marks
 
 
 def _is_narrow(numbers: Numbers) -> bool:

@@ -196,24 +196,38 @@ class ParquetFiles:
         footers: Footers,
         groups: Sequence[RowGroup],
         columns: Sequence[Column],
-        sieve: Sieve | None,
-    ) -> tuple[Sequence[RowGroup], ReadAmount]:
-        """Return those of some row groups of one file that have a row that a sieve marks.
+        sieve: Sieve,
+    ) -> tuple[pa.Table, Numbers, ReadAmount]:
+        """Return the rows of row groups of one file that count and that a sieve marks.
 
-        Args:
-            columns: those that will be read of these row groups.
-            sieve: None if it marks all rows.
+        Its columns are read first, and then the other columns of row groups that have such rows.
 
         Returns:
-            The row groups; and the amount of these columns of them, and of what the sieve reads of
-            the others.
+            The rows; their numbers in the file; and the amount that is read.
         """
-        if sieve is None:
-            return groups, self.amount_of(footers, groups, columns)
-        wanted = self._marked(footers, groups, sieve)
-        others = [*{*groups}.difference(wanted)]
-        amount = self.amount_of(footers, others, sieve.columns)
-        return wanted, amount.and_(self.amount_of(footers, wanted, columns))
+        number, chosen = groups[0].file, [group.number for group in groups]
+        footer, own = footers.files[number], self.names_in(number, sieve.columns)
+        first = self.read_groups(footers.files, groups, own, all_rows=True)
+        numbers = footer.row_numbers(chosen)
+        marks = sieve.marks(in_arrow_types(first, sieve.columns))
+        marks = self.marked.are_alive([number], [numbers], marks)
+        sizes = [footer.said.row_group(one).num_rows for one in chosen]
+        has_some = np.zeros(len(groups), bool)
+        has_some[np.cumsum(sizes).searchsorted(np.flatnonzero(marks), "right")] = True
+        wanted = [group for group, has in zip(groups, has_some, strict=True) if has]
+        rest = [group for group, has in zip(groups, has_some, strict=True) if not has]
+        amount = self.amount_of(footers, wanted, (*sieve.columns, *columns))
+        amount = amount.and_(self.amount_of(footers, rest, sieve.columns))
+        if not wanted:
+            return empty(columns), numbers[:0], amount
+        rows = first.filter(pa.array(marks))
+        others = [name for name in self.names_in(number, columns) if name not in own]
+        if others:
+            more = self.read_groups(footers.files, wanted, others, all_rows=True).select(others)
+            more = more.filter(pa.array(marks[np.repeat(has_some, sizes)]))
+            for name in others:
+                rows = rows.append_column(name, more.column(name))
+        return in_arrow_types(rows, columns), numbers[marks], amount
 
     def amount_of(
         self, footers: Footers, groups: Sequence[RowGroup], columns: Sequence[Column] | None
@@ -224,15 +238,6 @@ class ParquetFiles:
         number = groups[0].file
         names = None if columns is None else self.names_in(number, columns)
         return footers.files[number].amount_of([group.number for group in groups], names)
-
-    def _marked(self, footers: Footers, groups: Sequence[RowGroup], sieve: Sieve) -> list[RowGroup]:
-        number = groups[0].file
-        names = self.names_in(number, sieve.columns)
-        rows = self.read_groups(footers.files, groups, names, all_rows=True)
-        places = np.flatnonzero(sieve.marks(in_arrow_types(rows, sieve.columns)))
-        said = footers.files[number].said
-        ends = np.cumsum([said.row_group(group.number).num_rows for group in groups])
-        return [groups[at] for at in np.unique(ends.searchsorted(places, "right")).tolist()]
 
     @property
     def all_files(self) -> Marks:

@@ -2,8 +2,8 @@
 
 A scan for few rows has a `Sieve`: the columns that tell them are read first, and other columns only
 of row groups that have such rows, as column stores materialize late (Abadi et al., "Materialization
-strategies in a column-oriented DBMS", 2007). The invariant: the function gets all rows that the
-sieve marks, and each row once.
+strategies in a column-oriented DBMS", 2007). The invariant: the function gets exactly the rows that
+the sieve marks, and each of them once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def reduced(
     Args:
         columns: some of the table's, as for `seeks.rows_of`; no others are read.
         rows: about how many rows a part has; it has whole row groups.
-        sieve: the function need not get row groups without a row that it marks; None for all.
+        sieve: marks the rows that the function gets; None for all.
     """
     footers = files.footers(files.all_files)
     if footers is None:
@@ -79,10 +79,16 @@ class _Scan:
         """Return the rows of some row groups, and the amount that was read."""
         tables, amount = [empty(self.columns)], NOTHING_READ
         for of_file in of_files(groups):
-            wanted, more = self.files.sifted(self.footers, of_file, self.columns, self.sieve)
+            rows, more = self._rows_of(of_file)
+            tables.append(rows)
             amount = amount.and_(more)
-            if wanted:
-                names = self.files.names_in(of_file[0].file, self.columns)
-                read = self.files.read_groups(self.footers.files, wanted, names)
-                tables.append(in_arrow_types(read, self.columns))
         return pa.concat_tables(tables), amount
+
+    def _rows_of(self, groups: Sequence[RowGroup]) -> tuple[pa.Table, ReadAmount]:
+        """Return the rows of some row groups of one file."""
+        files, footers, columns = self.files, self.footers, self.columns
+        if self.sieve is not None:
+            rows, _, amount = files.sifted(footers, groups, columns, self.sieve)
+            return rows, amount
+        read = files.read_groups(footers.files, groups, files.names_in(groups[0].file, columns))
+        return in_arrow_types(read, columns), files.amount_of(footers, groups, columns)

@@ -297,22 +297,23 @@ def _rows_in(
         tables, numbers, file_numbers = list[pa.Table](), list[Numbers](), list[int]()
         amount = NOTHING_READ
         for of_file in of_files(chosen):
-            wanted, more = files.sifted(footers, of_file, columns, sieve)
+            if sieve is None:
+                rows, of_rows = files.read_numbered(footers, of_file, columns)
+                more = files.amount_of(footers, of_file, columns)
+            else:
+                rows, of_rows, more = files.sifted(footers, of_file, columns, sieve)
             amount = amount.and_(more)
-            if wanted:
-                rows, of_rows = files.read_numbered(footers, wanted, columns)
-                tables.append(rows)
-                numbers.append(of_rows)
-                file_numbers.append(wanted[0].file)
-        if not tables:
-            return empty(output), amount
-        rows = pa.concat_tables(tables)
-        among = files.marked.are_alive(file_numbers, numbers, keys.holds(rows))
-        matches = rows.filter(pa.array(among))
+            tables.append(rows)
+            numbers.append(of_rows)
+            file_numbers.append(of_file[0].file)
+        matches = pa.concat_tables(tables)
         if with_places:
-            places_of_rows = places(file_numbers, numbers).filter(pa.array(among))
+            located = places(file_numbers, numbers)
             for column in PLACE:
-                matches = matches.append_column(column.name, places_of_rows.column(column.name))
+                matches = matches.append_column(column.name, located.column(column.name))
+        if sieve is None:
+            among = files.marked.are_alive(file_numbers, numbers, keys.holds(matches))
+            matches = matches.filter(pa.array(among))
         return matches, amount
 
     return files.each_part(footers, groups, read, output, most)
