@@ -138,10 +138,9 @@ class Publisher:
             results = self._commit(head, writes, edits, planned, attempt, repairs=new.repairs)
         written = {name: one.at(results[name]) for name, one in planned.items()}
         figures = {
-            stage.name: replace(
-                written.get(stage.name, head.stages.get(stage.name, NO_TABLES).carried()),
-                role="" if stage.hidden is None else stage.hidden.role,
-            )
+            stage.name: (
+                written.get(stage.name) or head.stages.get(stage.name, NO_TABLES).carried()
+            ).in_role("" if stage.hidden is None else stage.hidden.role)
             for stage in self._graph.stages
         }
         version = Version(

@@ -255,11 +255,19 @@ class StageFigures:
 
     def at(self, delta_versions: Mapping[str, int]) -> StageFigures:
         """The same figures, with some tables, by kind, at these delta versions."""
+        if not delta_versions:
+            return self
         return replace(self, delta_versions={**self.delta_versions, **delta_versions})
 
     def having_read(self, rows: int, size: int) -> StageFigures:
         """The same figures, with more rows and bytes that were read."""
+        if not rows and not size:
+            return self
         return replace(self, rows_read=self.rows_read + rows, bytes_read=self.bytes_read + size)
+
+    def in_role(self, role: str) -> StageFigures:
+        """The same figures, of a stage that has this role."""
+        return self if self.role == role else replace(self, role=role)
 
     def carried(self) -> StageFigures:
         """The figures of the same stage in a next version that does not touch it."""

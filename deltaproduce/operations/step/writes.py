@@ -135,6 +135,7 @@ class StepResult:
             numbering=Numbering(self.surrogates, self.stage.kind.key_use.numbered),
             columns=columns_of(self.stage),
             window=self.window,
+            role="" if self.stage.hidden is None else self.stage.hidden.role,
         )
 
 

@@ -208,26 +208,28 @@ class ParquetFiles:
         number, chosen = groups[0].file, [group.number for group in groups]
         footer, own = footers.files[number], self.names_in(number, sieve.columns)
         first = self.read_groups(footers.files, groups, own, all_rows=True)
-        numbers = footer.row_numbers(chosen)
-        marks = sieve.marks(in_arrow_types(first, sieve.columns))
-        marks = self.marked.are_alive([number], [numbers], marks)
-        sizes = [footer.said.row_group(one).num_rows for one in chosen]
-        has_some = np.zeros(len(groups), bool)
-        has_some[np.cumsum(sizes).searchsorted(np.flatnonzero(marks), "right")] = True
+        places = np.flatnonzero(sieve.marks(in_arrow_types(first, sieve.columns)))
+        holders, numbers = footer.located(chosen, places)
+        is_alive = self.marked.are_alive([number], [numbers], np.ones(len(places), bool))
+        places, holders, numbers = places[is_alive], holders[is_alive], numbers[is_alive]
+        has_some = np.bincount(holders, minlength=len(groups)) > 0
         wanted = [group for group, has in zip(groups, has_some, strict=True) if has]
         rest = [group for group, has in zip(groups, has_some, strict=True) if not has]
         amount = self.amount_of(footers, wanted, (*sieve.columns, *columns))
         amount = amount.and_(self.amount_of(footers, rest, sieve.columns))
         if not wanted:
-            return empty(columns), numbers[:0], amount
+            return empty(columns), numbers, amount
+        marks = np.zeros(len(first), bool)
+        marks[places] = True
         rows = first.filter(pa.array(marks))
         others = [name for name in self.names_in(number, columns) if name not in own]
         if others:
+            sizes = [footer.said.row_group(one).num_rows for one in chosen]
             more = self.read_groups(footers.files, wanted, others, all_rows=True).select(others)
             more = more.filter(pa.array(marks[np.repeat(has_some, sizes)]))
             for name in others:
                 rows = rows.append_column(name, more.column(name))
-        return in_arrow_types(rows, columns), numbers[marks], amount
+        return in_arrow_types(rows, columns), numbers, amount
 
     def amount_of(
         self, footers: Footers, groups: Sequence[RowGroup], columns: Sequence[Column] | None

@@ -145,6 +145,19 @@ class FileFooter:
         begins = self._begins
         return np.concatenate([np.arange(begins[n], begins[n + 1]) for n in groups])
 
+    def located(self, groups: Sequence[int], places: Numbers) -> tuple[Numbers, Numbers]:
+        """Return which of some row groups, and which row of the file, each of some rows is.
+
+        Args:
+            groups: the row groups, of which the rows are read one after the other.
+            places: the places of the rows among all of these.
+        """
+        numbers = np.array(groups, np.int64)
+        begins, ends = self._begins[numbers], self._begins[numbers + 1]
+        read_before_end = np.cumsum(ends - begins)
+        holders = read_before_end.searchsorted(places, "right")
+        return holders, places - read_before_end[holders] + ends[holders]
+
     def amount_of(self, numbers: Iterable[int], names: Sequence[str] | None = None) -> ReadAmount:
         """Return the amount that is read with row groups.
 
