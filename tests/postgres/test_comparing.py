@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from deltaproduce.cli.app import application
+from deltaproduce.postgres import reading as of_postgres
 from deltaproduce.postgres.reading import PostgresTable, reading
 from deltaproduce.sync.comparing.results import ComparedTable
 from deltaproduce.sync.comparing.tables import StageRows, UnreadableTableError, compared
@@ -132,6 +133,16 @@ def test_changed_rows_are_found_by_key(address: str) -> None:
     (row,) = (row for row in result.sample if row.sort == "changed")
     assert (row.there, row.here) == ({"text": "name 500"}, {"text": "other"})
     assert result.equal == 998
+
+
+def test_lines_in_texts_do_not_end_rows_where_parts_end(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_postgres, "_PART_BYTES", 1 << 10)
+    rows = [(n, "\n" * (n % 40)) for n in range(2000)]
+    with table(address, ["whole", "text"], rows) as other:
+        assert len([*other.parts(["whole", "text"])]) > 10
+        assert compare(here(["whole", "text"], rows), other).equal == 2000
 
 
 def test_what_cannot_be_read_is_a_problem_of_its_table_alone(address: str) -> None:

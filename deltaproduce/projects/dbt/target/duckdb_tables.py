@@ -1,7 +1,7 @@
 """Tables of a DuckDB file, read as Arrow.
 
-The only module that uses duckdb. The invariant: the file is opened to be read only, and all tables
-are read in one transaction.
+The only module that uses duckdb. The invariant: the file is opened to be read only, so that nobody
+can write it meanwhile, and all tables are of one state.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ from deltaproduce.types.excerpts import one_line
 
 _AS_TEXT: Final = frozenset({"time", "time with time zone", "time_ns", "interval", "bit", "bignum"})
 """Types without an equal in a store: they are compared as text."""
+_IS_THERE: Final = (
+    "SELECT table_name FROM information_schema.tables "
+    "WHERE lower(table_schema) = lower(?) AND lower(table_name) = lower(?)"
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class DuckDBTable(OtherTable):
     """A table or view.
 
     Attributes:
-        parts_of_name: schema and name; a database before them if it is not the file itself.
+        parts_of_name: schema and name.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -42,11 +46,11 @@ class DuckDBTable(OtherTable):
     @cached_property
     @override
     def columns(self) -> Mapping[str, OtherColumn]:
+        if not self.connection.execute(_IS_THERE, self.parts_of_name).fetchall():
+            missing = ".".join(self.parts_of_name)
+            raise UnreadableTableError(f"there is no table {missing} there")
         try:
             rows = self.connection.sql(f"SELECT * FROM {self._name} LIMIT 0")
-        except duckdb.CatalogException:
-            missing = ".".join(self.parts_of_name)
-            raise UnreadableTableError(f"there is no table {missing} there") from None
         except duckdb.Error as error:
             raise UnreadableTableError(one_line(error)) from error
         declared = dict(zip(rows.columns, map(str, rows.types), strict=True))
@@ -90,7 +94,7 @@ class DuckDBTable(OtherTable):
 
 @contextmanager
 def connected(path: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a file for a ``with`` block, in a transaction.
+    """Open a file for a ``with`` block.
 
     Raises:
         UnreadableTableError: it is no file of DuckDB, or another process writes it.
@@ -100,8 +104,6 @@ def connected(path: str) -> Iterator[duckdb.DuckDBPyConnection]:
     except (duckdb.Error, UnicodeError) as error:
         raise UnreadableTableError(f"{path!r} cannot be opened: {one_line(error)}") from error
     try:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.begin()
         yield connection
     finally:
         connection.close()
