@@ -13,10 +13,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltaproduce.engines.choice import Engines, is_local
 from deltaproduce.engines.engine import Engine, Rows
 from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.local.kernels.moving import moved
 from deltaproduce.engines.marks import (
     AFTER,
     ALIVE,
@@ -43,7 +45,7 @@ from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.layouts import Layout
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.shown.phases import in_phase
-from deltaproduce.types.columns import Column
+from deltaproduce.types.columns import POSITION, Column
 from deltaproduce.types.data_types import LongType
 
 if TYPE_CHECKING:
@@ -187,6 +189,13 @@ class Comparison:
         changed = self.select(self.layout.key, CHANGED_KEYS)
         return Selection.of(changed, self.layout.key, self.engines, self.counts.keys_changed)
 
+    @cached_property
+    def has_one_row_a_key(self) -> bool:
+        """Whether it is known that no key has several rows on one side."""
+        if not isinstance(self.rows, pa.Table):
+            return False
+        return not pc.max(self.rows.column(POSITION)).as_py()
+
     def select(self, columns: Sequence[Column], which: Which) -> Rows:
         """Return the given columns of the rows that match ``which``, in order."""
         rows: Rows = self._engine.select(self.rows, columns, which)
@@ -197,30 +206,32 @@ class Comparison:
     ) -> tuple[Rows, Rows]:
         """Return the removed and the added rows of its changed keys, unsorted.
 
-        Rows that stay in place unchanged are in neither. Several stages ask for the same rows in
-        different columns, so on the driver those of a small step are kept in all columns.
+        Rows that stay in place unchanged are in neither; on the driver, nor are most of those that
+        are the same in the wanted columns.
 
         Args:
             columns: those that are wanted; all of the content's if None.
             by_states: whether rows whose states alone changed are in both.
         """
         wanted = self.layout.content if columns is None else tuple(dict.fromkeys(columns))
-        if not isinstance(self.rows, pa.Table) or len(self.rows) > _MOST_KEPT or not wanted:
-            return self._moved(wanted, by_states=by_states)
+        differ = {ROW_DIFFERS: True} if by_states else {ROW_DIFFERS: True, KEY_DIFFERS: True}
+        if not isinstance(self.rows, pa.Table):
+            gone, added = (self.select(wanted, {SIDE: side, **differ}) for side in (BEFORE, AFTER))
+            return gone, added
+        names, key = ([one.name for one in each] for each in (wanted, self.layout.key))
+        is_kept = not self.counts.rows_before or not self.counts.rows_after
+        if len(self.rows) > _MOST_KEPT or not is_kept or not names:
+            return moved(self.rows, names, key, differ)
         known = self._kept.get(by_states)
         if known is None:
-            known = self._kept[by_states] = self._moved(self.layout.content, by_states=by_states)
-        gone, added = (self._engine.here(rows, wanted) for rows in known)
-        return gone, added
-
-    def _moved(self, columns: Sequence[Column], *, by_states: bool) -> tuple[Rows, Rows]:
-        differ = {ROW_DIFFERS: True} if by_states else {ROW_DIFFERS: True, KEY_DIFFERS: True}
-        gone, added = (self.select(columns, {SIDE: side, **differ}) for side in (BEFORE, AFTER))
+            every = [one.name for one in self.layout.content]
+            known = self._kept[by_states] = moved(self.rows, every, key, differ)
+        gone, added = (rows.select(names) for rows in known)
         return gone, added
 
     @cached_property
-    def _kept(self) -> dict[bool, tuple[Rows, Rows]]:
-        """What `moved` keeps, with and without rows whose states alone changed."""
+    def _kept(self) -> dict[bool, tuple[pa.Table, pa.Table]]:
+        """What moves in all columns, if all goes or all comes, as several stages ask for it."""
         return {}
 
     def updates(self) -> Rows:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import isin_rows
+from deltaproduce.stages.sql.operators.changes.signed import Signed, bag_difference
 from deltaproduce.stages.sql.operators.computing import Computing, QueryError
 from deltaproduce.stages.sql.operators.evaluation import rows_of
 from deltaproduce.stages.sql.resolve import Resolved
@@ -21,10 +22,14 @@ UTC = Computing("UTC")
 
 @dataclass
 class InMemory:
-    """A stage that was a bag of rows, and is another one."""
+    """A stage that was a bag of rows, and is another one.
+
+    So many rows that stay are said to go and to come again, as in another key.
+    """
 
     old: pa.Table
     new: pa.Table
+    again: int = 0
     asked: list[tuple[tuple[str, ...], int | None]] = field(default_factory=list)
 
     def first(
@@ -33,8 +38,12 @@ class InMemory:
         del columns, count, keys
         return None
 
-    def moved(self, columns: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-        return self.old.select(list(columns)), self.new.select(list(columns))
+    def change(self, columns: Sequence[str]) -> Signed:
+        old, new = (rows.select(list(columns)) for rows in (self.old, self.new))
+        net = Signed.between(old, new)
+        stay = bag_difference(old, net.deleted)
+        both = Signed.added(stay.slice(0, self.again if len(net) else 0))
+        return Signed.concat([net, -both, both])
 
     def before(self, columns: Sequence[str], keys: pa.Table | None) -> pa.Table:
         self.asked.append((tuple(columns), None if keys is None else len(keys)))

@@ -59,7 +59,9 @@ def check(
     """Each table follows, and so does what reads it: the rows after are those of the query."""
     if outcome(query, old) is None or outcome(query, new) is None:
         return False
-    feeders: dict[str, InMemory] = {name: InMemory(old[name], new[name]) for name in old}
+    feeders: dict[str, InMemory] = {
+        name: InMemory(old[name], new[name], len(old[name]) // 3) for name in old
+    }
     before, after = dict(old), dict(new)
     for table in plan.tables:
         following = Following(feeders, UTC)

@@ -12,6 +12,7 @@ import pytest
 
 from deltaproduce import Limits, Pipeline, Store
 from deltaproduce.stages.views.following import FollowedInput
+from deltaproduce.storage.parquet import shared_lookups
 from deltaproduce.storage.parquet.shared_lookups import SharedLookups, Wanted
 
 BOARDS = (
@@ -72,6 +73,20 @@ def test_ten_views_read_the_rows_of_a_stage_once(tmp_path: Path, reads: Counter[
         reads.clear()
         store.update({"customers": [{"id": 3, "city": "z", "name": "new", "born": 5}]})
         assert reads["orders"] == 1
+        assert not store.verify()
+
+
+def test_rows_beyond_a_share_of_memory_are_read_again(
+    tmp_path: Path, reads: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    customers = [{"id": n, "city": "abc"[n % 3], "name": f"n{n}", "born": n % 7} for n in range(60)]
+    orders = [{"id": n, "customer": n % 50, "amount": n % 5} for n in range(300)]
+    with Store(None, str(tmp_path), boards(), limits=Limits(small_table_rows=0)) as store:
+        store.update({"orders": orders, "customers": customers})
+        monkeypatch.setattr(shared_lookups, "memory_bytes", lambda: 64)
+        reads.clear()
+        store.update({"customers": [{"id": 3, "city": "z", "name": "new", "born": 5}]})
+        assert reads["orders"] > len(BOARDS) // 2
         assert not store.verify()
 
 

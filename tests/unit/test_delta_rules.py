@@ -28,7 +28,8 @@ def check(query: Resolved, old: dict[str, pa.Table], new: dict[str, pa.Table]) -
     before, after = outcome(query, old), outcome(query, new)
     if before is None:
         return False
-    following = Following({name: InMemory(old[name], new[name]) for name in old}, UTC)
+    feeders = {name: InMemory(old[name], new[name], len(old[name]) // 3) for name in old}
+    following = Following(feeders, UTC)
     try:
         change = following.change(query.relation)
     except QueryError:

@@ -79,7 +79,7 @@ def test_states_of_changed_rows_are_those_of_all_rows(text: str, long_run: bool)
             continue
         if random.random() < 0.2:
             content = unknown(content, grouped)
-        following = Following({"t": InMemory(rows, after)}, UTC)
+        following = Following({"t": InMemory(rows, after, len(rows) // 3)}, UTC)
         content = applied(grouped, following, content, layout)
         if all(content.column(one.name).null_count == 0 for one in grouped.states[:1]):
             assert bag(content) == bag(wanted), text

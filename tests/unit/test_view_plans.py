@@ -60,6 +60,15 @@ TABLES = {
         ["groups"]
     ),
     "SELECT v.k, t.a FROM (SELECT k, a + n AS x FROM u) v JOIN t ON t.a = v.x": ["rows"],
+    "SELECT k FROM t WHERE s = 'x' AND b < (SELECT avg(b) FROM t r WHERE r.a = t.a)": (
+        ["groups", "rows"]
+    ),
+    "SELECT k FROM t WHERE s > 'x' AND b < (SELECT avg(b) FROM t r WHERE r.a = t.a)": ["groups"],
+    "SELECT k FROM t WHERE s = 'x' AND b < (SELECT avg(n) FROM u WHERE u.a = t.a)": ["groups"],
+    "SELECT t.k FROM t JOIN u ON u.n = t.a WHERE u.a IN (1, 2) AND t.b > (SELECT avg(b) FROM t r "
+    "WHERE r.a = u.n)": ["groups", "rows"],
+    "SELECT t.k FROM t LEFT JOIN (SELECT n FROM u WHERE a = 1) u ON u.n = t.a WHERE t.b > (SELECT "
+    "avg(b) FROM t r WHERE r.a = t.a)": ["groups"],
     "SELECT count(*) AS n FROM (SELECT a, count(*) AS c FROM t GROUP BY a HAVING count(*) > 1) v": (
         ["groups"]
     ),

@@ -119,6 +119,17 @@ def codes(array: pa.ChunkedArray) -> Numbers:
     return _codes(_whole(array))
 
 
+def bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column whose values are equal only if they are the same, bit by bit."""
+    if not pa.types.is_floating(column.type):
+        return column
+    whole = _whole(column)
+    whole = whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
+    floats = in_numpy(whole.fill_null(0.0))
+    numbers = floats.view(np.int64 if floats.itemsize == 8 else np.int32)
+    return pa.chunked_array([pa.array(numbers, mask=in_numpy(whole.is_null(), bool))])
+
+
 def distinct(table: pa.Table) -> pa.Table:
     """Return each distinct row once: the first of equal rows."""
     firsts = firsts_of(_dense(_row_codes(table.columns)))

@@ -35,21 +35,23 @@ class FollowedInput:
     input: StageInput
     engines: Engines
 
-    def moved(self, columns: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-        """See `Feeder.moved`.
+    def change(self, columns: Sequence[str]) -> Signed:
+        """See `Feeder.change`.
 
         Raises:
             TooManyRowsError: they are in Spark.
         """
         wanted = self._columns(columns)
         if self.input.changed is None:
-            return empty(wanted), empty(wanted)
+            return Signed.added(empty(wanted)).selected(columns)
         counts = self.input.changed.counts
         gone, added = (
             self._here(rows, wanted, counts.rows_before + counts.rows_after, counts.bytes)
             for rows in self.input.moved(wanted)
         )
-        return gone.select(list(columns)), added.select(list(columns))
+        change = Signed.moved(gone, added)
+        change = change if self.input.changed.has_one_row_a_key else change.net()
+        return change.selected(columns)
 
     def before(self, columns: Sequence[str], keys: pa.Table | None) -> pa.Table:
         """See `Feeder.before`: rows that a view has looked up in the version are not read again.
@@ -63,7 +65,7 @@ class FollowedInput:
         rows = self._read(columns, keys)
         if not self.input.is_after or self.input.changed is None:
             return rows
-        change = Signed.between(*reversed(self.moved(columns)))
+        change = -self.change(columns)
         if keys is not None and len(change):
             change = change.filter(isin_rows(change.rows.select(keys.column_names), keys))
         return changed(rows, change)

@@ -14,12 +14,13 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import distinct, isin_rows
+from deltaproduce.model.limits.machine import memory_bytes
 
 Read: TypeAlias = Callable[[Sequence[str], pa.Table | None], pa.Table]
 """Returns the rows that have one of some keys, or all rows, in some columns."""
 
-MOST_ROWS: Final = 200_000
-"""So many rows are kept of a stage, of each sort of look-up."""
+_MEMORY_SHARE: Final = 64
+"""Of the memory, one part in so many holds the rows of a stage, of each sort of look-up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class SharedLookups:
             first: how many of their first columns the rows were read by.
             rows: all rows that have one of them in these columns, and all columns of the stage.
         """
-        if len(rows) > MOST_ROWS:
+        if rows.nbytes > _most_bytes():
             return
         names = keys.column_names
         for by in (names[:count] for count in range(first, len(names) + 1)):
@@ -110,9 +111,13 @@ class SharedLookups:
         rows = held.rows
         if keys is not None and held.keys is not keys and not keys.equals(held.keys):
             rows = _of_keys(rows, keys)
-        if len(held.rows) <= MOST_ROWS:
+        if held.rows.nbytes <= _most_bytes():
             self.kept[by] = held
         return rows.select(list(columns))
+
+
+def _most_bytes() -> int:
+    return memory_bytes() // _MEMORY_SHARE
 
 
 def _with(held: _Kept, keys: pa.Table, read: Read) -> _Kept:

@@ -65,8 +65,11 @@ class Feeder(Protocol):
             keys: distinct partitions, each of which has first rows; None if all rows are one.
         """
 
-    def moved(self, columns: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-        """Return the removed and the added rows, in some columns."""
+    def change(self, columns: Sequence[str]) -> Signed:
+        """Return the removed and the added rows, in some columns.
+
+        Rows of one key do not cancel each other.
+        """
 
     def before(self, columns: Sequence[str], keys: pa.Table | None) -> pa.Table:
         """Return exactly the rows before that have one of the keys, in some columns.
@@ -124,12 +127,6 @@ class Following:
             self._changes[id(relation)] = known
         return known[1]
 
-    def moved(self, relation: Relation) -> Signed:
-        """See `RelationChanges.moved`."""
-        if isinstance(relation, Scan) and not is_none(relation):
-            return self._moved(relation)
-        return self.change(relation)
-
     def before(self, relation: Relation, keys: LookupKeys | None = None) -> pa.Table:
         """See `RelationChanges.before`."""
         if is_none(relation) or keys is NO_KEYS or (keys is not None and not len(keys.rows)):
@@ -163,12 +160,8 @@ class Following:
             return self._recomputed_now(relation)
         if not isinstance(relation, Scan):
             return RULES[type(relation)](relation, self)
-        return self._moved(relation).net()
-
-    def _moved(self, scan: Scan) -> Signed:
-        names = [field.id for field in scan.fields]
-        gone, added = self._feeders[scan.feeder].moved(scan.columns)
-        return Signed.moved(gone.rename_columns(names), added.rename_columns(names))
+        names = [field.id for field in relation.fields]
+        return self._feeders[relation.feeder].change(relation.columns).named(names)
 
     def _recomputed_now(self, relation: Relation) -> Signed:
         """Return the change of an operator that names a constant whose value changes."""

@@ -78,15 +78,12 @@ def copies(project: ProjectRelation) -> dict[str, str]:
 
 
 def filtered_change(filter_: Filter, changes: RelationChanges) -> Signed:
-    """Return the change of the rows for which the condition is true.
-
-    Rows cancel each other after it, as far fewer may be left.
-    """
-    touched = changes.moved(filter_.input)
+    """Return the change of the rows for which the condition is true."""
+    touched = changes.change(filter_.input)
     if not len(touched):
         return nothing(filter_, changes)
     marks = changes.computing.holds(filter_.condition, touched.rows, filter_.input.fields)
-    return touched.filter(marks).net() if marks.any() else nothing(filter_, changes)
+    return touched.filter(marks) if marks.any() else nothing(filter_, changes)
 
 
 def filtered_anew(

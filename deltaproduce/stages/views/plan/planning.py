@@ -52,6 +52,7 @@ from deltaproduce.stages.views.plan.distinct_values import DistinctValues
 from deltaproduce.stages.views.plan.first_rows import FirstRows
 from deltaproduce.stages.views.plan.groups_below_joins import GroupsBelowJoin
 from deltaproduce.stages.views.plan.modes import JOIN_WITHOUT_EQUALITY, Modes
+from deltaproduce.stages.views.plan.narrowing import is_narrowed
 from deltaproduce.stages.views.plan.set_counts import SetCounts
 from deltaproduce.storage.parquet.shared_lookups import Wanted
 from deltaproduce.types.columns import RowSchema
@@ -334,7 +335,10 @@ class _Planning:
             right = self._distinct(right, one.equal)
         if not linked:
             return one.over([one.left, right])
-        sides = self._sought(one.left, lefts(linked)), self._sought(right, rights(linked))
+        sides = (
+            self._sought(one.left, lefts(linked), right),
+            self._sought(right, rights(linked), one.left),
+        )
         return _over(one, sides)
 
     def _matched(self, one: Matched) -> Relation:
@@ -347,9 +351,8 @@ class _Planning:
         every = (*linked, *compared)
         if not every:
             return _over(one, (one.input, subquery))
-        return _over(
-            one, (self._sought(one.input, lefts(every)), self._sought(subquery, rights(every)))
-        )
+        rows = self._sought(one.input, lefts(every), subquery)
+        return _over(one, (rows, self._sought(subquery, rights(every))))
 
     def _counted(self, one: Matched) -> Relation:
         """Return EXISTS of a subquery that does not depend on the row, by its number of rows."""
@@ -370,8 +373,8 @@ class _Planning:
             if not self.places.is_small(subquery):
                 subquery = self._rows(subquery, None)
             return _over(one, (one.input, subquery, *others))
-        sides = self._sought(one.input, lefts(linked)), self._sought(one.subquery, rights(linked))
-        return _over(one, (*sides, *others))
+        rows = self._sought(one.input, lefts(linked), one.subquery)
+        return _over(one, (rows, self._sought(one.subquery, rights(linked)), *others))
 
     def _limited(self, one: Limit) -> Relation:
         if is_none(one):
@@ -390,11 +393,34 @@ class _Planning:
         )
         return distinct if isinstance(distinct, Scan) else subquery
 
-    def _sought(self, relation: Relation, by: frozenset[str]) -> Relation:
-        """Return rows that are found by some fields without reading all of a stage."""
-        if self.places.cost(relation, by) < Cost.ALL:
+    def _sought(
+        self, relation: Relation, by: frozenset[str], other: Relation | None = None
+    ) -> Relation:
+        """Return rows that are found by some fields without reading all of a stage.
+
+        Args:
+            other: what they are looked up for, whenever it changes.
+        """
+        if self.places.cost(relation, by) == Cost.ALL:
+            return self._rows(relation, by)
+        if other is None or not is_narrowed(relation):
             return relation
-        return self._rows(relation, by)
+        scanned = self._scanned(relation, by)
+        return self._rows(relation, by) if scanned & self._feeders(other) else relation
+
+    def _scanned(self, relation: Relation, by: frozenset[str]) -> set[str]:
+        """Return the stages of which a look-up reads columns of all rows."""
+        wanted = list[Wanted]()
+        replace(self.places, requests=wanted).cost(relation, by)
+        return {one.feeder for one in wanted if not one.by & {*self.keys[one.feeder][:1]}}
+
+    def _feeders(self, relation: Relation) -> set[str]:
+        """Return the stages by which a relation changes; of tables, those that they read."""
+        known = {table.name: table.kept.relation for table in self.tables}
+        names = set[str]()
+        for name in relation.feeders:
+            names |= self._feeders(known[name]) if name in known else {name}
+        return names
 
     def _rows(self, relation: Relation, by: Fields) -> Relation:
         table = ViewTable.of_rows(self._name("rows"), relation, by or frozenset())

@@ -95,12 +95,17 @@ def whole_days(wanted: pa.DataType, micros: pa.Array) -> pa.Array:
 
 def _within(kind: pa.DataType, value: pa.Array) -> pa.Array:
     """Return whole numbers in a type; null for those that it does not hold."""
-    ends = np.iinfo(kind.to_pandas_dtype())
+    ends = _ends(kind)
     if pa.types.is_integer(value.type) and value.type.bit_width <= kind.bit_width:
         return value.cast(kind)
     least, greatest = (pa.scalar(end, pa.int64()).cast(value.type) for end in (ends.min, ends.max))
     fits = pc.and_(pc.greater_equal(value, least), pc.less_equal(value, greatest))
     return pc.if_else(fits, value, pa.scalar(None, value.type)).cast(kind)
+
+
+def _ends(kind: pa.DataType) -> np.iinfo:
+    """Return the range of whole numbers; Arrow would import pandas to name their NumPy type."""
+    return np.iinfo(f"int{kind.bit_width}")
 
 
 def _whole(wanted: pa.DataType, value: pa.Array) -> pa.Array:
@@ -115,7 +120,7 @@ def _whole(wanted: pa.DataType, value: pa.Array) -> pa.Array:
 def _of_floats(wanted: pa.DataType, value: pa.Array) -> pa.Array:
     """Truncate floats; the float above the greatest bigint is that one, as in Java."""
     whole = np.trunc(in_numpy(pc.fill_null(value, 0.0)).astype(np.float64))
-    ends = np.iinfo(wanted.to_pandas_dtype())
+    ends = _ends(wanted)
     fits = (whole >= float(ends.min)) & (whole <= float(ends.max))
     with np.errstate(invalid="ignore"):
         numbers = np.where(fits, whole, 0).astype(np.int64)

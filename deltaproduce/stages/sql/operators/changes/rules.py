@@ -29,10 +29,7 @@ class RelationChanges(Protocol):
     def after(self) -> Computing: ...  # noqa: D102 `computing` has the constants of before
 
     def change(self, relation: Relation) -> Signed:
-        """Return what changes, without rows that cancel each other."""
-
-    def moved(self, relation: Relation) -> Signed:
-        """Return what changes, perhaps with rows that cancel each other."""
+        """Return what goes of the rows before, and what comes of those after; a row may do both."""
 
     def before(self, relation: Relation, keys: LookupKeys | None = None) -> pa.Table:
         """Return the rows before that have one of the keys; all if None."""
@@ -116,7 +113,8 @@ class EachRow:
                 rows = Signed.added(stayed)
                 before, after = both(self.other, self.of_other(stayed), others, changes)
                 parts += [self._counted(rows, after), -self._counted(rows, before)]
-        return Signed.concat(parts).net()
+        change = Signed.concat(parts)
+        return change if self.is_linear else change.net()
 
     def _stayed(self, mains: Signed, others: Signed, changes: RelationChanges) -> pa.Table:
         """Return the main rows that stay, of those for which the change of the other counts."""

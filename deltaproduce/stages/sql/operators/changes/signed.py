@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.engines.local.arrays import Marks, Numbers, factorize, firsts_of
-from deltaproduce.types.pandas_on_demand import in_numpy
+from deltaproduce.engines.local.arrays import Marks, Numbers, bits, factorize, firsts_of
 
 
 class InconsistentError(Exception):
@@ -85,6 +84,10 @@ class Signed:
             return self.rows
         places = np.repeat(np.arange(len(self)), self.counts)
         return self.rows.combine_chunks().take(pa.array(places))
+
+    def selected(self, names: Sequence[str]) -> Signed:
+        """Return the same in some of the columns."""
+        return Signed(self.rows.select(list(names)), self.counts)
 
     def named(self, names: Sequence[str]) -> Signed:
         """Return the same with other names of columns."""
@@ -169,17 +172,7 @@ def _codes(rows: pa.Table) -> Iterable[Numbers]:
 
 def _same(rows: pa.Table) -> Numbers:
     """Return numbers that are equal only for rows that are the same, bit by bit."""
-    return factorize(_bits(column) for column in rows.columns)
-
-
-def _bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if not pa.types.is_floating(column.type):
-        return column
-    whole = column.combine_chunks()
-    whole = whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
-    floats = in_numpy(whole.fill_null(0.0))
-    bits = floats.view(np.int64 if floats.itemsize == 8 else np.int32)
-    return pa.chunked_array([pa.array(bits, mask=in_numpy(whole.is_null(), bool))])
+    return factorize(bits(column) for column in rows.columns)
 
 
 def _has_floats(kind: pa.DataType) -> bool:
