@@ -167,7 +167,7 @@ def test_what_cannot_be_read_is_a_problem_of_its_table_alone(tmp_path: Path) -> 
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     (tmp_path / "t.duckdb").write_bytes(b"x" * 5000)
     with (
-        pytest.raises(UnreadableTableError, match="cannot be opened"),
+        pytest.raises(UnreadableTableError, match="cannot be opened by duckdb"),
         connected(str(tmp_path / "t.duckdb")),
     ):
         pass

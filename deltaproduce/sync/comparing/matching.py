@@ -1,8 +1,7 @@
 """Matching: which rows of two sides have no equal on the other, as multisets.
 
-Rows are told apart by hashes of 64 bits, so a side costs eight bytes a row, and only rows that
-differ are held. Pure. The invariant: each row is matched with one row at most, and how many are
-matched does not depend on the order of rows.
+Rows are told apart by hashes of 64 bits, so a row that has an equal costs some bytes, however wide
+it is; rows that differ are held. Pure. The invariant: each row is matched with one row at most.
 """
 
 from __future__ import annotations

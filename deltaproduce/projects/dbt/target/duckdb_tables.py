@@ -97,12 +97,16 @@ def connected(path: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a file for a ``with`` block.
 
     Raises:
-        UnreadableTableError: it is no file of DuckDB, or another process writes it.
+        UnreadableTableError: it is no file of DuckDB, or of a newer one, or another process writes
+            it.
     """
     try:
         connection = duckdb.connect(path, read_only=True)
     except (duckdb.Error, UnicodeError) as error:
-        raise UnreadableTableError(f"{path!r} cannot be opened: {one_line(error)}") from error
+        here = f"duckdb {duckdb.__version__}"
+        raise UnreadableTableError(
+            f"{path!r} cannot be opened by {here}: {one_line(error)}"
+        ) from error
     try:
         yield connection
     finally:
