@@ -12,13 +12,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from comparing import assert_changes
 from crashing import CrashAt, CrashError, fail
-from local_stores import WAYS
+from local_stores import WAYS, as_rows, assert_same_here, update_both
 from selecting import some
+from series import drawn, instructed
 
 import deltaproduce as dp
 from deltaproduce.storage import failpoints
-from deltaproduce.testing import Oracle
+from deltaproduce.testing import Oracle, Upsert, strategies
 
 Values = tuple[Any, ...]
 """A customer, an amount and a status."""
@@ -291,10 +293,50 @@ def test_other_rules_set_nothing_aside(expected: dict[str, Any]) -> None:
     assert pipeline.checks == ()
 
 
-def test_the_oracle_refuses_what_it_does_not_do() -> None:
-    with pytest.raises(dp.DefinitionError):
-        Oracle(shop())
-    assert Oracle(shop(quarantines=False)).head == 0
+PIPELINES = 60
+
+
+@pytest.mark.parametrize(
+    ("number", "way"),
+    some(
+        ((number, [*WAYS][number % len(WAYS)]) for number in range(PIPELINES)),
+        lambda number, way: number < 2 * len(WAYS),
+    ),
+)
+def test_what_is_rejected_is_what_the_oracle_sets_aside(
+    location: str, number: int, way: str, long_run: bool
+) -> None:
+    """S16 over random pipelines: in each version, after a load and a rollback, and in the feeds."""
+    rejecting = strategies.pipelines(strict=True, rejecting=True).filter(sets_aside)
+    (pipeline,) = drawn(rejecting, 1, 500 + number)
+    (history,) = drawn(instructed(pipeline, 6 if long_run else 4), 1, number)
+    oracle, chance = Oracle(pipeline), Random(number)
+    with dp.Store(None, location, pipeline, limits=WAYS[way]) as store:
+        for batch, told in history:
+            update_both(store, oracle, pipeline, batch, **told)
+        upserts = {
+            name: [change for change in changes if isinstance(change, Upsert)]
+            for name, changes in history[0][0].items()
+        }
+        assert store.head.number == oracle.head
+        loaded = as_rows(pipeline, upserts, is_snapshot=True)
+        with suppress(dp.MissingPartitionsError):
+            assert store.load(loaded).number == oracle.load(upserts)
+        back = chance.randrange(oracle.head + 1)
+        assert store.rollback(back).number == oracle.rollback(back)
+        batch, told = history[-1]
+        update_both(store, oracle, pipeline, batch, **told)
+        assert_same_here(store, oracle, pipeline, range(oracle.head + 1))
+        for name in (stage.name for stage in pipeline.stages):
+            since, until = sorted(chance.choices(range(oracle.head + 1), k=2))
+            for mode in ("net", "complete"):
+                assert_changes(store, oracle, name, since, until, mode)
+        assert store.verify(recompute=True) == ()
+
+
+def sets_aside(pipeline: dp.Pipeline) -> bool:
+    """Whether a source of a pipeline sets rows aside."""
+    return any(one.kind.intake.rows_of for one in pipeline.graph().sources)
 
 
 class Model:

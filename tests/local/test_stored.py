@@ -495,6 +495,30 @@ def test_a_stage_is_read_and_never_written_as_a_data_set(location: str) -> None:
         assert plain.read("n > 2").num_rows == sum(row["n"] > 2 for row in ROWS)
 
 
+def test_rows_are_replaced_in_partitions_that_have_the_whole_key(location: str) -> None:
+    """The files have no column by which a row could be looked up."""
+    pipeline = dp.Pipeline("flags")
+    source = pipeline.source("events", key="id bigint", value="a boolean, b boolean")
+    count = {"n": agg.count()}
+    pipeline.aggregate("flags", source, key="a, b", values=count, stored={"partition": "a, b"})
+    flags = (True, False, None)
+    rows = [
+        {"id": place, "a": a, "b": b}
+        for place, (a, b) in enumerate((a, b) for a in flags for b in flags)
+    ]
+    with dp.Store(None, location, pipeline, **WAYS["replaced"]) as store:
+        store.update({"events": rows})
+    with dp.Store(None, location, pipeline, **WAYS["replaced"]) as store:
+        store.update({"events": [rows[4] | {"id": 100}, rows[0] | {"id": 101}]})
+        found = store.content("flags").to_pylist()
+        assert {(row["a"], row["b"]): row["n"] for row in found if row["n"] > 1} == {
+            (False, False): 2,
+            (True, True): 2,
+        }
+        assert len(found) == len(rows)
+        assert store.verify(recompute=True) == ()
+
+
 def test_windows_and_aggregates_may_be_stored_by_partitions(location: str) -> None:
     pipeline = dp.Pipeline("windows")
     columns = {"key": "day date, id bigint", "value": "n bigint"}

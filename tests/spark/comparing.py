@@ -75,7 +75,7 @@ def assert_changes(
     """The feed of a range has the oracle's rows, each with the time of its version."""
     has_spark = store._opened.engines.session is not None
     rows = (read_by_delta_rs(store) if has_spark else store).changes(stage, since, until, mode)
-    columns = feed_columns(Layout.of(store._opened.graph.stage(stage)))
+    columns = feed_columns(Layout.of(store._opened.graph.stage(stage)).fed)
     found = shown_rows(rows, [column for column in columns if not column.is_hidden])
     published = {version.number: version.committed_at for version in store.versions()}
     for row in found:

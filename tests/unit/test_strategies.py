@@ -337,6 +337,17 @@ def test_pipelines_merge_and_join_and_do_both(long_run):
     assert_all_drawn(pipelines(), [(True, False), (False, True), *both], had_by)
 
 
+def test_pipelines_set_rows_aside_by_rules_of_each_sort_and_read_them():
+    def had_by(pipeline):
+        asides = [one for one in pipeline.graph().sources if one.kind.intake.rows_of]
+        rules = {rule.name for aside in asides for rule in aside.kind.rules}
+        read = {feeder.name for stage in pipeline.graph().producers for feeder in stage.feeders}
+        sorts = {sort for sort in ("not_null", "where", "among") for name in rules if sort in name}
+        return sorts | ({"read"} if "rejected_1" in read else set())
+
+    assert_all_drawn(pipelines(rejecting=True), ["not_null", "where", "among", "read"], had_by)
+
+
 def test_the_package_needs_no_hypothesis():
     code = "import sys, deltaproduce.testing; sys.exit('hypothesis' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

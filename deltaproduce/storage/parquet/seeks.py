@@ -93,7 +93,7 @@ def places_of(
     Args:
         pairs: distinct values of some columns of the table.
         columns: these columns.
-        lookup: those of them by which the table is sorted.
+        lookup: those of them by which the files are sorted; none if they are all in the partition.
 
     Returns:
         None if the files cannot be read.
@@ -101,11 +101,14 @@ def places_of(
     held = files.last_lookups.of(pairs)
     if held is not None:
         return _by_path(files, held)
-    keys = Selection.of(pairs.select([c.name for c in lookup]), lookup, engines)
-    footers = files.footers(files.ranges.holding(keys) if keys.is_here else files.all_files)
+    keys = None
+    if lookup:
+        sought = Selection.of(pairs.select([c.name for c in lookup]), lookup, engines)
+        keys = sought if sought.is_here else None
+    footers = files.footers(files.all_files if keys is None else files.ranges.holding(keys))
     if footers is None:
         return None
-    holding = _holding(footers, keys) if keys.is_here else None
+    holding = None if keys is None else _holding(footers, keys)
     groups = np.arange(len(footers.rows)) if holding is None else holding
 
     def read(chosen: Sequence[RowGroup]) -> tuple[pa.Table, ReadAmount]:

@@ -15,6 +15,7 @@ from deltaproduce.stages.functions.kinds import ByKey, OverTables
 from deltaproduce.stages.rekeyed.events.kind import EventsKind
 from deltaproduce.stages.rekeyed.indexes.columns import IndexColumn
 from deltaproduce.stages.rekeyed.indexes.kind import Index
+from deltaproduce.stages.sources.rejected.kind import Rejected
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.model import value_of
 from deltaproduce.testing.oracle.events import states_of_events
@@ -131,6 +132,22 @@ def of_parts(kind: Kind) -> ModelOfAll | None:
 @of_parts.register
 def _(kind: Aggregate) -> ModelOfAll:
     return partial(parts, **_arguments(kind))
+
+
+@singledispatch
+def broken_rules(kind: Kind, row: Mapping[str, Any]) -> list[str]:
+    """Return the rules that a row of a source breaks, if its kind has rows that are set aside."""
+    del kind, row
+    return []
+
+
+@broken_rules.register
+def _(kind: Rejected, row: Mapping[str, Any]) -> list[str]:
+    return [
+        rule.name
+        for rule in kind.rules
+        if value_of(Expression.read(rule.breaks, [*row]), row) is True
+    ]
 
 
 @singledispatch

@@ -54,26 +54,44 @@ def keys_given(
     }
 
 
-def source_rows(source: Source, before: list[Row], changes: Sequence[Change]) -> list[Row]:
-    """Return the rows of a source after a batch of changes."""
-    schema = source.schema
-    deleted: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-    upserted: dict[tuple[Any, ...], list[Row]] = {}
-    for change in changes:
-        key = stored_change(change.key, schema.key, source)
-        if isinstance(change, Delete):
-            deleted[plain(key)] = key
-        else:
-            rows = upserted.setdefault(plain(key), [])
-            value = stored_change(change.value, schema.value, source)
-            rows.append(Row(key, (), len(rows), value))
-    if both := deleted.keys() & upserted.keys():  # S2
-        keys = tuple(as_argument(deleted[key], schema.key) for key in deleted if key in both)
+def check_keys(source: Source, changes: Sequence[Change]) -> None:
+    """Refuse a batch with deletes and upserts of the same keys (S2).
+
+    Raises:
+        InvalidChangesError: with the keys.
+    """
+    columns = source.schema.key
+    deleted, upserted = (
+        {
+            plain(key): key
+            for change in changes
+            if isinstance(change, kind)
+            for key in [stored_change(change.key, columns, source)]
+        }
+        for kind in (Delete, Upsert)
+    )
+    if both := [key for key in deleted if key in upserted]:
+        keys = tuple(as_argument(deleted[key], columns) for key in both)
         raise InvalidChangesError(
             f"source {source.name!r} has deletes and upserts of the same keys: {keys!r}",
             source=source.name,
             keys=keys,
         )
+
+
+def source_rows(source: Source, before: list[Row], changes: Sequence[Change]) -> list[Row]:
+    """Return the rows of a source after a batch of changes, of which no key has both sorts."""
+    schema = source.schema
+    deleted: set[tuple[Any, ...]] = set()
+    upserted: dict[tuple[Any, ...], list[Row]] = {}
+    for change in changes:
+        key = stored_change(change.key, schema.key, source)
+        if isinstance(change, Delete):
+            deleted.add(plain(key))
+        else:
+            rows = upserted.setdefault(plain(key), [])
+            value = stored_change(change.value, schema.value, source)
+            rows.append(Row(key, (), len(rows), value))
     content = {key: list(rows) for key, rows in key_groups(before)}
     for key in deleted:  # S3: of an unknown key too
         content.pop(key, None)

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from deltaproduce.errors import DefinitionError, InvalidChangesError, NotFoundError
 from deltaproduce.model.fingerprints import fingerprint
-from deltaproduce.model.graph import Producer, Stage
+from deltaproduce.model.graph import Producer, Source, Stage
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.testing.oracle.models import by_key, keys_of, of_all
 from deltaproduce.testing.oracle.producers import (
@@ -20,12 +20,12 @@ from deltaproduce.testing.oracle.producers import (
     preserved_rows,
     produced_rows,
 )
+from deltaproduce.testing.oracle.rejected import divided, has_version, sources_beside
 from deltaproduce.testing.oracle.rows import (
     KeyValues,
     Row,
     Rows,
     differences,
-    key_groups,
     named_rows,
     values_by_key,
 )
@@ -33,6 +33,7 @@ from deltaproduce.testing.oracle.sources import (
     Change,
     Delete,
     Upsert,
+    check_keys,
     keys_given,
     source_rows,
     stored_change,
@@ -87,8 +88,8 @@ class Oracle:
     `oracle.content(stage) == plain_rows(frame.collect())` is the whole test. If a function emits a
     time with zone, or gets its rows in Arrow, timestamps without a zone are in UTC.
 
-    Every update recomputes the whole pipeline: keep test data small. It evaluates no checks, and
-    refuses a pipeline with a source that sets rows aside.
+    Every update recomputes the whole pipeline: keep test data small. It evaluates no checks, but
+    sets rows of sources aside.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -100,13 +101,7 @@ class Oracle:
                     "has not; write it as a function, or register a model of its kind"
                 )
                 raise DefinitionError(message, stage=producer.name)
-        for source in self._graph.sources:
-            if source.kind.intake.rows_of:
-                message = (
-                    f"source {source.kind.intake.rows_of!r} sets rows aside, which the oracle does "
-                    "not: leave the rule out, and give it the rows that are taken"
-                )
-                raise DefinitionError(message, stage=source.kind.intake.rows_of)
+        self._beside = sources_beside(self._graph.sources)
         self._versions = [_Version({stage.name: [] for stage in self._stages})]
         self._rollbacks: set[int] = set()
         self._number_by_update_id: dict[str, int] = {}
@@ -115,6 +110,11 @@ class Oracle:
     def _stages(self) -> tuple[Stage, ...]:
         """The stages that the pipeline defines; helper stages only serve to compute them."""
         return self._graph.shown
+
+    @property
+    def _given(self) -> tuple[Source, ...]:
+        """The sources that rows are given for: others have the rows that these set aside."""
+        return tuple(s for s in self._graph.sources if not s.kind.intake.rows_of)
 
     @property
     def _producers(self) -> tuple[Producer, ...]:
@@ -152,7 +152,7 @@ class Oracle:
         if update_id is not None and update_id in self._number_by_update_id:  # S9
             return self._number_by_update_id[update_id]
         for name in changes:
-            if name not in {source.name for source in self._graph.sources}:
+            if name not in {source.name for source in self._given}:
                 raise InvalidChangesError(f"there is no source {name!r}", source=name)
         head = self._versions[-1]
         windows = head.windows.after_arguments(self._graph, partitions, as_of)
@@ -218,10 +218,15 @@ class Oracle:
         kept: Rows = {}
         forgotten, all_taken = dict(head.forgotten), True
         floors = windows.floored(self._graph, keys_given(self._graph.sources, changes))
-        for source in self._graph.sources:
+        for source in self._given:
             name, retention = source.name, source.kind.intake.retention
             given = changes.get(name, ())
             taken = [one for one in given if floors.keeps(source, one.key)]
+            check_keys(source, taken)
+            if name in self._beside:
+                aside = self._beside[name]
+                before = [row for row in head.rows[aside.name] if floors.keeps(source, row.key)]
+                taken, kept[aside.name] = divided(source, aside, before, taken, self.head + 1)
             rows = source_rows(source, head.rows[name], taken)
             kept[name] = [row for row in rows if floors.keeps(source, row.key)]
             refused = [one for one in given if not floors.keeps(source, one.key)]
@@ -257,11 +262,14 @@ class Oracle:
             ProducerError: as for `update`.
         """
         changes: dict[str, Sequence[Change]] = dict(rows)
-        for source in self._graph.sources:
+        head = self._versions[-1].rows
+        for source in self._given:
             if source.name in rows:
                 key = source.schema.key
                 loaded = {plain(stored_change(row.key, key, source)) for row in rows[source.name]}
-                before = (key for key, _ in key_groups(self._versions[-1].rows[source.name]))
+                aside = self._beside.get(source.name)
+                had = [*head[source.name], *([] if aside is None else head[aside.name])]
+                before = dict.fromkeys(plain(row.key) for row in had)
                 gone = [Delete(key) for key in before if key not in loaded]
                 changes[source.name] = [*rows[source.name], *gone]
         return self.update(changes, update_id, partitions=partitions, as_of=as_of)
@@ -343,19 +351,19 @@ class Oracle:
         """
         number = self.head if version is None else version
         before, after = self._compared(stage, number) if number else ({}, {})
-        schema = self._graph.stage(stage).schema
+        schema, values = self._graph.stage(stage).schema, self._values(stage)
         rows: list[tuple[Any, ...]] = []
         for key in sorted(before.keys() | after.keys(), key=lambda key: sort_key(key, schema.key)):
             if before.get(key) == after.get(key):  # S8
                 continue
             if key not in after:  # S7: one row without values for a deleted key
                 shown = shown_values(key, schema.key)
-                rows.append((number, "delete", *shown, 0, *(None for _ in schema.value)))
+                rows.append((number, "delete", *shown, 0, *(None for _ in values)))
             for position, value in enumerate(after.get(key, ())):  # S7: all rows of a changed key
                 is_new = key not in before and position == 0
                 change_type = "add" if is_new else "update"
                 shown = shown_values(key, schema.key)
-                rows.append((number, change_type, *shown, position, *value))
+                rows.append((number, change_type, *shown, position, *value[: len(values)]))
         return rows
 
     def changes(
@@ -367,7 +375,7 @@ class Oracle:
             NotFoundError: there is no such stage or version.
         """
         last = self.head if until is None else until
-        columns, _ = self._columns(stage)
+        columns, width = self._columns(stage)[0], len(self._values(stage))
         for number in (since, last):
             self._rows(stage, number)  # this raises if there is no such version
         pairs = {number: self._compared(stage, number) for number in range(since + 1, last + 1)}
@@ -386,7 +394,10 @@ class Oracle:
         return [
             (*shown_values(key, columns), *value, change_type, number)
             for before, after, key, number in moves
-            for value, change_type in differences(before.get(key, []), after.get(key, []))
+            for value, change_type in differences(
+                [value[:width] for value in before.get(key, [])],
+                [value[:width] for value in after.get(key, [])],
+            )
         ]
 
     def columns(self, stage: str, table: Table) -> tuple[str, ...]:
@@ -398,7 +409,7 @@ class Oracle:
         own, feeders = self._columns(stage)
         key, value = shown_values(own.names, own), self._graph.stage(stage).schema.value.names
         if table == "updates":
-            return ("_version", "_change_type", *key, "_position", *value)
+            return ("_version", "_change_type", *key, "_position", *self._values(stage))
         source_key = tuple(f"_source_{name}" for name in shown_values(feeders.names, feeders))
         if table == "content":
             return (*key, *value, *source_key, "_ordinal")
@@ -417,6 +428,12 @@ class Oracle:
         """Return the columns of a stage's key, and of its source key."""
         target = self._graph.stage(stage)
         return target.schema.key, target.source_key
+
+    def _values(self, stage: str) -> tuple[str, ...]:
+        """Return a stage's values in its updates: the version of a row is a column of these."""
+        target = self._graph.stage(stage)
+        names = target.schema.value.names
+        return tuple(names[:-1] if has_version(target) else names)
 
     def _rows(self, stage: str, version: int | None) -> list[Row]:
         number = self.head if version is None else version

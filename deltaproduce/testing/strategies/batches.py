@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from hypothesis import strategies as st
 
+from deltaproduce.model.graph import Source
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.testing.oracle import Change, Delete, Upsert, plain
 from deltaproduce.testing.strategies.typed_values import Row, keys, values
@@ -93,7 +94,7 @@ def key_pools(
                 min_size=min_size,
                 max_size=max_size,
             )
-            for source in pipeline.graph().sources
+            for source in _given(pipeline)
         }
     )
 
@@ -113,7 +114,7 @@ def histories(
         min_versions: the least number of batches.
         max_versions: the greatest number of batches.
     """
-    sources = pipeline.graph().sources
+    sources = _given(pipeline)
     pools = draw(key_pools(pipeline, min_size=4, max_size=12))
     current: dict[str, dict[Row, list[Row]]] = {source.name: {} for source in sources}
     history: list[dict[str, list[Change]]] = []
@@ -125,6 +126,11 @@ def histories(
             current[name] = _after(current[name], batch[name])
         history.append(batch)
     return history
+
+
+def _given(pipeline: Pipeline) -> list[Source]:
+    """Return the sources that rows are given for: others have the rows that these set aside."""
+    return [one for one in pipeline.graph().sources if not one.kind.intake.rows_of]
 
 
 def _after(current: Mapping[Row, Sequence[Row]], batch: Sequence[Change]) -> dict[Row, list[Row]]:

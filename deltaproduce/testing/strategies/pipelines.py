@@ -14,6 +14,7 @@ from deltaproduce.testing.strategies.aggregates import aggregates
 from deltaproduce.testing.strategies.catalogue import COLUMNS, Catalogue, Rule, Shape
 from deltaproduce.testing.strategies.functions import counted, gathered, last_first, matched
 from deltaproduce.testing.strategies.names import column_names, stage_name
+from deltaproduce.testing.strategies.quarantine import set_aside
 from deltaproduce.testing.strategies.rekeyed import (
     events,
     indexes,
@@ -45,7 +46,12 @@ class _Drawn:
 
 @st.composite
 def pipelines(
-    draw: st.DrawFn, *, max_producers: int = 4, remembering: bool = True, strict: bool = False
+    draw: st.DrawFn,
+    *,
+    max_producers: int = 4,
+    remembering: bool = True,
+    strict: bool = False,
+    rejecting: bool = False,
 ) -> Pipeline:
     """A small pipeline: one or two sources, and stages of a catalogue in chains and fan-out.
 
@@ -65,6 +71,7 @@ def pipelines(
         remembering: with stages that number their keys, or keep what a key was first given, and
             with windows, so that their rows depend on the versions before.
         strict: with windows that refuse that partitions are missing, and so updates.
+        rejecting: with sources that set rows aside, in stages that others may read.
     """
     catalogue = Catalogue(draw(column_names(COLUMNS)), remembering)
     pipeline = Pipeline("random")
@@ -75,6 +82,9 @@ def pipelines(
         name = _name(draw, pipeline, f"source_{number}")
         source = pipeline.source(name, key=shape.key, value=shape.value)
         stages.append(_Drawn(source, shape))
+        if rejecting and draw(st.booleans()):
+            name = _name(draw, pipeline, f"rejected_{number}")
+            stages.append(_Drawn(draw(set_aside(pipeline, source, name)), None))
     for number in range(1, draw(st.integers(1, max_producers)) + 1):
         feeder = stages[draw(st.integers(0, len(stages) - 1))]
         others = [one for one in stages if one is not feeder and one.has_key_of(feeder)]

@@ -51,6 +51,6 @@ def stored_otherwise(draw: st.DrawFn, pipeline: Pipeline) -> Pipeline:
     for stage in pipeline.stages:
         for one in with_hidden(stage):
             stages[one.name] = one.fed_by(stages)
-        files = draw(stored_as(stage.schema))
+        files = None if stage.kind.intake.rows_of else draw(stored_as(stage.schema))
         stages[stage.name] = copy.add(replace(stages[stage.name], stored=files))
     return copy
