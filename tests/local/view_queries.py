@@ -70,6 +70,8 @@ EXAMPLES = (
     "SELECT t.k, t.a, u.n FROM t LEFT JOIN u ON t.k = u.k AND t.a < u.n",
     "SELECT t.k, t.a, u.n FROM t FULL JOIN u ON t.k = u.k AND t.a < u.n",
     "SELECT k, n, b FROM t FULL JOIN u USING (k)",
+    "SELECT t.k, u.n FROM t, u WHERE t.a = u.a AND u.k IN (SELECT b FROM t GROUP BY b HAVING "
+    "count(*) > 1) AND u.n > 0 AND t.b / u.n > 0",
     "SELECT t.a, u.a AS ua FROM t, u WHERE t.k < u.k OR t.a IS NULL",
     "SELECT x.k, y.n, z.b FROM t x, u y, t z WHERE x.k = y.k AND z.b = y.n AND x.a < z.a",
     "SELECT x.k, z.b FROM t x, t z, u y WHERE (x.k = y.k AND z.b = y.n AND x.a = 1) "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tpch import QUERIES, SCHEMAS
 
-from deltaproduce.stages.sql.algebra.relations import Join, Relation
+from deltaproduce.stages.sql.algebra.relations import Filter, Join, Matched, Relation
 from deltaproduce.stages.sql.resolve import resolved
 from deltaproduce.types.columns import row_schema
 
@@ -46,3 +46,38 @@ def test_what_each_branch_has_is_joined_by_though_the_condition_may_fail() -> No
     assert len(join.equal) == 1
     filters = [one.label for one in resolved(text, STAGES).relation.walk()]
     assert any("DIV" in told for told in filters)  # it is computed of joined rows
+
+
+LINES = "SELECT o_custkey, l_tax FROM orders, lineitem WHERE o_orderkey = l_orderkey AND "
+LARGE = "(SELECT l_orderkey FROM lineitem GROUP BY l_orderkey HAVING sum(l_quantity) > 3)"
+
+
+def is_filtered(side: Relation) -> bool:
+    return isinstance(side, Filter) and isinstance(side.inputs[0], Matched)
+
+
+@pytest.mark.parametrize("column", ["o_orderkey", "o_custkey"])
+def test_rows_are_among_groups_with_a_having_before_they_are_joined(column: str) -> None:
+    (join,) = joins(f"{LINES} {column} IN {LARGE}")
+    assert [is_filtered(side) for side in join.inputs] == [True, False]
+
+
+def test_conditions_on_the_input_come_before_it() -> None:
+    (join,) = joins(f"{LINES} o_orderkey IN {LARGE} AND o_totalprice > 5")
+    assert isinstance(join.left.inputs[0].inputs[0], Filter)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        f"o_orderkey NOT IN {LARGE}",
+        f"(o_orderkey IN {LARGE} OR o_totalprice > 5)",
+        "o_orderkey IN (SELECT l_orderkey FROM lineitem WHERE l_tax > 3)",
+        f"o_custkey + l_suppkey IN {LARGE}",
+        f"o_custkey * 2 IN {LARGE}",
+    ],
+)
+def test_other_subqueries_are_asked_of_joined_rows(condition: str) -> None:
+    """Where IN does not decide, may fail, is about two tables, or leaves nobody knows how many."""
+    (join,) = joins(LINES + condition)
+    assert not any(map(is_filtered, join.inputs))

@@ -1,19 +1,28 @@
 """Joining: inner joins by what must be equal, whatever the order of FROM, ON and WHERE.
 
 ``FROM a, b, c WHERE …`` is a cross join and a filter, as SQL has it. Here its tables are joined one
-after the other by the equalities of the WHERE, and conditions on one table come before the joins.
-The invariant: the rows are the same; a condition that may fail is computed last, and for no row for
-which the others do not hold.
+after the other by the equalities of the WHERE, and conditions on one table come before the joins;
+so does IN of the groups that a HAVING leaves. The invariant: the rows are the same; a condition
+that may fail is computed last, and for no row for which the others do not hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from sqlglot import exp
 
-from deltaproduce.stages.sql.algebra.relations import Filter, Join, Matched, Relation, Single
+from deltaproduce.stages.sql.algebra.relations import (
+    AggregateRelation,
+    Filter,
+    Join,
+    Matched,
+    ProjectRelation,
+    Relation,
+    Single,
+)
 from deltaproduce.stages.sql.algebra.scalars import Equality, Field, Scalar
 
 
@@ -33,9 +42,11 @@ def joined_by_equalities(relation: Relation) -> Relation:
     moving = [one.condition for one in reversed(moved)]
     whole = [*conditions, *(one.condition for one in reversed(filters))]
     moving += [two for one in whole for two in _implied(one, base.fields)]
-    join = _joined(inputs, [*conditions, *moving])
+    among = [*_among_groups(layers, inputs)]
+    join = _joined(inputs, [*conditions, *moving], among)
+    done = {*map(id, moved), *(id(layer) for pair in among for layer in pair)}
     for layer in reversed(layers):
-        if layer not in moved:
+        if id(layer) not in done:
             join = replace(layer, input=join)
     return join
 
@@ -65,6 +76,34 @@ def _flattened(relation: Relation) -> tuple[list[Relation], list[Scalar]]:
         return [relation], []
     (left, of_left), (right, of_right) = map(_flattened, (relation.left, relation.right))
     return [*left, *right], [*of_left, *of_right, *relation.scalars]
+
+
+def _among_groups(
+    layers: Sequence[Relation], inputs: Sequence[Relation]
+) -> Iterator[tuple[Filter, Matched]]:
+    """Yield the filters by IN of groups with a HAVING that are about one input, the first first."""
+    for place in reversed(range(1, len(layers))):
+        matched, above = layers[place], layers[:place]
+        if not isinstance(matched, Matched) or matched.rest or not _has_having(matched.subquery):
+            continue
+        links = (*matched.equal, *matched.among)
+        read = {name for link in links for name in link.left}
+        if any(link.scalar.may_fail for link in links) or not read:
+            continue
+        if any(read <= _ids(one.fields) for one in inputs):
+            flags = (
+                one
+                for one in above
+                if isinstance(one, Filter) and one.condition.expression.column == matched.flag.id
+            )
+            yield from ((one, matched) for one in islice(flags, 1))
+
+
+def _has_having(relation: Relation) -> bool:
+    """Return whether rows are groups that fulfil a condition."""
+    while isinstance(relation, ProjectRelation):
+        relation = relation.input
+    return isinstance(relation, Filter) and isinstance(relation.input, AggregateRelation)
 
 
 def _implied(condition: Scalar, fields: Sequence[Field]) -> Iterator[Scalar]:
@@ -101,14 +140,22 @@ def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
         yield bare
 
 
-def _joined(inputs: Sequence[Relation], conditions: Sequence[Scalar]) -> Relation:
-    """Join relations one after the other; each condition holds as soon as its fields are there."""
+def _joined(
+    inputs: Sequence[Relation],
+    conditions: Sequence[Scalar],
+    among: Sequence[tuple[Filter, Matched]] = (),
+) -> Relation:
+    """Join relations one after the other; each condition holds as soon as its fields are there.
+
+    Args:
+        among: as `_among_groups` yields them.
+    """
     late = [one for one in conditions if one.may_fail]
     waiting = [one for one in conditions if not one.may_fail]
     left: list[Relation] = []
     for one in inputs:
         ready, waiting = _ready(waiting, _ids(one.fields))
-        left.append(_filtered(one, ready))
+        left.append(_of_groups(_filtered(one, ready), among))
     join = left.pop(0)
     while left:
         place = next((n for n, one in enumerate(left) if _equal(waiting, join, one)), 0)
@@ -133,6 +180,15 @@ def _ready(conditions: Sequence[Scalar], own: set[str]) -> tuple[list[Scalar], l
     """Separate the conditions on some fields from the others."""
     ready = [one for one in conditions if set(one.fields) <= own]
     return ready, [one for one in conditions if one not in ready]
+
+
+def _of_groups(relation: Relation, among: Iterable[tuple[Filter, Matched]]) -> Relation:
+    """Return an input with the filters by IN that are about it."""
+    for filter_, matched in among:
+        links = (*matched.equal, *matched.among)
+        if {name for link in links for name in link.left} <= _ids(relation.fields):
+            relation = replace(filter_, input=replace(matched, input=relation))
+    return relation
 
 
 def _filtered(relation: Relation, conditions: Iterable[Scalar]) -> Relation:
