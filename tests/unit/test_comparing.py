@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deltaproduce.sync.comparing import matching
 from deltaproduce.sync.comparing import tables as comparing
 from deltaproduce.sync.comparing.forms import common_form
 from deltaproduce.sync.comparing.results import ComparedTable
 from deltaproduce.sync.comparing.tables import OtherColumn, OtherTable, StageRows, compared
+from deltaproduce.sync.comparing.tolerance import are_close
 
 NOISE = 1e-13
 """By how much floats differ that are the same."""
@@ -327,3 +329,20 @@ def test_rows_of_one_key_change_one_by_one() -> None:
     result = compare(here, there, ["k"])
     counts = (result.equal, result.changed, result.only_there, result.only_here)
     assert counts == (1, 2, 1, 0)
+
+
+def test_rows_that_all_differ_cost_no_comparison_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only rows that may be close are compared, in a group without a key of any size."""
+    calls = []
+
+    def counted(*given: Any) -> Any:
+        calls.append(1)
+        return are_close(*given)
+
+    monkeypatch.setattr(matching, "are_close", counted)
+    values = np.random.default_rng(5).random(20_000)
+    columns = {"g": np.ones(20_000), "h": np.arange(20_000) % 3 + 0.5, "v": values}
+    here, there = pa.table(columns), pa.table(columns | {"v": values * 1.1})
+    result = compare(here, there)
+    assert (result.equal, result.only_here) == (0, 20_000)
+    assert len(calls) < 200

@@ -15,13 +15,13 @@ import pyarrow as pa
 from deltaproduce.engines.local.arrays import Marks, Numbers, places, taken
 from deltaproduce.engines.local.kernels.row_hashes import Hashes, mixed, row_hashes
 from deltaproduce.sync.comparing.tolerance import (
-    LEAST_OF_SINGLES,
     are_close,
     has_floats,
+    in_doubles,
     on_grid,
+    tolerance_of,
     without_floats,
 )
-from deltaproduce.types.pandas_on_demand import in_numpy
 
 
 def hashes(rows: pa.Table, tolerance: float) -> Hashes:
@@ -134,15 +134,14 @@ class _Floats:
     def __init__(self, one: pa.Table, other: pa.Table, tolerance: float) -> None:
         self._sides = tuple(side.combine_chunks() for side in (one, other))
         self._tolerance = tolerance
-        flat = [not pa.types.is_nested(kind) for kind in one.schema.types]
-        self._flat = [
-            [
-                in_numpy(column.combine_chunks().cast(pa.float64()).fill_null(0))
-                for column, is_flat in zip(side.columns, flat, strict=True)
-                if is_flat
-            ]
-            for side in self._sides
-        ]
+        flat = [field for field in one.schema if not pa.types.is_nested(field.type)]
+        values = {
+            field.name: [in_doubles(side.column(field.name)) for side in self._sides]
+            for field in flat
+        }
+        flat.sort(key=lambda field: len(np.unique(values[field.name][0])), reverse=True)
+        self._flat = [[values[field.name][side] for field in flat] for side in (0, 1)]
+        self._least = [tolerance_of(field.type, tolerance) for field in flat]
 
     def sorted(self, side: int, groups: Numbers) -> Numbers:
         """Return the positions of a side's rows by their groups, and by their floats in these."""
@@ -166,21 +165,26 @@ class _Floats:
         """
         free = np.ones(len(others), bool)
         chosen, chosen_other = list[int](), list[int]()
-        for row in rows:
-            near = np.flatnonzero(free & self._may_be_close(row, others))
-            same = near[self.are_close(np.repeat(row, len(near)), others[near])]
+        begins, ends = self._near(rows, others)
+        for place in np.flatnonzero(ends > begins):
+            near = begins[place] + np.flatnonzero(free[begins[place] : ends[place]])
+            same = near[self.are_close(np.repeat(rows[place], len(near)), others[near])]
             if len(same):
                 free[same[0]] = False
-                chosen.append(row)
+                chosen.append(rows[place])
                 chosen_other.append(others[same[0]])
         return np.array(chosen, np.int64), np.array(chosen_other, np.int64)
 
-    def _may_be_close(self, row: int, others: Numbers) -> Marks:
-        """Mark the rows of the other side whose first float is near enough."""
+    def _near(self, rows: Numbers, others: Numbers) -> tuple[Numbers, Numbers]:
+        """Return for each row where those of the other side begin and end that may be close.
+
+        The column with most values tells it, by which the others are sorted.
+        """
         if not self._flat[0]:
-            return np.ones(len(others), bool)
-        value, values = self._flat[0][0][row], self._flat[1][0][others]
-        least = 4 * max(self._tolerance, LEAST_OF_SINGLES)
-        with np.errstate(invalid="ignore"):
-            near: Marks = ~(np.abs(values - value) > least * (abs(value) + 1e-300))
-        return near
+            return np.zeros(len(rows), np.int64), np.full(len(rows), len(others))
+        values, sorted_values = self._flat[0][0][rows], self._flat[1][0][others]
+        reach = np.where(np.isfinite(values), 2 * self._least[0] * np.abs(values), 0)
+        return (
+            np.searchsorted(sorted_values, values - reach, "left"),
+            np.searchsorted(sorted_values, values + reach, "right"),
+        )

@@ -22,7 +22,7 @@ from deltaproduce.types.python_values import python_values
 
 _MANTISSA: Final = 52
 """The bits behind the point of a double."""
-LEAST_OF_SINGLES: Final = 2.0**-22
+_OF_SINGLES: Final = 2.0**-22
 """The least tolerance of floats of 32 bits: two of their steps."""
 
 Floats = NDArray[np.floating]
@@ -37,7 +37,7 @@ def has_floats(kind: pa.DataType) -> bool:
 
 def on_grid(rows: pa.Table, tolerance: float) -> pa.Table:
     """Return rows whose floats are rounded to steps that are smaller than the tolerance."""
-    return _with_floats(rows, lambda floats, kind: _rounded(floats, _of(kind, tolerance)))
+    return _with_floats(rows, lambda floats, kind: _rounded(floats, tolerance_of(kind, tolerance)))
 
 
 def without_floats(rows: pa.Table) -> pa.Table:
@@ -55,16 +55,23 @@ def are_close(one: pa.Array, other: pa.Array, tolerance: float) -> Marks:
     """
     kind = one.type
     if not pa.types.is_nested(kind):
-        least = _of(kind, tolerance)
-        first, second = (in_numpy(side.cast(pa.float64()).fill_null(0)) for side in (one, other))
-        return _close(first, second, least)
+        least = tolerance_of(kind, tolerance)
+        return _close(in_doubles(one), in_doubles(other), least)
     pairs = zip(python_values(one), python_values(other), strict=True)
-    least = max(tolerance, LEAST_OF_SINGLES) if _has_singles(kind) else tolerance
+    least = max(tolerance, _OF_SINGLES) if _has_singles(kind) else tolerance
     return np.array([_are_values_close(*pair, least) for pair in pairs], bool)
 
 
-def _of(kind: pa.DataType, tolerance: float) -> float:
-    return max(tolerance, LEAST_OF_SINGLES) if pa.types.is_float32(kind) else tolerance
+def in_doubles(values: pa.Array | pa.ChunkedArray) -> Floats:
+    """Return floats with 0 for null."""
+    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    doubles: Floats = in_numpy(whole.cast(pa.float64()).fill_null(0))
+    return doubles
+
+
+def tolerance_of(kind: pa.DataType, tolerance: float) -> float:
+    """Return the tolerance of a type: of floats of 32 bits it is two of their steps at least."""
+    return max(tolerance, _OF_SINGLES) if pa.types.is_float32(kind) else tolerance
 
 
 def _has_singles(kind: pa.DataType) -> bool:
