@@ -85,6 +85,7 @@ def test_equal_tables(shop: Path, asked: Callable[..., Any], call: Call) -> None
     assert answer["database"].endswith("shop.duckdb")
     said = call("compare").output
     assert f"all {len(KEPT)} tables are equal" in said
+    assert "`deltaproduce compare`" in Path("FROM_DBT.md").read_text()
 
 
 def test_each_difference_is_listed(shop: Path, asked: Callable[..., Any], call: Call) -> None:

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from deltaproduce.projects.dbt.conversion import Conversion
 from deltaproduce.projects.dbt.manifest import Node
 from deltaproduce.shown.explanations import Explanation
+
+_COMPARED: Final = ("duckdb", "postgres")
+"""The adapters with whose tables `deltaproduce compare` compares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,10 @@ def _to_do(conversion: Conversion) -> list[str]:
             items.append(f"- Fill in the types of {columns} in `stages/{name}.sql`.")
     if conversion.left_out:
         items.append("- Look at what is not carried over, below. Its SQL is in `by_hand`.")
-    return [*items, "- Run `deltaproduce run`, and again after each change of the rows."]
+    items.append("- Run `deltaproduce run`, and again after each change of the rows.")
+    if conversion.manifest.adapter in _COMPARED:
+        items.append("- Run `deltaproduce compare`, which compares all tables with those of dbt.")
+    return items
 
 
 def _tests(conversion: Conversion) -> list[str]:
