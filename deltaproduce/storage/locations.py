@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
@@ -211,6 +212,7 @@ class Location:
             )
 
 
+@lru_cache(maxsize=4096)
 def _folder(stage: str) -> str:
     """Return the name of a stage's folder: the stage's, in letters that every reader takes alike.
 

@@ -5,6 +5,8 @@ Such a relation stands for the rows that a linked subquery does not have.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from sqlglot import exp
 
 from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
@@ -24,6 +26,7 @@ from deltaproduce.stages.sql.algebra.relations import (
 from deltaproduce.stages.sql.algebra.windows import WindowRelation
 
 
+@lru_cache(maxsize=4096)
 def is_none(relation: Relation) -> bool:
     """Return whether a relation never has a row."""
     match relation:
