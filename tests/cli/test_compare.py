@@ -77,6 +77,7 @@ def shop(both: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_equal_tables(shop: Path, asked: Callable[..., Any], call: Call) -> None:
     answer = asked("compare")
+    assert {*answer} == {"database", "version", "equal", "tables", "missing"}
     assert answer["equal"] is True
     assert {one["table"]: one["stage"] for one in answer["tables"]} == KEPT
     for one in answer["tables"]:

@@ -67,9 +67,9 @@ LISTS = {
 
 
 def test_each_verb_is_tested():
-    """`init` is by the project of all of these, `sync` in tests/postgres, `backfill` beside."""
+    """`init` is by the project of all of these; `sync`, `backfill`, `compare` in tests of their own."""
     verbs = {verb.__name__ for verbs in VERBS.values() for verb in verbs}
-    assert verbs == {*ANSWERED, "init", "sync", "backfill"}
+    assert verbs == {*ANSWERED, "init", "sync", "backfill", "compare"}
 
 
 def test_each_verb_answers_in_json_and_in_text(ran, call, asked):
