@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import isin_rows
+from deltaproduce.stages.sql.algebra.relations import Limit, Relation
+from deltaproduce.stages.sql.algebra.windows import WindowRelation
 from deltaproduce.stages.sql.operators.changes.signed import Signed, bag_difference
 from deltaproduce.stages.sql.operators.computing import Computing, QueryError
 from deltaproduce.stages.sql.operators.evaluation import rows_of
@@ -63,6 +65,26 @@ def _bits(value: Any) -> Any:
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else (value, math.copysign(1, value))
     return tuple(map(_bits, value)) if isinstance(value, list) else value
+
+
+def are_same(relation: Relation, one: pa.Table, other: pa.Table) -> bool:
+    """Whether bags are the same, bit by bit.
+
+    0.0 and -0.0 are equal, so where an order chooses among rows either may come first.
+    """
+    chooses = any(isinstance(each, Limit | WindowRelation) for each in relation.walk())
+    first, second = (_of_one_zero(rows) if chooses else rows for rows in (one, other))
+    return bag(first) == bag(second)
+
+
+def _of_one_zero(rows: pa.Table) -> pa.Table:
+    columns = [
+        pa.array([None if x is None else x + 0.0 for x in column.to_pylist()], column.type)
+        if pa.types.is_floating(column.type)
+        else column
+        for column in rows.columns
+    ]
+    return pa.table(columns, schema=rows.schema)
 
 
 def outcome(query: Resolved, rows: dict[str, pa.Table]) -> pa.Table | None:

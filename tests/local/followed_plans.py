@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from delta_feeders import UTC, InMemory, bag, outcome
+from delta_feeders import UTC, InMemory, are_same, outcome
 from view_queries import STAGES
 
 from deltaproduce.engines.local.arrays import in_order
@@ -70,13 +70,14 @@ def check(
             rows[table.name] = kept_rows(table.kept, rows)
         names = table.scan.columns
         made = changed(before[table.name].select(names), follow_names(change, table))
-        assert bag(made) == bag(after[table.name].select(names)), query.text
+        wanted = after[table.name].select(names)
+        assert are_same(query.relation, made, wanted), query.text
         feeders[table.name] = InOrder(before[table.name], after[table.name], table=table)
     change = Following(feeders, UTC).change(plan.kept.relation)
     found = changed(rows_of(plan.kept.relation, before, UTC), change)
     names = list(query.fields.values())
     wanted = rows_of(query.relation, new, UTC).select(names)
-    assert bag(found.select(names)) == bag(wanted), query.text
+    assert are_same(query.relation, found.select(names), wanted), query.text
     return bool(len(change))
 
 
