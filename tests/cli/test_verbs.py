@@ -67,7 +67,7 @@ LISTS = {
 
 
 def test_each_verb_is_tested():
-    """`init` is by the project of all of these; `sync`, `backfill`, `compare` in tests of their own."""
+    """`init` is by the project of all of these; three verbs have tests of their own."""
     verbs = {verb.__name__ for verbs in VERBS.values() for verb in verbs}
     assert verbs == {*ANSWERED, "init", "sync", "backfill", "compare"}
 
