@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,12 @@ from deltaproduce.stages.sql.operators.changes.signed import Signed, changed
 from deltaproduce.storage.parquet.files import Sieve
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
+
+_MOST_NETTED: Final = 10_000
+"""The most moved rows, without their key, of which rows that cancel each other are looked for.
+
+A row under another key cancels the old one in other columns, and is then looked up in no table.
+"""
 
 
 class TooManyRowsError(Exception):
@@ -50,7 +57,10 @@ class FollowedInput:
             for rows in self.input.moved(wanted)
         )
         change = Signed.moved(gone, added)
-        change = change if self.input.changed.has_one_row_a_key else change.net()
+        own = {column.name for column in self.input.stage.schema.key}
+        is_net = own <= {*columns} or len(change) > _MOST_NETTED
+        if not (is_net and self.input.changed.has_one_row_a_key):
+            change = change.net()
         return change.selected(columns)
 
     def before(self, columns: Sequence[str], keys: pa.Table | None) -> pa.Table:
