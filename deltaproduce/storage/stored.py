@@ -348,6 +348,12 @@ class Stored:
             return False
         return seeks.reads_as_much(self.files, keys, others)
 
+    def reads_nearly_all(self, keys: Selection) -> bool:
+        """Return whether the driver reads nearly all rows to find some keys."""
+        if self.files is None or not (keys.is_here and keys.are_sought):
+            return False
+        return seeks.reads_nearly_all(self.files, keys)
+
     @in_phase("reading")
     def looked_up(self, keys: Selection, strategy: Strategy) -> tuple[Rows, LookedUp]:
         """Return exactly the rows of these keys, and how they were found.

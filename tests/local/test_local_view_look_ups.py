@@ -76,6 +76,29 @@ def test_ten_views_read_the_rows_of_a_stage_once(tmp_path: Path, reads: Counter[
         assert not store.verify()
 
 
+def test_rows_of_other_keys_are_not_read_if_all_row_groups_were(
+    tmp_path: Path, reads: Counter[str]
+) -> None:
+    """Views ask for the customers of other orders each; all customers are one row group."""
+    pipeline = Pipeline("parts")
+    pipeline.source("orders", key="id bigint", value="customer bigint, amount int")
+    pipeline.source("customers", key="id bigint", value="city string, name string, born int")
+    for n in range(4):
+        pipeline.sql(
+            f"v{n}",
+            "SELECT o.id, c.city FROM orders o JOIN customers c ON c.id = o.customer "
+            f"WHERE o.amount = {n}",
+        )
+    customers = [{"id": n, "city": "abc"[n % 3], "name": f"n{n}", "born": n % 7} for n in range(60)]
+    orders = [{"id": n, "customer": n % 50, "amount": n % 5} for n in range(300)]
+    with Store(None, str(tmp_path), pipeline, limits=Limits(small_table_rows=0)) as store:
+        store.update({"orders": orders, "customers": customers})
+        reads.clear()
+        store.update({"orders": [{"id": n, "customer": n, "amount": n % 4} for n in range(8)]})
+        assert reads["customers"] == 1
+        assert not store.verify()
+
+
 def test_rows_beyond_a_share_of_memory_are_read_again(
     tmp_path: Path, reads: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,7 +69,20 @@ class FollowedInput:
         Raises:
             TooManyRowsError: they are in Spark.
         """
-        return self.input.looked_up.rows(columns, keys, self._before)
+        return self.input.looked_up.rows(columns, keys, self._before, self._reads_all)
+
+    def _reads_all(self, columns: Sequence[str], keys: pa.Table, most_bytes: int) -> bool:
+        """Return whether nearly all rows are read to find keys, and all have at most some bytes."""
+        stored, own = self.input.before(), self.input.stage.schema.key.names
+        prefix = [name for name in keys.column_names if name in own]
+        if stored is None or self.input.is_after or own[0] not in prefix:
+            return False
+        narrow = stored.narrowed(self._columns(columns))
+        if narrow.count * narrow.row_bytes > most_bytes:
+            return False
+        return stored.reads_nearly_all(
+            Selection(self._columns(prefix), distinct(keys.select(prefix)), self.engines)
+        )
 
     def _before(self, columns: Sequence[str], keys: pa.Table | None) -> pa.Table:
         rows = self._read(columns, keys)

@@ -147,6 +147,15 @@ def reads_as_much(files: ParquetFiles, keys: Selection, others: Selection) -> bo
     return numbers[0] <= _AS_MUCH * numbers[1]
 
 
+def reads_nearly_all(files: ParquetFiles, keys: Selection) -> bool:
+    """Return whether a seek of keys, which are on the driver, reads nearly all row groups."""
+    footers = files.footers(files.all_files)
+    holding = None if footers is None else _holding(footers, keys)
+    if footers is None or holding is None:
+        return False
+    return len(footers.rows) <= _AS_MUCH * len(holding)
+
+
 def looked_up(
     files: ParquetFiles,
     keys: Selection,

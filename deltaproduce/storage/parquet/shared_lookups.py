@@ -16,6 +16,9 @@ import pyarrow as pa
 from deltaproduce.engines.local.arrays import distinct, isin_rows
 from deltaproduce.model.limits.machine import memory_bytes
 
+Reads: TypeAlias = Callable[[Sequence[str], pa.Table, int], bool]
+"""Returns whether nearly all rows are read to find keys, and some columns have at most some bytes.
+"""
 Read: TypeAlias = Callable[[Sequence[str], pa.Table | None], pa.Table]
 """Returns the rows that have one of some keys, or all rows, in some columns."""
 
@@ -90,12 +93,19 @@ class SharedLookups:
                 known = pa.concat_tables([keys.select(by), rows.select(by)])
                 self.kept[frozenset(by)] = _Kept(distinct(known), rows)
 
-    def rows(self, columns: Sequence[str], keys: pa.Table | None, read: Read) -> pa.Table:
+    def rows(
+        self,
+        columns: Sequence[str],
+        keys: pa.Table | None,
+        read: Read,
+        reads_all: Reads | None = None,
+    ) -> pa.Table:
         """Return the rows that have one of some keys, in some columns.
 
         Args:
             keys: distinct rows of some of the columns; all rows are wanted if None.
             read: reads rows that are not kept.
+            reads_all: if it says so, all rows are read and kept, for further keys.
         """
         by = frozenset[str]() if keys is None else frozenset(keys.column_names)
         needed = by | {*columns}
@@ -103,6 +113,10 @@ class SharedLookups:
         if held is None or not needed <= {*held.rows.column_names}:
             whole = self.kept.get(frozenset())
             if whole is not None and needed <= {*whole.rows.column_names}:
+                return _of_keys(whole.rows, keys).select(list(columns))
+            wanted = needed.union(*self.columns.values())
+            if keys is not None and reads_all and reads_all([*wanted], keys, _most_bytes()):
+                whole = self.kept[frozenset()] = _Kept(None, read(sorted(wanted), None))
                 return _of_keys(whole.rows, keys).select(list(columns))
             every = [*dict.fromkeys([*columns, *sorted(needed | self.columns.get(by, needed))])]
             held = _Kept(keys, read(every, keys))
