@@ -52,6 +52,7 @@ class Input:
         timezone: the time zone of timestamps without one; the session's or machine's if None.
         options: options for Spark's reader.
         optional: the columns that its files may lack; they are null then.
+        names: column -> its name in the files, where that is another one.
         allow_empty: whether a snapshot may have no rows, which deletes all that there are.
     """
 
@@ -68,6 +69,7 @@ class Input:
     timezone: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     optional: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
     allow_empty: bool = False
 
 
@@ -248,6 +250,7 @@ def _input(source: str, section: Section) -> Input:
         timezone=section.optional_text("timezone"),
         options=options,
         optional=section.texts("optional"),
+        names=section.section("names", required=False).settings(),
         allow_empty=section.flag("allow_empty"),
     )
     section.close()
@@ -271,6 +274,7 @@ _SETTINGS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
         "timestamp_format": ("csv", "json"),
         "timezone": FILE_FORMATS,
         "optional": FILE_FORMATS,
+        "names": FILE_FORMATS,
     }
 )
 """The formats that a setting of a source is for."""

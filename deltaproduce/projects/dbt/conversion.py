@@ -7,7 +7,7 @@ source of the manifest is in a file, or in `left_out` with a reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Final
@@ -17,6 +17,7 @@ from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.dbt import texts
 from deltaproduce.projects.dbt.expectations import Verdict, rule_of
 from deltaproduce.projects.dbt.jinja.rendering import Renderer
+from deltaproduce.projects.dbt.jinja.tables import Tables, UnknownColumnsError
 from deltaproduce.projects.dbt.keys import unique_columns
 from deltaproduce.projects.dbt.manifest import Manifest, ManifestError, Node
 from deltaproduce.projects.dbt.queries import ephemeral_of, query_of
@@ -24,7 +25,9 @@ from deltaproduce.projects.dbt.rows import RowSource, SeedFiles, one_row, source
 from deltaproduce.projects.dbt.sql.naming import free_name, in_sql, stage_names
 from deltaproduce.projects.dbt.sql.relations import Relations
 from deltaproduce.projects.dbt.sql.translation import DIALECTS, Translated, translated
+from deltaproduce.projects.dbt.sql.wanted import of_all
 from deltaproduce.projects.dbt.texts import StageRule
+from deltaproduce.types.ddl import ddl_of
 
 _SNAPSHOT: Final = (
     "a snapshot keeps what rows were when dbt ran: every version of a stage is kept here, and a "
@@ -32,6 +35,7 @@ _SNAPSHOT: Final = (
 )
 ONE_ROW: Final = "dbt_one_row"
 """The source of models that read no table."""
+_UNREAD: Final = "no model or test reads it"
 _UNIT_TEST: Final = "unit tests are not read: test the query with rows of your own, in pytest"
 
 
@@ -52,6 +56,21 @@ class LeftOut:
     text: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class NotTranslated:
+    """A model whose query cannot be read.
+
+    Attributes:
+        text: its SQL as far as it came.
+    """
+
+    reason: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
 @dataclass
 class Conversion:
     """A project of ours, as far as it is made.
@@ -66,6 +85,9 @@ class Conversion:
         taken: the name of each stage that is made, by the node's id.
         rules: what tests expect of stages.
         left_out: what is not carried over.
+        known: the columns of nodes of which all are known, by the node's id.
+        renamed: columns with another name than in dbt, which is the value.
+        has_date: whether a model reads the date of the version.
     """
 
     manifest: Manifest
@@ -80,6 +102,42 @@ class Conversion:
     taken: dict[str, str] = field(default_factory=dict)
     rules: list[StageRule] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
+    known: dict[str, frozenset[str]] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+    has_date: bool = False
+
+    def translated(
+        self, text: str, ephemeral: Mapping[str, str], *, is_check: bool = False
+    ) -> Translated:
+        """Return a query as Spark's SQL over stages.
+
+        Raises:
+            DefinitionError: it cannot be said so.
+        """
+        return translated(
+            text,
+            self.dialect,
+            self.relations.node_of,
+            self.names,
+            ephemeral,
+            self.known,
+            is_check=is_check,
+        )
+
+    def jinja_tables(self) -> Tables:
+        """Return the columns of what is taken so far, under dbt's names."""
+        stages = {stage.name: stage for stage in self.pipeline.stages}
+
+        def columns(id: str) -> Mapping[str, str] | None:
+            stage = stages.get(self.taken.get(self.tables.get(id, id), ""))
+            if stage is None:
+                return None
+            own = (*stage.schema.key, *stage.schema.value)
+            return {self.renamed.get(one.name, one.name): ddl_of(one.data_type) for one in own}
+
+        nodes = (*self.manifest.nodes.values(), *self.manifest.sources.values())
+        made = [one for one in nodes if one.sort in {"model", "seed", "snapshot", "source"}]
+        return Tables(self.dialect, columns, made)
 
     def models(self) -> Iterator[str]:
         """Yield the stages that are models."""
@@ -98,14 +156,25 @@ def converted(manifest: Manifest, given: SeedFiles, renderer: Renderer, name: st
         ManifestError: its adapter's SQL cannot be read, or its models read each other in a circle.
     """
     conversion = _begun(manifest, name)
-    queries = dict(_queries(conversion, renderer))
-    used = _columns_used(queries.values())
-    for node in (*manifest.of("seed"), *manifest.sources.values()):
-        if conversion.tables.get(node.id, node.id) == node.id:
-            _take_rows(conversion, node, given, used.get(node.id, ()))
-    for node in _models(manifest):
-        if node.id in queries:
-            _take_model(conversion, node, queries[node.id])
+    for node in manifest.of("seed"):
+        _take_rows(conversion, node, given, {})
+    models = _models(manifest)
+    queries = {node.id: _query(conversion, node, renderer) for node in models}
+    read = {id: one.wanted for id, one in queries.items() if isinstance(one, Translated)}
+    used = of_all(read, [node.id for node in models])
+    read_ids = {id for node in manifest.nodes.values() for id in node.depends_on}
+    for node in manifest.sources.values():
+        if conversion.tables[node.id] != node.id:
+            continue
+        if node.id in read_ids:
+            _take_rows(conversion, node, given, used.get(node.id, {}))
+        else:
+            conversion.left_out.append(LeftOut(node.id, node.path, _UNREAD))
+    for node in models:
+        query = queries[node.id]
+        if isinstance(query, UnknownColumnsError):  # of tables that are known by now
+            query = _query(conversion, node, renderer)
+        _take_model(conversion, node, query)
     conversion.taken.update(
         {
             one: conversion.taken[id]
@@ -116,6 +185,8 @@ def converted(manifest: Manifest, given: SeedFiles, renderer: Renderer, name: st
     for node in manifest.of("test"):
         _take_test(conversion, node, renderer)
     _leave_out(conversion)
+    if conversion.has_date:
+        _check_date(conversion)
     if conversion.rules:
         conversion.files["stages/expectations.py"] = texts.expectations_text(conversion.rules)
     return conversion
@@ -161,37 +232,25 @@ def _models(manifest: Manifest) -> list[Node]:
     return [models[id] for id in order if id in models and models[id].materialized != "ephemeral"]
 
 
-def _queries(conversion: Conversion, renderer: Renderer) -> Iterator[tuple[str, Translated]]:
-    """Yield the queries of models by their ids; note those that cannot be read."""
-    for node in _models(conversion.manifest):
-        text = node.raw_code
-        try:
-            text = query_of(node, renderer)
-            ephemeral = (
-                {}
-                if text == node.compiled_code
-                else ephemeral_of(node, conversion.manifest, renderer)
-            )
-            node_of = conversion.relations.node_of
-            yield (
-                node.id,
-                translated(text, conversion.dialect, node_of, conversion.names, ephemeral),
-            )
-        except DefinitionError as error:
-            conversion.left_out.append(LeftOut(node.id, node.path, str(error), text))
+def _query(
+    conversion: Conversion, node: Node, renderer: Renderer
+) -> Translated | NotTranslated | UnknownColumnsError:
+    """Return the query of a model, or why it cannot be read."""
+    text, manifest, tables = node.raw_code, conversion.manifest, conversion.jinja_tables()
+    try:
+        text = query_of(node, renderer, tables)
+        is_rendered = text != node.compiled_code
+        ephemeral = ephemeral_of(node, manifest, renderer, tables) if is_rendered else {}
+        return conversion.translated(text, ephemeral)
+    except UnknownColumnsError as error:
+        return error
+    except DefinitionError as error:
+        return NotTranslated(str(error), text)
 
 
-def _columns_used(queries: Iterable[Translated]) -> Mapping[str, tuple[str, ...]]:
-    """Return the columns of tables that queries name, by the node's id."""
-    used = dict[str, dict[str, str]]()
-    for query in queries:
-        for id, names in query.columns.items():
-            for name in names:
-                used.setdefault(id, {}).setdefault(name.lower(), name)
-    return {id: tuple(names.values()) for id, names in used.items()}
-
-
-def _take_rows(conversion: Conversion, node: Node, given: SeedFiles, used: Iterable[str]) -> None:
+def _take_rows(
+    conversion: Conversion, node: Node, given: SeedFiles, used: Mapping[str, str]
+) -> None:
     """Take a seed or source, or note why not."""
     name = conversion.names[node.id]
     try:
@@ -206,9 +265,13 @@ def _take_rows(conversion: Conversion, node: Node, given: SeedFiles, used: Itera
         conversion.left_out.append(LeftOut(node.id, node.path, str(error)))
         return
     conversion.taken[node.id] = name
+    if node.sort == "seed":
+        names = (source.renamed.get(one, one).lower() for one in source.columns)
+        conversion.known[node.id] = frozenset(names)
 
 
 def _define_source(conversion: Conversion, name: str, source: RowSource) -> None:
+    conversion.renamed |= source.renamed
     keys = ", ".join(f"{in_sql(one)} {source.columns[one]}" for one in source.key)
     values = ", ".join(
         f"{in_sql(one)} {kind}" for one, kind in source.columns.items() if one not in source.key
@@ -228,9 +291,15 @@ def _define_keys_alone(conversion: Conversion, name: str, source: RowSource) -> 
     conversion.files[f"stages/{name}.sql"] = f"{sql}\n"
 
 
-def _take_model(conversion: Conversion, node: Node, query: Translated) -> None:
+def _take_model(
+    conversion: Conversion, node: Node, query: Translated | NotTranslated | UnknownColumnsError
+) -> None:
     """Take a model, or note why not."""
     name = conversion.names[node.id]
+    if not isinstance(query, Translated):
+        text = query.text if isinstance(query, NotTranslated) else node.raw_code
+        conversion.left_out.append(LeftOut(node.id, node.path, str(query), text))
+        return
     if lacking := sorted(id for id in query.reads if id not in conversion.taken):
         reason = f"it reads {', '.join(lacking)}, which is not carried over"
         conversion.left_out.append(LeftOut(node.id, node.path, reason, query.sql))
@@ -246,7 +315,11 @@ def _take_model(conversion: Conversion, node: Node, query: Translated) -> None:
         except DeltaProduceError as refusal:
             error = refusal
             continue
+        except RecursionError:
+            error = DefinitionError("its query has too many parts in each other, such as UNIONs")
+            break
         conversion.taken[node.id] = name
+        conversion.has_date |= query.has_date
         conversion.files[f"stages/{name}.sql"] = texts.stage_text(node, name, query.sql, key)
         return
     conversion.left_out.append(LeftOut(node.id, node.path, str(error), query.sql))
@@ -255,10 +328,25 @@ def _take_model(conversion: Conversion, node: Node, query: Translated) -> None:
 def _over_one_row(conversion: Conversion, query: Translated) -> Translated:
     """Return a query without tables as one over a source of one row: a stage reads a stage."""
     if ONE_ROW not in conversion.sources:
-        _define_source(conversion, ONE_ROW, one_row(ONE_ROW))
-        conversion.files[f"seeds/{ONE_ROW}.csv"] = "row,note\n1,\n"
+        _define_one_row(conversion)
     sql = f"SELECT made.* FROM (\n{query.sql}\n) AS made CROSS JOIN {ONE_ROW}"
     return replace(query, sql=sql)
+
+
+def _check_date(conversion: Conversion) -> None:
+    """Let no version have a null in place of the day that models read."""
+    if ONE_ROW not in conversion.sources:
+        _define_one_row(conversion)
+    name = free_name("as_of_is_named", (one.name for one in conversion.pipeline.stages))
+    sql = f"SELECT row FROM {ONE_ROW} WHERE :as_of IS NULL"
+    conversion.pipeline.check(name, sql)
+    said = "-- models read the day, in dbt as current_date: name it, as in deltaproduce run --as-of"
+    conversion.files[f"checks/{name}.sql"] = f"{said}\nCHECK {name} (severity error);\n{sql}\n"
+
+
+def _define_one_row(conversion: Conversion) -> None:
+    _define_source(conversion, ONE_ROW, one_row(ONE_ROW))
+    conversion.files[f"seeds/{ONE_ROW}.csv"] = "row,note\n1,\n"
 
 
 def _take_test(conversion: Conversion, node: Node, renderer: Renderer) -> None:
@@ -271,14 +359,19 @@ def _take_test(conversion: Conversion, node: Node, renderer: Renderer) -> None:
         ]
         if lacking:
             raise DefinitionError(f"it reads {', '.join(lacking)}, which is not carried over")
-        if _take_rule(conversion, node, verdict):
+        if not verdict.condition and _take_rule(conversion, node, verdict):
             return
-        text = query_of(node, renderer)
-        node_of, names = conversion.relations.node_of, conversion.names
-        query = translated(text, conversion.dialect, node_of, names, {}, is_check=True)
+        tables = conversion.jinja_tables()
+        text = query_of(node, renderer, tables)
+        is_rendered = text != node.compiled_code
+        ephemeral = ephemeral_of(node, conversion.manifest, renderer, tables) if is_rendered else {}
+        query = conversion.translated(verdict.query(text), ephemeral, is_check=True)
+        if not query.reads:
+            query = _over_one_row(conversion, query)
         name = node.alias
         said = {"severity": verdict.severity, "at_most": verdict.at_most}
         conversion.pipeline.check(name, query.sql, **said)  # type: ignore[arg-type]
+        conversion.has_date |= query.has_date
     except DeltaProduceError as error:
         conversion.left_out.append(LeftOut(node.id, node.path, str(error), text))
         return

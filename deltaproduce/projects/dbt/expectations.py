@@ -13,9 +13,8 @@ from typing import Any, Final, Literal
 from deltaproduce.errors import DefinitionError
 from deltaproduce.projects.dbt.manifest import Node
 from deltaproduce.projects.dbt.sql.naming import in_sql
-from deltaproduce.types.excerpts import shown
 
-_LIMIT: Final = re.compile(r"(!=|>=|>)\s*([0-9]+)")
+_CONDITION: Final = re.compile(r"(!=|<>|==|>=|<=|=|>|<)\s*([0-9]+(?:\.[0-9]+)?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,28 +23,54 @@ class Verdict:
 
     Attributes:
         at_most: how many rows may break it.
+        condition: the query of its failures and when they break it, such as ``sum(n) > 10``; empty
+            if it is a limit of rows.
     """
 
     severity: Literal["error", "warn"]
     at_most: int
+    condition: str = ""
 
     @staticmethod
     def of(node: Node) -> Verdict:
         """Return the verdict of a test.
 
         Raises:
-            DefinitionError: it counts something else than rows, or by another condition.
+            DefinitionError: it fails by a condition that is no comparison with a number.
         """
-        calculation = str(node.config.get("fail_calc") or "count(*)")
-        if "".join(calculation.lower().split()) != "count(*)":
-            raise DefinitionError(f"its fail_calc is {shown(calculation)}, and checks count rows")
-        is_warning = str(node.config.get("severity") or "error").lower() == "warn"
-        condition = str(node.config.get("warn_if" if is_warning else "error_if") or "!= 0")
-        matched = _LIMIT.fullmatch(condition.strip())
-        if matched is None or (matched[1] == "!=" and matched[2] != "0") or matched[0] == ">= 0":
-            raise DefinitionError(f"it fails if {condition!r}, and checks have a limit of rows")
-        limit = int(matched[2]) - (matched[1] == ">=")
-        return Verdict("warn" if is_warning else "error", limit)
+        counted = str(node.config.get("fail_calc") or "count(*)")
+        severity: Literal["error", "warn"] = "error"
+        if str(node.config.get("severity") or "error").lower() == "warn":
+            severity = "warn"
+        said = str(node.config.get(f"{severity}_if") or "!= 0").strip()
+        matched = _CONDITION.fullmatch(said)
+        if matched is None:
+            raise DefinitionError(f"it fails if {said!r}: compare with a number")
+        counts_rows = "".join(counted.lower().split()) == "count(*)"
+        limit = _limit(matched[1], matched[2])
+        if counts_rows and limit is not None:
+            return Verdict(severity, limit)
+        return Verdict(severity, 0, f"{counted} {matched[1].replace('==', '=')} {matched[2]}")
+
+    def query(self, text: str) -> str:
+        """Return the query of a test so that each of its rows breaks it."""
+        if not self.condition:
+            return text
+        return f"select 1 as failed from (\n{text}\n) dbt_internal_test having {self.condition}"
+
+
+def _limit(operator: str, number: str) -> int | None:
+    """Return how many rows a condition lets pass; None if that is no limit."""
+    if not number.isdecimal():
+        return None
+    match operator:
+        case ">":
+            return int(number)
+        case ">=" if int(number) > 0:
+            return int(number) - 1
+        case "!=" | "<>" if int(number) == 0:
+            return 0
+    return None
 
 
 def rule_of(node: Node, names: Mapping[str, str]) -> tuple[str, dict[str, Any]] | None:

@@ -11,6 +11,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.projects.dbt import texts
 from deltaproduce.projects.dbt.conversion import Conversion, LeftOut, converted
 from deltaproduce.projects.dbt.jinja.rendering import Renderer
-from deltaproduce.projects.dbt.jinja.variables import project_values, seen_by
+from deltaproduce.projects.dbt.jinja.variables import project_values, search_orders, seen_by
 from deltaproduce.projects.dbt.manifest import Manifest, ManifestError, parsed
 from deltaproduce.projects.dbt.notes import Kept, notes
 from deltaproduce.projects.dbt.rows import SeedFiles
@@ -28,6 +29,7 @@ from deltaproduce.reading.opened import opened_by
 from deltaproduce.types.excerpts import one_line
 
 MANIFEST: Final = "target/manifest.json"
+_LONGEST: Final = 150
 NOTES: Final = "FROM_DBT.md"
 
 
@@ -62,14 +64,13 @@ def write(folder: Path, dbt_folder: Path, target: str | None = None) -> CarriedO
             f"{str(folder)!r} is there, and not an empty folder: give another name", argument="name"
         )
     manifest = manifest_in(dbt_folder)
-    variables = _variables(manifest, dbt_folder)
-    renderer = Renderer(manifest, variables, dict(os.environ), target or "dev")
+    renderer = renderer_of(manifest, dbt_folder, target or "dev")
     conversion = converted(
         manifest, _given(manifest, dbt_folder, folder), renderer, folder.absolute().name
     )
     kept = _kept(conversion)
     files = dict(conversion.files)
-    files |= {f"by_hand/{one.what}.sql": _by_hand(one) for one in conversion.left_out if one.text}
+    files |= {by_hand_path(one): _by_hand(one) for one in conversion.left_out if one.text}
     project = texts.project_text(
         conversion.pipeline.name,
         kept.engine,
@@ -107,9 +108,24 @@ def _text(dbt_folder: Path) -> str:
         raise ManifestError(f"{str(path)!r} cannot be read: {one_line(error)}") from None
 
 
-def _variables(manifest: Manifest, dbt_folder: Path) -> dict[str, Mapping[str, Any]]:
-    """Return the variables that each package sees."""
+def renderer_of(manifest: Manifest, dbt_folder: Path, target: str) -> Renderer:
+    """Return what renders the Jinja of a project.
+
+    Args:
+        target: the name of dbt's target, as Jinja sees it.
+
+    Raises:
+        ManifestError: a `dbt_project.yml` cannot be read.
+    """
     root = _project(dbt_folder)
+    variables = _variables(manifest, dbt_folder, root)
+    return Renderer(manifest, variables, dict(os.environ), target, search_orders(root))
+
+
+def _variables(
+    manifest: Manifest, dbt_folder: Path, root: Mapping[str, Any]
+) -> dict[str, Mapping[str, Any]]:
+    """Return the variables that each package sees."""
     installed = str(root.get("packages-install-path") or "dbt_packages")
     values = dict[str, Mapping[str, Any]]()
     for package in {node.package for node in manifest.nodes.values()} | {manifest.project}:
@@ -184,6 +200,14 @@ def _kept(conversion: Conversion) -> Kept:
     ):
         needing = {name: str(error) for name, error in opened_by(store).needing.items()}
         return Kept({name: store.explain(name) for name in conversion.models()}, needing)
+
+
+def by_hand_path(one: LeftOut) -> str:
+    """Return the file of what is left to the user; names of tests may be too long for a file."""
+    name = one.what
+    if len(name) > _LONGEST:
+        name = f"{name[:_LONGEST]}_{sha256(name.encode()).hexdigest()[:8]}"
+    return f"by_hand/{name}.sql"
 
 
 def _by_hand(one: LeftOut) -> str:

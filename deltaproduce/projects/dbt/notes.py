@@ -82,7 +82,15 @@ def _to_do(conversion: Conversion) -> list[str]:
             items.append(f"- Fill in the types of {columns} in `stages/{name}.sql`.")
     if conversion.left_out:
         items.append("- Look at what is not carried over, below. Its SQL is in `by_hand`.")
-    items.append("- Run `deltaproduce run`, and again after each change of the rows.")
+    renamed = [f"`{old}` is `{new}`" for new, old in conversion.renamed.items()]
+    if renamed:
+        items.append(
+            "- Columns do not begin with `_` here, so it comes last: " + ", ".join(renamed) + "."
+        )
+    run = "deltaproduce run --as-of DAY" if conversion.has_date else "deltaproduce run"
+    if conversion.has_date:
+        items.append("- Name the day: what is `current_date` in dbt is the date of a version here.")
+    items.append(f"- Run `{run}`, and again after each change of the rows.")
     if conversion.manifest.adapter in _COMPARED:
         items.append("- Run `deltaproduce compare`, which compares all tables with those of dbt.")
     return items

@@ -12,13 +12,14 @@ from typing import Final
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.projects.dbt.jinja.rendering import Renderer
+from deltaproduce.projects.dbt.jinja.tables import Tables
 from deltaproduce.projects.dbt.manifest import Manifest, Node
 from deltaproduce.projects.dbt.sql.translation import EPHEMERAL_PREFIX
 
 _OF_TABLE: Final = re.compile(r"\b(is_incremental|this|should_full_refresh)\b")
 
 
-def query_of(node: Node, renderer: Renderer) -> str:
+def query_of(node: Node, renderer: Renderer, tables: Tables) -> str:
     """Return the SQL of a model as in a full run.
 
     Raises:
@@ -29,10 +30,10 @@ def query_of(node: Node, renderer: Renderer) -> str:
             f"it is written in {node.language}: write it as a function, see docs/guide.md"
         )
     if node.compiled_code is None:
-        return renderer.rendered(node)
+        return renderer.rendered(node, tables)
     if node.materialized != "incremental" or not _asks_of_its_table(node, renderer.manifest):
         return node.compiled_code
-    return renderer.rendered(node)
+    return renderer.rendered(node, tables)
 
 
 def _asks_of_its_table(node: Node, manifest: Manifest) -> bool:
@@ -43,7 +44,9 @@ def _asks_of_its_table(node: Node, manifest: Manifest) -> bool:
     return any(_OF_TABLE.search(text) for text in [node.raw_code, *texts])
 
 
-def ephemeral_of(node: Node, manifest: Manifest, renderer: Renderer) -> dict[str, str]:
+def ephemeral_of(
+    node: Node, manifest: Manifest, renderer: Renderer, tables: Tables
+) -> dict[str, str]:
     """Return the queries of the ephemeral models that a rendered node reads, those read first.
 
     Raises:
@@ -51,8 +54,8 @@ def ephemeral_of(node: Node, manifest: Manifest, renderer: Renderer) -> dict[str
     """
     queries = dict[str, str]()
     for one in _ephemeral(node.depends_on, manifest):
-        queries |= ephemeral_of(one, manifest, renderer)
-        queries[f"{EPHEMERAL_PREFIX}{one.name}"] = renderer.rendered(one)
+        queries |= ephemeral_of(one, manifest, renderer, tables)
+        queries[f"{EPHEMERAL_PREFIX}{one.name}"] = renderer.rendered(one, tables)
     return queries
 
 

@@ -6,13 +6,14 @@ Pure. The invariant: a column whose type nobody says is text, and marked for the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Final
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.projects.dbt import seeds
 from deltaproduce.projects.dbt.manifest import Node
+from deltaproduce.projects.dbt.sql.naming import column_name
 from deltaproduce.projects.dbt.sql.relations import external_location
 from deltaproduce.projects.dbt.sql.translation import spark_type
 
@@ -48,6 +49,7 @@ class RowSource:
         format: the format of its files; None if the user has to say where its rows are.
         path: where they are.
         optional: the columns that its files lack.
+        renamed: columns that have another name in its files, which is the value.
     """
 
     node: Node | None
@@ -58,20 +60,22 @@ class RowSource:
     path: str = ""
     delimiter: str = ","
     optional: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
 
 def source_of(
     node: Node,
     given: SeedFiles,
     unique: Iterable[tuple[str, ...]],
-    used: Iterable[str],
+    used: Mapping[str, str],
     dialect: str,
 ) -> RowSource:
     """Return the source that a seed or source becomes.
 
     Args:
         unique: columns that tests say to be unique.
-        used: the columns that models use, for a source of which nobody says the columns.
+        used: the columns that models use, with what their use says of their types, for a source of
+            which nobody says the columns.
 
     Raises:
         DefinitionError: its file cannot be read, or nobody says its columns.
@@ -80,18 +84,20 @@ def source_of(
     said |= _cased(given.catalog.get(node.id, {}), said)
     types = {name: spark_type(kind, dialect) if kind else None for name, kind in said.items()}
     if node.sort == "seed":
-        return _seed(node, given, unique, dialect)
-    types |= {name: None for name in used if name.lower() not in map(str.lower, types)}
+        return _named(_seed(node, given, unique, dialect))
+    lower = {name.lower() for name in types}
+    types |= {name: None for name in used if name.lower() not in lower}
     if not types:
         raise DefinitionError(
             "the manifest has no columns of it: add them to its YAML file with data_type, or run "
             "dbt docs generate, which writes target/catalog.json"
         )
     guessed = tuple(name for name, kind in types.items() if kind is None)
-    columns = {name: kind or "string" for name, kind in types.items()}
+    likely = {name.lower(): kind for name, kind in used.items()}
+    columns = {name: kind or likely.get(name.lower(), "string") for name, kind in types.items()}
     place = external_location(node) or ""
     form = _FORMATS.get(PurePath(place).suffix.lower(), "parquet") if place else None
-    return RowSource(node, columns, _key(columns, unique), guessed, form, place)
+    return _named(RowSource(node, columns, _key(columns, unique), guessed, form, place))
 
 
 def one_row(name: str) -> RowSource:
@@ -116,6 +122,17 @@ def _seed(
     columns = seeds.columns(given.texts[node.id], delimiter, types)
     key = _key(columns, unique)
     return RowSource(node, columns, key, (), "csv", given.places[node.id], delimiter)
+
+
+def _named(source: RowSource) -> RowSource:
+    """Return a source with the names that its columns have here."""
+    return replace(
+        source,
+        columns={column_name(name): kind for name, kind in source.columns.items()},
+        key=tuple(map(column_name, source.key)),
+        guessed=tuple(map(column_name, source.guessed)),
+        renamed={column_name(name): name for name in source.columns if column_name(name) != name},
+    )
 
 
 def _key(columns: Mapping[str, str], unique: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

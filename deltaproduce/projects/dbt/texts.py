@@ -57,6 +57,9 @@ def project_text(name: str, engine: str, inputs: Iterable[tuple[str, RowSource]]
             said.append(f"delimiter = {_toml(one.delimiter)}")
         if one.optional:
             said.append(f"optional = {json.dumps(one.optional)}")
+        if one.renamed:
+            names = ", ".join(f"{_toml(new)} = {_toml(old)}" for new, old in one.renamed.items())
+            said.append(f"names = {{ {names} }}  # column = its name in the files")
         if one.format is None:
             said = [f"# FILL IN: where the rows of {source} are", *(f"# {a}" for a in said)]
         lines += ["", *said]

@@ -96,19 +96,35 @@ class SourceReader:
             return self._names(file, name)
 
     def _names(self, file: pa.NativeFile, name: str) -> tuple[str, ...] | None:
+        names: tuple[str, ...] | None
         match self.input.format:
             case "csv":
-                return csv_names(_unpacked(file, name), self.input)
+                names = csv_names(_unpacked(file, name), self.input)
             case "json":
-                wanted = self.source.schema.names
-                return json_names(_unpacked(file, name), self.input, wanted)
-        return tuple(parquet.read_schema(file).names)
+                wanted = [self._in_file(one) for one in self.source.schema.names]
+                names = json_names(_unpacked(file, name), self.input, wanted)
+            case _:
+                names = tuple(parquet.read_schema(file).names)
+        return None if names is None else self._own(names)
+
+    def _in_file(self, column: str) -> str:
+        """Return the name of a column in files."""
+        return self.input.names.get(column, column)
+
+    def _own(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns that names in a file are; names that are none stay."""
+        columns = {name.lower(): column for column, name in self.input.names.items()}
+        return tuple(columns.get(name.lower(), name) for name in names)
 
     def _read_parts(self, file: pa.NativeFile, name: str, absence: Absence) -> Iterator[FilePart]:
         folders = absence.folders
         keys = [key for key in self.source.schema.key.names if key not in folders]
         every = _declared(self.source)
-        declared = {low: column for low, column in every.items() if column.name not in folders}
+        declared = {
+            self._in_file(column.name).lower(): column
+            for column in every.values()
+            if column.name not in folders
+        }
         match self.input.format:
             case "csv":
                 return csv_parts(_unpacked(file, name), self.input, declared, self.forms)
@@ -120,12 +136,13 @@ class SourceReader:
         """Yield parts with all declared columns: rows of deletes may have only those of the key."""
         names, rows, has_only_deletes, is_whole = dict[str, str](), 0, True, False
         for part in parts:
-            names |= {name.lower(): name for name in part.names}
+            own = self._own(part.names)
+            names |= {name.lower(): name for name in own}
             rows += part.rows
             has_only_deletes = has_only_deletes and _deletes(part)
             is_whole = part.is_whole
             if is_whole:
-                self._check(part.names, absence, has_only_deletes=has_only_deletes)
+                self._check(own, absence, has_only_deletes=has_only_deletes)
             yield replace(part, columns=self._filled(part, absence))
         if rows and not is_whole:
             self._check([*names.values()], absence, has_only_deletes=has_only_deletes)

@@ -8,8 +8,8 @@ empty, as in dbt; calling it is an error.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Final
 
@@ -17,14 +17,12 @@ from jinja2 import Template, TemplateError
 from jinja2.sandbox import SandboxedEnvironment
 
 from deltaproduce.errors import DefinitionError
+from deltaproduce.projects.dbt.jinja.tables import Adapter, JinjaRelation, Tables
 from deltaproduce.projects.dbt.jinja.values import (
     PLAIN,
-    Adapter,
     ColumnTypes,
     Config,
     Exceptions,
-    JinjaRelation,
-    Refused,
     RenderingError,
     Returned,
     Target,
@@ -37,8 +35,12 @@ from deltaproduce.types.excerpts import meant, one_line, shown
 
 _TEST: Final = re.compile(r"\{%(-?)\s*test\s+(\w+)")
 _END_OF_TEST: Final = re.compile(r"\{%(-?)\s*endtest\s*(-?)%\}")
+_ITSELF: Final = "dbt_macro_itself"
+"""The name under which a macro is found: Jinja hides those that begin with ``_``."""
 _CALL: Final = re.compile(r"\s*(ref|source|var|env_var)\s*\(.*\)\s*$", re.DOTALL)
 """An argument of a test that is Jinja without braces."""
+_EXPRESSION: Final = re.compile(r"\s*\{\{(((?!\}\}).)*)\}\}\s*", re.DOTALL)
+"""An argument of a test that is one expression."""
 _PARENTS: Final[Mapping[str, str]] = {"databricks": "spark", "redshift": "postgres"}
 """Adapter -> the one whose macros it uses where it has none."""
 
@@ -71,7 +73,7 @@ class _Macro:
     @cached_property
     def _callable(self) -> Callable[..., Any]:
         module = self.template().make_module(dict(self.values))
-        ready: Callable[..., Any] = getattr(module, self.name)
+        ready: Callable[..., Any] = getattr(module, _ITSELF)
         return ready
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 what users write
@@ -88,11 +90,13 @@ class _Dispatch:
     Attributes:
         prefixes: the beginnings of its name, the best first.
         root: the name of the project, whose macros come first.
+        orders: the packages to look in for a package's macros, where the project says them.
         package: where a macro is looked for if no package is named.
     """
 
     prefixes: tuple[str, ...]
     root: str
+    orders: Mapping[str, Sequence[str]]
     package: str
     packages: Mapping[str, _Package]
     internal: _Package
@@ -100,8 +104,10 @@ class _Dispatch:
     def __call__(
         self, macro_name: str, macro_namespace: str | None = None, packages: object = None
     ) -> _Macro:
-        named = [self.root, macro_namespace or self.package]
-        searched = [self.packages[one] for one in named if one in self.packages]
+        own = macro_namespace or self.package
+        named = self.orders.get(own, [self.root, own])
+        known = {**self.packages, "dbt": self.internal}
+        searched = [known[one] for one in named if one in known]
         searched.append(self.internal)
         if macro_namespace is None:
             searched.extend(self.packages.values())
@@ -120,21 +126,26 @@ class Renderer:
         variables: the values of `var`, by package and name, as that package sees them.
         environment: the values of `env_var`.
         target: the name of dbt's target.
+        orders: the packages to look in for a package's macros, where the project says them.
     """
 
     manifest: Manifest
     variables: Mapping[str, Mapping[str, Any]]
     environment: Mapping[str, str]
     target: str
+    orders: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def rendered(self, node: Node) -> str:
+    def rendered(self, node: Node, tables: Tables) -> str:
         """Return the SQL of a node.
+
+        Args:
+            tables: what is known of tables.
 
         Raises:
             RenderingError: it needs what is not there.
         """
         try:
-            values = self._values(node)
+            values = self._values(node, tables)
             arguments = {"_dbt_generic_test_kwargs": self._arguments(node, values)}
             return self._jinja.from_string(node.raw_code).render({**values, **arguments})
         except RenderingError:
@@ -147,16 +158,31 @@ class Renderer:
             message = f"its Jinja fails: {type(error).__name__}: {one_line(error)}"
             raise RenderingError(message) from None
 
+    def _variable(self, text: str) -> str:
+        """Return the text of a variable, which may be Jinja in `dbt_project.yml`."""
+        values = {
+            **PLAIN,
+            "env_var": partial(environment_variable, self.environment),
+            "target": Target(self.target, self.manifest.adapter, "", None),
+        }
+        return self._jinja.from_string(text).render(values)
+
     def _arguments(self, node: Node, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a generic test, of which texts may be Jinja."""
         test = node.values.get("test_metadata")
         said = test.get("kwargs") if isinstance(test, dict) else None
         arguments = dict[str, Any]()
         for name, value in (said or {}).items():
-            text = f"{{{{ {value} }}}}" if isinstance(value, str) and _CALL.match(value) else value
-            is_jinja = isinstance(text, str) and "{{" in text
-            arguments[name] = self._jinja.from_string(text).render(values) if is_jinja else value
+            arguments[name] = self._argument(value, values) if isinstance(value, str) else value
         return arguments
+
+    def _argument(self, text: str, values: Mapping[str, Any]) -> object:
+        """Return what an argument says, such as a table."""
+        matched = _EXPRESSION.fullmatch(text)
+        if matched is not None or _CALL.match(text):
+            expression = text if matched is None else matched[1]
+            return self._jinja.compile_expression(expression)(**values)
+        return self._jinja.from_string(text).render(values) if "{{" in text else text
 
     @cached_property
     def _jinja(self) -> SandboxedEnvironment:
@@ -168,20 +194,23 @@ class Renderer:
     def _templates(self) -> Mapping[str, Callable[[], Template]]:
         """How the macros are compiled, by their ids; each is compiled once."""
 
-        def compiling(text: str) -> Callable[[], Template]:
+        def compiling(text: str, name: str) -> Callable[[], Template]:
             ready = list[Template]()
 
             def compiled() -> Template:
                 if not ready:
-                    ready.append(self._jinja.from_string(_as_macro(text)))
+                    found = f"{{% set {_ITSELF} = {name} %}}"
+                    ready.append(self._jinja.from_string(_as_macro(text) + found))
                 return ready[0]
 
             return compiled
 
         macros = self.manifest.macros.items()
-        return {id: compiling(str(one.get("macro_sql") or "")) for id, one in macros}
+        return {
+            id: compiling(str(one.get("macro_sql") or ""), str(one["name"])) for id, one in macros
+        }
 
-    def _values(self, node: Node) -> Mapping[str, Any]:
+    def _values(self, node: Node, tables: Tables) -> Mapping[str, Any]:
         """Return what a node's Jinja may name."""
         by_package = dict[str, _Package]()
         values_of = dict[str, dict[str, Any]]()
@@ -194,12 +223,21 @@ class Renderer:
         for package in self._own_packages:
             internal |= by_package.get(package, {})
         root = by_package.setdefault(self.manifest.project, _Package())
-        own = self._of_node(node, by_package, internal)
+        own = self._of_node(node, tables, by_package, internal)
         for package in {*by_package, node.package}:
             macros = by_package.get(package, _Package())
             said = {**internal, **by_package, "dbt": internal, **own, **root, **macros}
             values_of.setdefault(package, {}).update(said)
         return values_of[node.package]
+
+    @cached_property
+    def _graph(self) -> Mapping[str, Any]:
+        """`graph`, as far as macros read it."""
+        manifest = self.manifest
+        return {
+            "nodes": {id: dict(one.values) for id, one in manifest.nodes.items()},
+            "sources": {id: dict(one.values) for id, one in manifest.sources.items()},
+        }
 
     @cached_property
     def _own_packages(self) -> tuple[str, ...]:
@@ -209,7 +247,11 @@ class Renderer:
         return tuple(f"dbt_{one}" for one in chain)
 
     def _of_node(
-        self, node: Node, packages: Mapping[str, _Package], internal: _Package
+        self,
+        node: Node,
+        tables: Tables,
+        packages: Mapping[str, _Package],
+        internal: _Package,
     ) -> dict[str, Any]:
         adapter, config = self.manifest.adapter, Config(node.config)
         prefixes = tuple(one for one in (adapter, _PARENTS.get(adapter), "default") if one)
@@ -219,7 +261,7 @@ class Renderer:
             **PLAIN,
             **builtins,
             "builtins": builtins,
-            "var": Variables(self.variables.get(node.package, {})),
+            "var": Variables(self.variables.get(node.package, {}), self._variable),
             "env_var": partial(environment_variable, self.environment),
             "this": JinjaRelation.of(node),
             "is_incremental": lambda: False,
@@ -227,16 +269,25 @@ class Renderer:
             "execute": True,
             "flags": {"FULL_REFRESH": True, "STORE_FAILURES": False, "WHICH": "compile"},
             "model": dict(node.values),
-            "graph": {"nodes": {id: dict(one.values) for id, one in self.manifest.nodes.items()}},
+            "graph": self._graph,
             "target": Target(self.target, adapter, node.schema, node.values.get("database")),
+            "database": node.values.get("database"),
+            "schema": node.schema,
             "adapter": Adapter(
                 adapter,
-                _Dispatch(prefixes, self.manifest.project, node.package, packages, internal),
+                _Dispatch(
+                    prefixes,
+                    self.manifest.project,
+                    self.orders,
+                    node.package,
+                    packages,
+                    internal,
+                ),
+                tables,
             ),
             "api": {"Column": ColumnTypes()},
             "exceptions": Exceptions(),
             "return": returned,
-            "run_started_at": Refused("run_started_at is the time of a run of dbt"),
             "project_name": self.manifest.project,
             "dbt_version": self.manifest.dbt_version,
         }

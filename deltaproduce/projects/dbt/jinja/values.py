@@ -1,6 +1,6 @@
-"""Values that the Jinja of a dbt project may name: relations, the configuration, the adapter.
+"""Values that the Jinja of a dbt project may name: the configuration, variables, functions.
 
-The invariant: what only a database or a clock knows is a `RenderingError` that says so.
+The invariant: what only a run of dbt knows is a `RenderingError` that says so.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
+import yaml  # noqa: TID251 a function of dbt's; safe_load makes plain values only
+
 from deltaproduce.errors import DefinitionError
-from deltaproduce.projects.dbt.manifest import Node
-from deltaproduce.projects.dbt.sql.translation import EPHEMERAL_PREFIX
+from deltaproduce.projects.dbt.jinja.times import MODULES, STARTED
 
 
 class RenderingError(DefinitionError):
@@ -34,46 +36,6 @@ class Returned(Exception):  # noqa: N818 it is how a macro ends, as in dbt
 def returned(value: object = "") -> NoReturn:
     """End the macro with a value."""
     raise Returned(value)
-
-
-@dataclass(frozen=True)
-class JinjaRelation:
-    """A table, as `ref`, `source` and `this` give it."""
-
-    database: str | None
-    schema: str
-    identifier: str
-    text: str
-
-    @staticmethod
-    def of(node: Node) -> JinjaRelation:
-        """Return the table of a node; of an ephemeral model its CTE."""
-        database = node.values.get("database")
-        if node.sort == "model" and node.materialized == "ephemeral":
-            name = f"{EPHEMERAL_PREFIX}{node.name}"
-            return JinjaRelation(database, node.schema, name, name)
-        return JinjaRelation(database, node.schema, node.alias, node.relation or node.alias)
-
-    def __str__(self) -> str:
-        return self.text
-
-    @property
-    def name(self) -> str:
-        """The name of the table."""
-        return self.identifier
-
-    table = name
-    alias = name
-
-    def render(self) -> str:
-        """Return it as SQL."""
-        return self.text
-
-    def include(self, **parts: bool) -> JinjaRelation:
-        """Return it whole: tables become stages, which have no schema."""
-        return self
-
-    quote = include
 
 
 @dataclass(frozen=True)
@@ -118,24 +80,34 @@ class Config:
         return self.values[name]
 
 
+_REQUIRED: Final = object()
+
+
 @dataclass(frozen=True)
 class Variables:
-    """`var`: the variables of a project, as one of its packages sees them."""
+    """`var`: the variables of a project, as one of its packages sees them.
+
+    Attributes:
+        rendered: returns what a text with Jinja is.
+    """
 
     values: Mapping[str, Any]
+    rendered: Callable[[str], str]
 
-    def __call__(self, name: str, default: object = None) -> object:
+    def __call__(self, name: str, default: object = _REQUIRED) -> object:
         """Return a variable's value; the default if it has none.
 
         Raises:
             RenderingError: it has neither.
         """
-        if name not in self.values and default is None:
+        if name not in self.values and default is _REQUIRED:
             raise RenderingError(
                 f"variable {name!r} has no value: add it to vars in dbt_project.yml, or run "
                 "dbt compile"
             )
-        return self.values.get(name, default)
+        value = self.values.get(name, default)
+        is_jinja = isinstance(value, str) and ("{{" in value or "{%" in value)
+        return self.rendered(value) if is_jinja else value
 
     def has_var(self, name: str) -> bool:
         """Return whether a variable has a value."""
@@ -169,28 +141,6 @@ class Refused:
         raise RenderingError(self.why)
 
     __call__ = __str__ = __iter__ = __getitem__ = __bool__ = _refuse
-
-
-@dataclass(frozen=True)
-class Adapter:
-    """The adapter: all that it does without a database."""
-
-    kind: str
-    dispatch: Callable[..., object]
-
-    def type(self) -> str:
-        """Return its name."""
-        return self.kind
-
-    def quote(self, name: str) -> str:
-        """Return a name in quotes."""
-        mark = "`" if self.kind in {"bigquery", "spark", "databricks"} else '"'
-        return f"{mark}{name}{mark}"
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise RenderingError(f"adapter.{name} asks the database; run dbt compile first")
 
 
 class ColumnTypes:
@@ -237,7 +187,6 @@ def _md5(value: str) -> str:
 
 
 _ITERTOOLS: Final = ("accumulate", "chain", "combinations", "permutations", "product", "repeat")
-_CLOCK: Final = "modules.datetime may read the clock; run dbt compile first"
 
 PLAIN: Final[Mapping[str, Any]] = MappingProxyType(
     {
@@ -245,14 +194,19 @@ PLAIN: Final[Mapping[str, Any]] = MappingProxyType(
         "print": _hidden,
         "set": set,
         "zip": zip,
+        "set_strict": set,
+        "zip_strict": partial(zip, strict=False),
+        "toyaml": yaml.safe_dump,
+        "fromyaml": yaml.safe_load,
         "tojson": json.dumps,
         "fromjson": json.loads,
         "local_md5": _md5,
         "modules": {
             "re": {name: getattr(re, name) for name in re.__all__},
             "itertools": {name: getattr(itertools, name) for name in _ITERTOOLS},
-            "datetime": Refused(_CLOCK),
+            **MODULES,
         },
+        "run_started_at": STARTED,
         "invocation_id": Refused("invocation_id is of a run of dbt"),
     }
 )

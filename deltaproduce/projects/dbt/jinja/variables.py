@@ -6,7 +6,7 @@ project counts before that of a package.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml  # noqa: TID251 dbt's projects are in YAML; safe_load makes plain values only
@@ -49,3 +49,13 @@ def seen_by(
             scoped = values.get(package)
             seen |= scoped if isinstance(scoped, dict) else {}
     return {**seen, **given}
+
+
+def search_orders(root: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
+    """Return the packages in which `adapter.dispatch` looks for a package's macros, by its name."""
+    said = root.get("dispatch")
+    entries = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
+    return {
+        str(one.get("macro_namespace")): [str(package) for package in one.get("search_order") or ()]
+        for one in entries
+    }

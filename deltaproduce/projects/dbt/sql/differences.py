@@ -10,11 +10,19 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
 
 _DIVIDES_AS_DOUBLES: Final = frozenset({"duckdb"})
 """The dialects in which ``/`` and ``avg`` of decimals are doubles."""
 _COUNTS_BOUNDARIES: Final = frozenset({"duckdb", "snowflake", "redshift", "bigquery"})
 """The dialects in which a difference of times counts the units that begin between them."""
+_EMPTY_IF_NONE: Final = frozenset({"duckdb", "spark", "databricks"})
+"""The dialects in which a pattern that does not match gives an empty text, and not null."""
+_FIRST_GROUP: Final = frozenset({"spark", "databricks"})
+"""The dialects in which a pattern gives its first group, if none is named."""
+_DECIMALS: Final = frozenset({"snowflake"})
+"""The dialects in which a text becomes a decimal number without a form."""
+_EMPTY: Final = exp.Literal.string("")
 _MOST_EXPONENT: Final = 52
 _EXACT_DIVISORS: Final = frozenset({"10", "100", "1000", "10000", "100000", "1000000"})
 
@@ -82,6 +90,58 @@ def _difference(node: exp.Expr, dialect: str) -> exp.Expr:
     return node
 
 
+def _matched(node: exp.Expr, dialect: str) -> exp.Expr:
+    """A part that a pattern matches: which one, and what there is if none is."""
+    is_first = all(_is_one(node.args.get(name)) for name in ("position", "occurrence"))
+    options = node.args.get("parameters")
+    letters = options.name if isinstance(options, exp.Expr) else ""
+    if not is_first or not {*letters} <= {"c", "e"}:
+        return node
+    own = 1 if "e" in letters or dialect in _FIRST_GROUP else 0
+    group = node.args.get("group") or exp.Literal.number(own)
+    found = exp.RegexpExtract(this=node.this, expression=node.expression, group=group)
+    return found if dialect in _EMPTY_IF_NONE else exp.Nullif(this=found, expression=_EMPTY.copy())
+
+
+def _last_day(node: exp.Expr, dialect: str) -> exp.Expr:
+    """The last day of a month, week, quarter or year."""
+    unit = (node.text("unit") or "MONTH").upper()
+    if unit == "MONTH":
+        return exp.LastDay(this=node.this)
+    if unit not in {"WEEK", "QUARTER", "YEAR"}:
+        return node
+    first = exp.DateTrunc(this=_date(node.this), unit=exp.var(unit))  # type: ignore[no-untyped-call]
+    if unit == "WEEK":
+        return exp.DateAdd(this=first, expression=exp.Literal.number(6), unit=exp.var("DAY"))
+    months = exp.Literal.number(2 if unit == "QUARTER" else 11)
+    return exp.LastDay(this=exp.AddMonths(this=first, expression=months))
+
+
+def _number(node: exp.Expr, dialect: str) -> exp.Expr:
+    """A number that a text has without a form is one of a decimal type."""
+    if dialect not in _DECIMALS or node.args.get("format"):
+        return node
+    precision, scale = node.args.get("precision"), node.args.get("scale")
+    digits = precision.name if isinstance(precision, exp.Expr) else "38"
+    places = scale.name if isinstance(scale, exp.Expr) else "0"
+    kind = exp.DataType.build(f"decimal({digits}, {places})")
+    cast = exp.TryCast if node.args.get("safe") else exp.Cast
+    return cast(this=node.this, to=kind)
+
+
+def _text(node: exp.Expr, dialect: str) -> exp.Expr:
+    """A time as text, by a form that says so."""
+    form = node.args.get("format")
+    if not isinstance(form, exp.Literal) or not {*form.name.upper()} & {*"YMD"}:
+        return node
+    written = Dialect.get_or_raise(dialect).format_time(form.name)
+    return node if written is None else exp.TimeToStr(this=node.this, format=written)
+
+
+def _is_one(value: object) -> bool:
+    return value is None or (isinstance(value, exp.Expr) and value.is_int and value.name == "1")
+
+
 def _power(node: exp.Expr, dialect: str) -> exp.Expr:
     """A power of whole numbers that are written is a number: macros of dates have such."""
     base, exponent = node.this, node.expression
@@ -122,5 +182,9 @@ _RULES: Final[Mapping[type[exp.Expr], Callable[[exp.Expr, str], exp.Expr]]] = {
     exp.Avg: _average,
     exp.DateDiff: _difference,
     exp.TimestampDiff: _difference,
+    exp.LastDay: _last_day,
     exp.Pow: _power,
+    exp.RegexpExtract: _matched,
+    exp.ToChar: _text,
+    exp.ToNumber: _number,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import count
 
-from sqlglot import TokenType
+from sqlglot import TokenType, exp
 
 from deltaproduce.model.arguments import name_fault
 from deltaproduce.projects.dbt.manifest import Node
@@ -44,6 +44,29 @@ def in_sql(name: str) -> str:
     tokens = spark_dialect().tokenize(name) if name.isascii() and name.isidentifier() else []
     is_plain = len(tokens) == 1 and tokens[0].token_type is TokenType.VAR
     return name if is_plain else f"`{name.replace('`', '``')}`"
+
+
+def column_name(name: str) -> str:
+    """Return the name that a column has here: names that begin with ``_`` are the library's."""
+    own = name.lstrip("_")
+    return name if own == name or not own else own + name[: -len(own)]
+
+
+def rename_columns(tree: exp.Expr) -> None:
+    """Give the columns of a query the names that they have here."""
+    for identifier in list(tree.find_all(exp.Identifier)):
+        name, new = identifier.name, column_name(identifier.name)
+        if new != name and identifier.arg_key != "table" and _is_of_column(identifier):
+            quoted = in_sql(new) != new
+            identifier.replace(exp.to_identifier(new, quoted=quoted))
+
+
+def _is_of_column(identifier: exp.Identifier) -> bool:
+    """Return whether an identifier is the name of a column, and not of a table or function."""
+    return isinstance(
+        identifier.parent,
+        exp.Column | exp.Alias | exp.Aliases | exp.TableAlias | exp.Join,
+    ) and not (isinstance(identifier.parent, exp.TableAlias) and identifier.arg_key == "this")
 
 
 def _candidates(node: Node) -> Iterator[str]:

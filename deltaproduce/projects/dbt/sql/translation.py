@@ -14,8 +14,12 @@ from sqlglot import ErrorLevel, exp, parse
 from sqlglot.errors import SqlglotError
 
 from deltaproduce.errors import DefinitionError
+from deltaproduce.projects.dbt.sql.choices import chosen
 from deltaproduce.projects.dbt.sql.differences import as_spark_computes
-from deltaproduce.projects.dbt.sql.naming import free_name, in_sql
+from deltaproduce.projects.dbt.sql.moments import as_of_version, reads_date
+from deltaproduce.projects.dbt.sql.naming import free_name, in_sql, rename_columns
+from deltaproduce.projects.dbt.sql.wanted import Known, Wanted, wanted
+from deltaproduce.projects.dbt.sql.writing import SparkText
 from deltaproduce.stages.sql.syntax import reason, shortened
 
 DIALECTS: Final[Mapping[str, str]] = {
@@ -40,12 +44,14 @@ class Translated:
     Attributes:
         sql: its text.
         reads: the ids of the nodes that it reads.
-        columns: the columns of each that it names, as far as its text tells them.
+        wanted: the columns of each that it names, as far as its text tells them.
+        has_date: whether it reads the date of the version.
     """
 
     sql: str
     reads: frozenset[str]
-    columns: Mapping[str, tuple[str, ...]]
+    wanted: Wanted
+    has_date: bool = False
 
 
 def translated(
@@ -54,15 +60,17 @@ def translated(
     node_of: Callable[[exp.Table], str],
     stages: Mapping[str, str],
     ephemeral: Mapping[str, str],
+    known: Known,
     *,
     is_check: bool = False,
 ) -> Translated:
     """Translate a query.
 
     Args:
-        found: returns the id of the node whose table it is; raises a DefinitionError if none is.
+        node_of: returns the id of the node whose table it is; raises a DefinitionError if none is.
         stages: the name of the stage of each node, by its id.
         ephemeral: the queries of ephemeral models that become CTEs, by name, those read first.
+        known: the columns of nodes of which all are known.
         is_check: whether it only counts rows, so that columns without a name get one.
 
     Raises:
@@ -73,14 +81,16 @@ def translated(
         _add_cte(tree, name, _query(text, dialect))
     if is_check:
         _name_columns(tree)
-    columns = _columns(tree, node_of)
+    columns = wanted(tree, node_of, known)
     reads = _over_stages(tree, node_of, stages)
-    computing = as_spark_computes(tree, dialect)
+    rename_columns(tree)
+    computing = as_of_version(as_spark_computes(chosen(tree), dialect))
     try:
-        sql = computing.sql(dialect="spark", pretty=True, unsupported_level=ErrorLevel.RAISE)
+        sql = computing.sql(dialect=SparkText, pretty=True, unsupported_level=ErrorLevel.RAISE)
     except SqlglotError as error:
-        raise DefinitionError(f"Spark's SQL cannot say it: {reason(error)}") from None
-    return Translated(sql, reads, columns)
+        said = reason(error).replace(SparkText.__name__, "Spark")
+        raise DefinitionError(f"Spark's SQL cannot say it: {said}") from None
+    return Translated(sql, reads, columns, reads_date(computing))
 
 
 def spark_type(data_type: str, dialect: str) -> str | None:
@@ -140,32 +150,13 @@ def _over_stages(
         _rename(table, stages[id])
         table.set("db", None)
         table.set("catalog", None)
+    aliases = {one.alias.lower() for one in tree.find_all(exp.Table, exp.Subquery)} | ctes
     for column in tree.find_all(exp.Column):  # schema.table.column is table.column
-        column.set("db", None)
-        column.set("catalog", None)
+        is_field = {column.text("db").lower(), column.text("catalog").lower()} & (aliases - {""})
+        if not is_field:  # otherwise it is table.column.field
+            column.set("db", None)
+            column.set("catalog", None)
     return frozenset(nodes)
-
-
-def _columns(tree: exp.Query, node_of: Callable[[exp.Table], str]) -> Mapping[str, tuple[str, ...]]:
-    """Return the columns that each SELECT names of a table that it alone reads, or by its name."""
-    ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
-    used = dict[str, dict[str, None]]()
-    for select in tree.find_all(exp.Select):
-        from_ = select.args.get("from_")
-        joined = [join.this for join in select.args.get("joins") or ()]
-        items = [] if from_ is None else [from_.this, *joined]
-        tables = [one for one in items if isinstance(one, exp.Table)]
-        own = [one for one in tables if not (_is_bare(one) and one.name.lower() in ctes)]
-        for table in own:
-            if not isinstance(table.this, exp.Identifier):
-                continue
-            names = used.setdefault(node_of(table), {})
-            for column in select.find_all(exp.Column):
-                said = column.table.lower()
-                is_its = said == table.alias_or_name.lower() or (not said and len(items) == 1)
-                if is_its and not column.is_star and column.parent_select is select:
-                    names[column.name] = None
-    return {id: tuple(names) for id, names in used.items()}
 
 
 def _is_bare(table: exp.Table) -> bool:

@@ -1,0 +1,1 @@
+select visit, score from {{ ref('visits') }} limit 0
