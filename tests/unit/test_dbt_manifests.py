@@ -8,6 +8,7 @@ from sqlglot import exp
 from deltaproduce import DefinitionError
 from deltaproduce.projects.dbt.expectations import Verdict
 from deltaproduce.projects.dbt.jinja.rendering import Renderer
+from deltaproduce.projects.dbt.jinja.tables import KnownTables
 from deltaproduce.projects.dbt.jinja.values import RenderingError
 from deltaproduce.projects.dbt.manifest import Node, parsed
 from deltaproduce.projects.dbt.seeds import columns
@@ -48,7 +49,7 @@ def sql(text: str, dialect: str = "duckdb", **ephemeral: str) -> str:
     def node_of(table: exp.Table) -> str:
         return table.name
 
-    return " ".join(translated(text, dialect, node_of, Names(), ctes).sql.split())
+    return " ".join(translated(text, dialect, node_of, Names(), ctes, {}).sql.split())
 
 
 @pytest.mark.parametrize("version", [12, 13, 20])
@@ -125,10 +126,24 @@ def test_tests_keep_their_severity_and_limit(config: dict, verdict: Verdict) -> 
     assert Verdict.of(node("test.shop.t", config=config)) == verdict
 
 
-@pytest.mark.parametrize("config", [{"fail_calc": "sum(n)"}, {"error_if": "between 1 and 2"}])
-def test_tests_that_count_otherwise_are_refused(config: dict) -> None:
-    with pytest.raises(DefinitionError):
-        Verdict.of(node("test.shop.t", config=config))
+@pytest.mark.parametrize(
+    ("config", "condition"),
+    [
+        ({"fail_calc": "sum(n)"}, "sum(n) != 0"),
+        ({"fail_calc": "max(n)", "error_if": "> 10"}, "max(n) > 10"),
+        ({"error_if": "<1"}, "count(*) < 1"),
+        ({"error_if": "!= 3"}, "count(*) != 3"),
+    ],
+)
+def test_tests_that_count_otherwise_are_queries(config: dict, condition: str) -> None:
+    verdict = Verdict.of(node("test.shop.t", config=config))
+    assert (verdict.at_most, verdict.condition) == (0, condition)
+    assert verdict.broken_rows("select n from t").endswith(f"having {condition}")
+
+
+def test_a_condition_that_is_no_comparison_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="between"):
+        Verdict.of(node("test.shop.t", config={"error_if": "between 1 and 2"}))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +173,7 @@ def test_queries_of_duckdb_compute_the_same_in_spark(text: str, wanted: str) -> 
 
 def test_columns_of_checks_get_names() -> None:
     text = "SELECT 1, a, count(*), b AS c FROM m.t"
-    query = translated(text, "duckdb", lambda table: table.name, {"t": "t"}, {}, is_check=True)
+    query = translated(text, "duckdb", lambda table: table.name, {"t": "t"}, {}, {}, is_check=True)
     assert " ".join(query.sql.split()) == (
         "SELECT 1 AS value_1, a, COUNT(*) AS value_3, b AS c FROM t"
     )
@@ -175,8 +190,11 @@ def rendered(text: str, **macros: str) -> str:
         },
     }
     read = parsed(manifest(**sections))
-    values = {"shop": {"least": 5}}
-    return Renderer(read, values, {"PLACE": "x"}, "dev").rendered(read.nodes["model.shop.m"])
+    values = {"shop": {"least": 5, "kind": "{{ 'new' if target.name == 'dev' else 'old' }}"}}
+    own = {"model.shop.m": {"id": "int", "_at": "timestamp"}}
+    tables = KnownTables("duckdb", own.get, [*read.nodes.values()])
+    renderer = Renderer(read, values, {"PLACE": "x"}, "dev", {"dbt_x": ["shop"]})
+    return renderer.rendered(read.nodes["model.shop.m"], tables)
 
 
 @pytest.mark.parametrize(
@@ -188,12 +206,22 @@ def rendered(text: str, **macros: str) -> str:
         ("{{ config(materialized='table') }}{{ half(4) }}", "4 / 2"),
         ("{% if false %}{% set a = 1 %}{% endif %}[{{ a }}]", "[]"),
         ("{{ fewer() }}", "1"),
+        ("{{ var('none', none) is none }} {{ var('kind') }}", "True new"),
+        ("{{ adapter.dispatch('half', 'dbt_x')(6) }}", "6 / 2"),
+        ("{{ shop._hidden(this) }}", "True id, _at TIMESTAMPTZ"),
+        ("{{ adapter.get_relation('d', '', 'm') == this }}", "True"),
+        ("{{ run_started_at.strftime('%Y-%m-%d') }}", "8887-06-05"),
     ],
 )
 def test_jinja_is_rendered_as_dbt_does(text: str, wanted: str) -> None:
     macros = {
         "half": "{% macro half(n) %}{{ return(adapter.dispatch('half')(n)) }}{% endmacro %}",
         "default__half": "{% macro default__half(n) %}{{ n }} / 2{% endmacro %}",
+        "_hidden": (
+            "{% macro _hidden(table) %}{{ table is mapping }} {% for column in "
+            "adapter.get_columns_in_relation(table) %}{{ column.name }}"
+            "{{ ', ' if not loop.last else ' ' ~ column.dtype }}{% endfor %}{% endmacro %}"
+        ),
         "fewer": "{% macro fewer() %}{% do return(1) %}{% endmacro %}",
     }
     assert rendered(text, **macros) == wanted
@@ -206,10 +234,10 @@ def test_jinja_is_rendered_as_dbt_does(text: str, wanted: str) -> None:
         "{{ env_var('NOWHERE') }}",
         "{{ ref('nowhere') }}",
         "{{ source('a', 'b') }}",
-        "{{ adapter.get_columns_in_relation(this) }}",
-        "{{ run_started_at }}",
-        "{{ run_started_at.strftime('%Y') }}",
-        "{{ modules.datetime.date.today() }}",
+        "{{ adapter.get_columns_in_relation(1) }}",
+        "{{ adapter.get_relation('d', 's', 'other') }}",
+        "{{ run_query('select 1') }}",
+        "{{ adapter.execute('select 1') }}",
         "{{ nothing() }}",
         "{{ exceptions.raise_compiler_error('no') }}",
         "{% if %}",

@@ -17,7 +17,7 @@ from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.dbt import texts
 from deltaproduce.projects.dbt.expectations import Verdict, rule_of
 from deltaproduce.projects.dbt.jinja.rendering import Renderer
-from deltaproduce.projects.dbt.jinja.tables import Tables, UnknownColumnsError
+from deltaproduce.projects.dbt.jinja.tables import KnownTables, UnknownColumnsError
 from deltaproduce.projects.dbt.keys import unique_columns
 from deltaproduce.projects.dbt.manifest import Manifest, ManifestError, Node
 from deltaproduce.projects.dbt.queries import ephemeral_of, query_of
@@ -124,7 +124,7 @@ class Conversion:
             is_check=is_check,
         )
 
-    def jinja_tables(self) -> Tables:
+    def jinja_tables(self) -> KnownTables:
         """Return the columns of what is taken so far, under dbt's names."""
         stages = {stage.name: stage for stage in self.pipeline.stages}
 
@@ -136,8 +136,8 @@ class Conversion:
             return {self.renamed.get(one.name, one.name): ddl_of(one.data_type) for one in own}
 
         nodes = (*self.manifest.nodes.values(), *self.manifest.sources.values())
-        made = [one for one in nodes if one.sort in {"model", "seed", "snapshot", "source"}]
-        return Tables(self.dialect, columns, made)
+        with_tables = [one for one in nodes if one.sort in {"model", "seed", "snapshot", "source"}]
+        return KnownTables(self.dialect, columns, with_tables)
 
     def models(self) -> Iterator[str]:
         """Yield the stages that are models."""
@@ -365,7 +365,7 @@ def _take_test(conversion: Conversion, node: Node, renderer: Renderer) -> None:
         text = query_of(node, renderer, tables)
         is_rendered = text != node.compiled_code
         ephemeral = ephemeral_of(node, conversion.manifest, renderer, tables) if is_rendered else {}
-        query = conversion.translated(verdict.query(text), ephemeral, is_check=True)
+        query = conversion.translated(verdict.broken_rows(text), ephemeral, is_check=True)
         if not query.reads:
             query = _over_one_row(conversion, query)
         name = node.alias

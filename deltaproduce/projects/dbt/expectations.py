@@ -52,7 +52,7 @@ class Verdict:
             return Verdict(severity, limit)
         return Verdict(severity, 0, f"{counted} {matched[1].replace('==', '=')} {matched[2]}")
 
-    def query(self, text: str) -> str:
+    def broken_rows(self, text: str) -> str:
         """Return the query of a test so that each of its rows breaks it."""
         if not self.condition:
             return text

@@ -12,14 +12,14 @@ from typing import Final
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.projects.dbt.jinja.rendering import Renderer
-from deltaproduce.projects.dbt.jinja.tables import Tables
+from deltaproduce.projects.dbt.jinja.tables import KnownTables
 from deltaproduce.projects.dbt.manifest import Manifest, Node
 from deltaproduce.projects.dbt.sql.translation import EPHEMERAL_PREFIX
 
 _OF_TABLE: Final = re.compile(r"\b(is_incremental|this|should_full_refresh)\b")
 
 
-def query_of(node: Node, renderer: Renderer, tables: Tables) -> str:
+def query_of(node: Node, renderer: Renderer, tables: KnownTables) -> str:
     """Return the SQL of a model as in a full run.
 
     Raises:
@@ -45,7 +45,7 @@ def _asks_of_its_table(node: Node, manifest: Manifest) -> bool:
 
 
 def ephemeral_of(
-    node: Node, manifest: Manifest, renderer: Renderer, tables: Tables
+    node: Node, manifest: Manifest, renderer: Renderer, tables: KnownTables
 ) -> dict[str, str]:
     """Return the queries of the ephemeral models that a rendered node reads, those read first.
 

@@ -17,7 +17,7 @@ from jinja2 import Template, TemplateError
 from jinja2.sandbox import SandboxedEnvironment
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.projects.dbt.jinja.tables import Adapter, JinjaRelation, Tables
+from deltaproduce.projects.dbt.jinja.tables import Adapter, JinjaRelation, KnownTables
 from deltaproduce.projects.dbt.jinja.values import (
     PLAIN,
     ColumnTypes,
@@ -135,7 +135,7 @@ class Renderer:
     target: str
     orders: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def rendered(self, node: Node, tables: Tables) -> str:
+    def rendered(self, node: Node, tables: KnownTables) -> str:
         """Return the SQL of a node.
 
         Args:
@@ -199,8 +199,8 @@ class Renderer:
 
             def compiled() -> Template:
                 if not ready:
-                    found = f"{{% set {_ITSELF} = {name} %}}"
-                    ready.append(self._jinja.from_string(_as_macro(text) + found))
+                    exported = f"{{% set {_ITSELF} = {name} %}}"
+                    ready.append(self._jinja.from_string(_as_macro(text) + exported))
                 return ready[0]
 
             return compiled
@@ -210,7 +210,7 @@ class Renderer:
             id: compiling(str(one.get("macro_sql") or ""), str(one["name"])) for id, one in macros
         }
 
-    def _values(self, node: Node, tables: Tables) -> Mapping[str, Any]:
+    def _values(self, node: Node, tables: KnownTables) -> Mapping[str, Any]:
         """Return what a node's Jinja may name."""
         by_package = dict[str, _Package]()
         values_of = dict[str, dict[str, Any]]()
@@ -249,7 +249,7 @@ class Renderer:
     def _of_node(
         self,
         node: Node,
-        tables: Tables,
+        tables: KnownTables,
         packages: Mapping[str, _Package],
         internal: _Package,
     ) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Tables, as the Jinja of a dbt project sees them: relations, their columns, and the adapter.
+"""KnownTables, as the Jinja of a dbt project sees them: relations, their columns, and the adapter.
 
 The invariant: what only a database knows is a `RenderingError` that says so; the columns of what is
 carried over are known without one.
@@ -150,7 +150,7 @@ class JinjaColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class KnownTables:
     """What is known of tables.
 
     Attributes:
@@ -184,12 +184,12 @@ class Tables:
         Raises:
             UnknownColumnsError: they are not known.
         """
-        found = self.columns(relation.id)
-        if found is None:
+        columns = self.columns(relation.id)
+        if columns is None:
             raise UnknownColumnsError(
                 f"it asks for the columns of {relation.id}, which is not carried over"
             )
-        return [JinjaColumn(name, self._type(kind), mark) for name, kind in found.items()]
+        return [JinjaColumn(name, self._type(kind), mark) for name, kind in columns.items()]
 
     def _type(self, kind: str) -> str:
         try:
@@ -204,7 +204,7 @@ class Adapter:
 
     kind: str
     dispatch: Callable[..., object]
-    tables: Tables
+    tables: KnownTables
 
     def type(self) -> str:
         """Return its name."""

@@ -99,8 +99,8 @@ def _matched(node: exp.Expr, dialect: str) -> exp.Expr:
         return node
     own = 1 if "e" in letters or dialect in _FIRST_GROUP else 0
     group = node.args.get("group") or exp.Literal.number(own)
-    found = exp.RegexpExtract(this=node.this, expression=node.expression, group=group)
-    return found if dialect in _EMPTY_IF_NONE else exp.Nullif(this=found, expression=_EMPTY.copy())
+    part = exp.RegexpExtract(this=node.this, expression=node.expression, group=group)
+    return part if dialect in _EMPTY_IF_NONE else exp.Nullif(this=part, expression=_EMPTY.copy())
 
 
 def _last_day(node: exp.Expr, dialect: str) -> exp.Expr:

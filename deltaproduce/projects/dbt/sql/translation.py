@@ -18,7 +18,7 @@ from deltaproduce.projects.dbt.sql.choices import chosen
 from deltaproduce.projects.dbt.sql.differences import as_spark_computes
 from deltaproduce.projects.dbt.sql.moments import as_of_version, reads_date
 from deltaproduce.projects.dbt.sql.naming import free_name, in_sql, rename_columns
-from deltaproduce.projects.dbt.sql.wanted import Known, Wanted, wanted
+from deltaproduce.projects.dbt.sql.wanted import Known, WantedColumns, wanted
 from deltaproduce.projects.dbt.sql.writing import SparkText
 from deltaproduce.stages.sql.syntax import reason, shortened
 
@@ -50,7 +50,7 @@ class Translated:
 
     sql: str
     reads: frozenset[str]
-    wanted: Wanted
+    wanted: WantedColumns
     has_date: bool = False
 
 

@@ -1,4 +1,4 @@
-"""Wanted columns: those that queries read of tables whose columns nobody says.
+"""WantedColumns columns: those that queries read of tables whose columns nobody says.
 
 Pure. A model often reads `SELECT *` of a source in a CTE, and names columns later: so what a query
 wants of a column's name goes down through its CTEs and subqueries to the table. The invariant: a
@@ -34,7 +34,7 @@ _FIELD: Final = re.compile(r"\.([^.?\[]+)(.*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ColumnOrigin:
     """Where a column of a result comes from: a column of a node, or a field in it."""
 
     node: str
@@ -43,7 +43,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedColumns:
     """What a query wants of tables.
 
     Attributes:
@@ -54,25 +54,27 @@ class Wanted:
 
     columns: Mapping[str, Names] = field(default_factory=dict)
     passed: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    origins: Mapping[str, Origin] = field(default_factory=dict)
+    origins: Mapping[str, ColumnOrigin] = field(default_factory=dict)
 
 
-def wanted(tree: exp.Query, node_of: Callable[[exp.Table], str], known: Known) -> Wanted:
+def wanted(tree: exp.Query, node_of: Callable[[exp.Table], str], known: Known) -> WantedColumns:
     """Return what a query wants of tables; nothing where its text does not tell."""
     try:
         scopes = traverse_scope(tree)
     except SqlglotError:  # a query that its own rules do not understand
-        return Wanted()
-    found = _Found(node_of, known)
+        return WantedColumns()
+    reading = _Reading(node_of, known)
     for scope in reversed(scopes):  # those that read others come first
-        found.read(scope)
+        reading.read(scope)
     passed = dict[str, frozenset[str]]()
     if scopes:
-        found.pass_on(scopes[-1], passed)
-    return Wanted(found.columns, passed, found.origins(scopes[-1]) if scopes else {})
+        reading.pass_on(scopes[-1], passed)
+    return WantedColumns(reading.columns, passed, reading.origins(scopes[-1]) if scopes else {})
 
 
-def of_all(queries: Mapping[str, Wanted], order: Sequence[str]) -> Mapping[str, dict[str, str]]:
+def of_all(
+    queries: Mapping[str, WantedColumns], order: Sequence[str]
+) -> Mapping[str, dict[str, str]]:
     """Return the columns that all queries together want of each node, with a type for each.
 
     Args:
@@ -83,16 +85,16 @@ def of_all(queries: Mapping[str, Wanted], order: Sequence[str]) -> Mapping[str, 
     for id in (*(one for one in queries if one not in order), *reversed(order)):
         if (query := queries.get(id)) is None:
             continue
-        asked = total.get(id, {})
+        wishes = total.get(id, {})
         for read, names in query.columns.items():
             _add(total.setdefault(read, {}), names.items())
         for read, lacking in query.passed.items():
             _add(
-                total.setdefault(read, {}), [one for one in asked.items() if one[0] not in lacking]
+                total.setdefault(read, {}), [one for one in wishes.items() if one[0] not in lacking]
             )
         for name, origin in query.origins.items():
-            if name in asked:
-                uses = frozenset(origin.path + use for use in asked[name][1])
+            if name in wishes:
+                uses = frozenset(origin.path + use for use in wishes[name][1])
                 own = (origin.name, uses)
                 _add(total.setdefault(origin.node, {}), [(origin.name.lower(), own)])
     return {id: {name: _type(uses) for name, uses in names.values()} for id, names in total.items()}
@@ -119,16 +121,16 @@ def _add(names: Names, more: Iterable[tuple[str, tuple[str, Uses]]]) -> None:
 
 
 @dataclass(slots=True)
-class _Found:
+class _Reading:
     """What is found so far, scope by scope."""
 
     node_of: Callable[[exp.Table], str]
     known: Known
     columns: dict[str, Names] = field(default_factory=dict)
-    asked: dict[int, Names] = field(default_factory=dict)
+    wishes: dict[int, Names] = field(default_factory=dict)
     may: dict[tuple[int, str], bool] = field(default_factory=dict)
     passed: set[int] = field(default_factory=set)
-    made: dict[int, dict[str, Origin]] = field(default_factory=dict)
+    outputs: dict[int, frozenset[str]] = field(default_factory=dict)
 
     def read(self, scope: Scope) -> None:
         """Note what a scope names, and what others ask of it."""
@@ -136,7 +138,7 @@ class _Found:
             for source in self._sources(scope, one.table, one.name):
                 self._ask(source, one.name, one.uses)
         unchanged = _unchanged(scope)
-        for lower, (name, uses) in self.asked.get(id(scope), {}).items():
+        for lower, (name, uses) in self.wishes.get(id(scope), {}).items():
             for branch in scope.set_operation_scopes or ():
                 self._ask(branch, name, uses)
             if lower in unchanged:
@@ -147,52 +149,70 @@ class _Found:
                 for source in self._starred(scope, name):
                     self._ask(source, name, uses)
 
-    def origins(self, scope: Scope) -> dict[str, Origin]:
+    def origins(self, scope: Scope) -> dict[str, ColumnOrigin]:
         """Return where the columns of a scope's result come from unchanged."""
-        if id(scope) not in self.made:
-            self.made[id(scope)] = {}  # a scope may read itself
-            self.made[id(scope)] = self._origins(scope)
-        return self.made[id(scope)]
+        origins = ((name, self._origin(scope, name)) for name in self._output_names(scope))
+        return {name: origin for name, origin in origins if origin is not None}
 
-    def _origins(self, scope: Scope) -> dict[str, Origin]:
-        found = dict[str, Origin]()
-        for lower, own in _unchanged(scope).items():
-            for source in self._sources(scope, own.table, own.name):
-                if isinstance(source, Scope):
-                    below = self.origins(source).get(own.name.lower())
-                    if below is not None:
-                        found[lower] = replace(below, path=below.path + own.path)
-                elif isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
-                    found[lower] = Origin(self.node_of(source), own.name, own.path)
-        for _, lacking in _stars(scope):
-            for alias in scope.selected_sources:
-                read = scope.sources.get(alias)
-                if isinstance(read, Scope):
-                    below_all = self.origins(read).items()
-                    found |= {k: v for k, v in below_all if k not in found and k not in lacking}
-        return found
+    def _origin(self, source: exp.Table | Scope, name: str) -> ColumnOrigin | None:
+        """Return where a column comes from; None if it is computed, or that is open."""
+        if not isinstance(source, Scope):
+            is_table = isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier)
+            return ColumnOrigin(self.node_of(source), name, "") if is_table else None
+        own = _unchanged(source).get(name.lower())
+        if own is None and name.lower() in _own_names(source):
+            return None
+        named = _Named("", name) if own is None else own
+        below = (
+            self._starred(source, name)
+            if own is None
+            else self._sources(source, own.table, own.name)
+        )
+        origin = self._origin(below[0], named.name) if below else None
+        return None if origin is None else replace(origin, path=origin.path + named.path)
 
-    def pass_on(self, scope: Scope, passed: dict[str, frozenset[str]]) -> None:
-        """Note the nodes of which a scope's result has all columns."""
+    def _output_names(self, scope: Scope) -> frozenset[str]:
+        """Return the columns of a scope's result that are known."""
+        if id(scope) not in self.outputs:
+            names = set(_own_names(scope))
+            for _, lacking in _stars(scope):
+                for alias in scope.selected_sources:
+                    source = scope.sources.get(alias)
+                    if isinstance(source, Scope):
+                        names |= self._output_names(source) - lacking
+            self.outputs[id(scope)] = frozenset(names)
+        return self.outputs[id(scope)]
+
+    def pass_on(
+        self,
+        scope: Scope,
+        passed: dict[str, frozenset[str]],
+        left_out: frozenset[str] = frozenset(),
+    ) -> None:
+        """Note the nodes of which a scope's result has all columns.
+
+        Args:
+            left_out: the columns that those who read the scope leave out.
+        """
         if id(scope) in self.passed:
             return
         self.passed.add(id(scope))
         for one in scope.set_operation_scopes or ():
-            self.pass_on(one, passed)
+            self.pass_on(one, passed, left_out)
         own = _own_names(scope)
         for star, lacking in _stars(scope):
             for alias, source in scope.sources.items():
                 if star and alias.lower() != star:
                     continue
                 if isinstance(source, Scope):
-                    self.pass_on(source, passed)
+                    self.pass_on(source, passed, left_out | own | lacking)
                 else:
-                    passed[self.node_of(source)] = frozenset(own | lacking)
+                    passed[self.node_of(source)] = left_out | own | lacking
 
     def _ask(self, source: exp.Table | Scope, name: str, uses: Uses) -> None:
         """Ask a table or another scope for a column."""
         if isinstance(source, Scope):
-            names = self.asked.setdefault(id(source), {})
+            names = self.wishes.setdefault(id(source), {})
         elif isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
             names = self.columns.setdefault(self.node_of(source), {})
         else:
@@ -300,14 +320,14 @@ def _named(scope: Scope) -> Iterator[_Named]:
     for number, one in enumerate(tree.selects if isinstance(tree, exp.Select) else ()):
         if isinstance(one, exp.Alias):
             aliases.setdefault(one.alias.lower(), number)
-    tables, made = {name.lower() for name in scope.sources}, _made(tree)
+    tables, given = {name.lower() for name in scope.sources}, _given_names(tree)
     for column in scope.columns:
         if isinstance(column.this, exp.Star):
             continue
         named = _Named.of(column, tables)
         defined = aliases.get(named.name.lower())
         is_alias = defined is not None and not named.table and _place(tree, column) > defined
-        if not is_alias and (named.table or named.name.lower() not in made):
+        if not is_alias and (named.table or named.name.lower() not in given):
             yield named
     for join in tree.args.get("joins") or ():
         for name in join.args.get("using") or ():
@@ -319,26 +339,26 @@ def _unchanged(scope: Scope) -> dict[str, _Named]:
     """Return the columns of a scope's result that are columns of its tables, or fields of them."""
     tree = scope.expression
     tables = {name.lower() for name in scope.sources}
-    found = dict[str, _Named]()
+    origins = dict[str, _Named]()
     for one in tree.selects if isinstance(tree, exp.Select) else ():
         value = one.unalias()
         column = value.find(exp.Column) if isinstance(value, exp.Dot) else value
         if isinstance(column, exp.Column) and not one.is_star:
-            found[one.alias_or_name.lower()] = _Named.of(column, tables)
-    return found
+            origins[one.alias_or_name.lower()] = _Named.of(column, tables)
+    return origins
 
 
-def _made(tree: exp.Expr) -> set[str]:
+def _given_names(tree: exp.Expr) -> set[str]:
     """Return the names that table functions of a query give, such as `UNNEST`."""
-    made = set[str]()
+    names = set[str]()
     items = [tree.args.get("from_"), *(tree.args.get("joins") or ())]
     laterals = tree.args.get("laterals") or ()
     for one in (*(item.this for item in items if item is not None), *laterals):
         if isinstance(one, exp.Unnest | exp.Lateral | exp.TableFromRows):
             named = [one.args.get("alias"), one.args.get("offset")]
             for part in (part for part in named if isinstance(part, exp.Expr)):
-                made |= {name.name.lower() for name in part.find_all(exp.Identifier)}
-    return made
+                names |= {name.name.lower() for name in part.find_all(exp.Identifier)}
+    return names
 
 
 def _place(tree: exp.Expr, column: exp.Expr) -> int:
