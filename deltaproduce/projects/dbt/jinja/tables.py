@@ -194,8 +194,8 @@ class KnownTables:
     def _type(self, kind: str) -> str:
         try:
             return exp.DataType.build(kind, dialect="spark").sql(dialect=self.dialect)
-        except SqlglotError:
-            return kind
+        except SqlglotError:  # the type of a null, which only Spark will tell
+            return exp.DataType.build("text").sql(dialect=self.dialect)
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,19 @@ from sqlglot import exp, to_table
 from sqlglot.errors import SqlglotError
 
 from deltaproduce.projects.dbt.manifest import Manifest, ManifestError, Node
+from deltaproduce.projects.dbt.sql.naming import column_name
 from deltaproduce.projects.dbt.sql.translation import DIALECTS
 from deltaproduce.projects.dbt.target.databases import opened, shown_address
 from deltaproduce.reading import stage_tables
 from deltaproduce.reading.opened import Opened
 from deltaproduce.storage.versions import stage_at
 from deltaproduce.sync.comparing.results import ComparedTables
-from deltaproduce.sync.comparing.tables import StageRows, compared
+from deltaproduce.sync.comparing.tables import (
+    OtherTable,
+    StageRows,
+    UnreadableTableError,
+    compared,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +117,22 @@ def compare(
     with opened(address) as find:
         results = [
             compared(
-                _stage_rows(store, stage, how.version),
-                find(there[stage].name),
+                _stage_rows(store, stage, how.version, there_table),
+                there_table,
                 ".".join(there[stage].name),
                 tolerance=how.tolerance,
                 sample=how.sample,
             )
             for stage in stages
+            for there_table in [find(there[stage].name)]
         ]
     return ComparedTables(
         shown_address(address), how.version, tuple(results), () if chosen else tuple(missing)
     )
 
 
-def _stage_rows(store: Opened, stage: str, version: int) -> StageRows:
+def _stage_rows(store: Opened, stage: str, version: int, other: OtherTable) -> StageRows:
+    """Return the rows of a stage, in columns of the names that they have in dbt."""
     recorded = stage_at(store.version(version), store.stage(stage))
     rows = stage_tables.content(store, stage, version, ordered=False, internal=False)
     if not isinstance(rows, pa.Table):
@@ -134,7 +142,21 @@ def _stage_rows(store: Opened, stage: str, version: int) -> StageRows:
         column.name: column.data_type.simpleString()
         for column in (*recorded.schema.key, *recorded.schema.value)
     }
-    return StageRows(stage, rows, [column.name for column in shown], types)
+    names = _names_in_dbt(other)
+    return StageRows(
+        stage,
+        rows.rename_columns([names.get(name, name) for name in rows.column_names]),
+        [names.get(column.name, column.name) for column in shown],
+        {names.get(name, name): kind for name, kind in types.items()},
+    )
+
+
+def _names_in_dbt(other: OtherTable) -> dict[str, str]:
+    """Return the columns that have another name in a table of dbt; none if it cannot be read."""
+    try:
+        return {column_name(name): name for name in other.columns if column_name(name) != name}
+    except UnreadableTableError:
+        return {}
 
 
 def _name(node: Node, dialect: str) -> tuple[str, ...]:
