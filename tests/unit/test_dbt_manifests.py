@@ -208,6 +208,7 @@ def rendered(text: str, **macros: str) -> str:
         ("{{ fewer() }}", "1"),
         ("{{ var('none', none) is none }} {{ var('kind') }}", "True new"),
         ("{{ adapter.dispatch('half', 'dbt_x')(6) }}", "6 / 2"),
+        ("{{ adapter.dispatch('half', 'no_package')(8) }}", "8 / 2"),
         ("{{ shop._hidden(this) }}", "True id, _at TIMESTAMPTZ"),
         ("{{ adapter.get_relation('d', '', 'm') == this }}", "True"),
         ("{{ run_started_at.strftime('%Y-%m-%d') }}", "8887-06-05"),

@@ -105,6 +105,11 @@ def test_columns_do_not_begin_with_an_underscore(name: str, own: str) -> None:
         ("postgres", "SELECT current_date AS d FROM t", "SELECT :as_of AS d FROM t"),
         (
             "duckdb",
+            "SELECT now() AS d FROM t",
+            "SELECT ( CAST(:as_of AS TIMESTAMP) + INTERVAL '12' HOUR ) AS d FROM t",
+        ),
+        (
+            "duckdb",
             "SELECT '8887-06-05 04:03:02+00:00' AS d FROM t",
             "SELECT CAST(:as_of AS STRING) AS d FROM t",
         ),

@@ -109,7 +109,7 @@ class _Dispatch:
         known = {**self.packages, "dbt": self.internal}
         searched = [known[one] for one in named if one in known]
         searched.append(self.internal)
-        if macro_namespace is None:
+        if macro_namespace is None or macro_namespace not in known:
             searched.extend(self.packages.values())
         for package in searched:
             for prefix in self.prefixes:

@@ -44,7 +44,10 @@ def _date(node: exp.Expr) -> exp.Expr:
 
 
 def _timestamp(node: exp.Expr) -> exp.Expr:
-    return exp.cast(exp.Placeholder(this="as_of"), exp.DType.TIMESTAMPTZ)
+    """Noon, which is in the same day in almost every time zone."""
+    midnight = exp.cast(exp.Placeholder(this="as_of"), exp.DType.TIMESTAMPTZ)
+    half = exp.Interval(this=exp.Literal.string("12"), unit=exp.var("HOUR"))
+    return exp.paren(exp.Add(this=midnight, expression=half))
 
 
 def _literal(node: exp.Expr) -> exp.Expr:
