@@ -300,3 +300,29 @@ def test_a_project_reads_folders_by_day(shop, call, asked):
     (folder / "data" / "coupon=day=2" / "a.csv").write_text("order_id,amount\n2,6\n")
     call("run")
     assert coupons(folder) == ["day=1", "day=2"]
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_columns_may_have_another_name_in_the_files(project_of, call, asked, form):
+    toml = (
+        '[project]\nname = "named"\nlocation = "./lake"\nengine = "local"\n[sources.orders]\n'
+        f'format = "{form}"\npath = "orders.{form}"\nmode = "snapshot"\n'
+        'names = { note_ = "_note" }\n'
+    )
+    folder = project_of(
+        {
+            "deltaproduce.toml": toml,
+            "stages/orders.sql": "EXTERNAL orders (columns (id int, note_ string), key (id));\n",
+            "orders.csv": "id,_NOTE\n1,x\n",
+            "orders.json": '{"id": 1, "_note": "x"}\n',
+        }
+    )
+    table = pa.table({"id": pa.array([1], pa.int32()), "_note": ["x"]})
+    parquet.write_table(table, folder / "orders.parquet")
+    call("run")
+    assert [row["note_"] for row in asked("show", "orders")["rows"]] == ["x"]
+    (folder / "orders.csv").write_text("id,note\n1,x\n")
+    (folder / "orders.json").write_text('{"id": 1, "note": "x"}\n')
+    parquet.write_table(table.rename_columns(["id", "note"]), folder / "orders.parquet")
+    result = call("run", code=1)
+    assert "note_" in result.output + result.stderr
