@@ -41,8 +41,8 @@ def json_parts(
         spelled = dict.fromkeys(name for row in rows for name in row)
         names |= spelled
         arrays: dict[str, pa.Array] = {}
-        for column in declared.values():
-            own = [name for name in spelled if name.lower() == column.name.lower()]
+        for in_file, column in declared.items():
+            own = [name for name in spelled if name.lower() == in_file]
             if column.name in keys and rows and not own:
                 finding = f"it has no column {column.name}; it has {', '.join(spelled)}"
                 raise FileFault(finding, columns=[column.name])
