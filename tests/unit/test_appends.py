@@ -113,6 +113,20 @@ def test_rows_are_not_added_to_a_table_that_became_another(
     assert "ours 1" not in [commit.metadata for commit in reads.history(table, None)]
 
 
+def test_a_checkpoint_is_as_near_as_its_interval_whoever_commits(table: Directory) -> None:
+    """Delta-rs makes one at another number than we do: neither counts on the other's."""
+    states, made = TableStates(), [0]
+    for number in range(1, 40):
+        if number % 4 in (0, 1):
+            others(table)
+        else:
+            write(table, states if number % 3 else TableStates(), number)
+        log = Path(table.uri.removeprefix("file://"), "_delta_log")
+        made = [0, *sorted(int(path.name[:20]) for path in log.glob("*.checkpoint.parquet"))]
+        assert number - made[-1] <= 4 + 2  # the last two may be of others
+    assert len(made) >= 8
+
+
 def test_a_fenced_commit_is_the_next_one_or_none(
     table: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

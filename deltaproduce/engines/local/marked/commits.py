@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import uuid4
 
@@ -117,10 +117,12 @@ def commit(
         directory, number, text
     ):
         raise RefusedError(f"another writer has made delta version {number}")
-    if number % _interval(state) == 0:
+    after = state.updated(number, lines)
+    if number - state.checkpoint >= _interval(state):  # others' commits may have made none
         with suppress(DeltaError, OSError, ValueError):  # a later commit makes the next one
             DeltaTable(directory.uri, storage_options=directory.storage_options).create_checkpoint()
-    return state.updated(number, lines)
+            after = replace(after, checkpoint=number)
+    return after
 
 
 def restored(directory: Directory, now: TableState, then: TableState) -> CommitChanges:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
@@ -62,6 +62,7 @@ class TableState:
         metadata: its newest ``metaData`` action.
         files: its files: the ``add`` action of each, by its path and its deletion vector.
         transactions: the newest number of each application that gave its commits numbers (``txn``).
+        checkpoint: the newest checkpoint that is known; 0 if there is none.
     """
 
     delta_version: int
@@ -69,6 +70,7 @@ class TableState:
     metadata: Action
     files: Mapping[tuple[str, str], Action]
     transactions: Mapping[str, int]
+    checkpoint: int = field(default=0, compare=False)
 
     @property
     def configuration(self) -> Mapping[str, str]:
@@ -123,7 +125,9 @@ class TableState:
             protocol = action.get("protocol") or protocol
             metadata = action.get("metaData") or metadata
         # A commit removes a file before it adds it anew, in whichever order it says so.
-        return TableState(delta_version, protocol, metadata, {**files, **added}, transactions)
+        return TableState(
+            delta_version, protocol, metadata, {**files, **added}, transactions, self.checkpoint
+        )
 
 
 def file_of(action: Action) -> tuple[str, str]:
@@ -167,7 +171,7 @@ def _replayed(directory: Directory, delta_version: int | None) -> TableState:
     first = max(known, default=None)
     state = TableState(-1, _NOTHING, _NOTHING, {}, {})
     if first is not None:
-        state = state.updated(first, _of_checkpoint(directory, first))
+        state = replace(state.updated(first, _of_checkpoint(directory, first)), checkpoint=first)
     while state.delta_version < last:
         state = _following(directory, state)
     if not state.protocol or not state.metadata:
