@@ -454,12 +454,17 @@ class Pipeline(Tabular):
         known = (stage for stage in self._stages if not stage.kind.intake.all_columns)
         schemas = {stage.name: stage.schema for stage in known}
         files = stored_as(stored, stage=name)
-        if incremental == "never" or key == "":
-            return self._view(name, query, key, schemas, files, incremental)
         try:
-            return self._key_local(name, query, key, schemas, files)
-        except NotKeyLocalError as error:
-            return self._view(name, query, key, schemas, files, incremental, error.fault)
+            if incremental == "never" or key == "":
+                return self._view(name, query, key, schemas, files, incremental)
+            try:
+                return self._key_local(name, query, key, schemas, files)
+            except NotKeyLocalError as error:
+                return self._view(name, query, key, schemas, files, incremental, error.fault)
+        except RecursionError:
+            message = f"stage {name!r}: its query is nested too deeply, as by a UNION of hundreds "
+            message += "of queries; make several stages of it"
+            raise DefinitionError(message, stage=name) from None
 
     def _key_local(
         self,

@@ -264,3 +264,13 @@ def test_arguments_of_a_session_are_checked_before_it_starts():
             with pytest.raises(InvalidArgumentError) as caught:
                 local_session(**{argument: value})
             assert caught.value.argument == argument
+
+
+def test_a_query_that_is_nested_too_deeply_is_refused():
+    pipeline = Pipeline("shop")
+    pipeline.source("orders", key="id bigint", value="n int")
+    parts = (f"SELECT id, n + {number} AS n FROM orders" for number in range(500))
+    with pytest.raises(DefinitionError, match="nested too deeply") as refusal:
+        pipeline.sql("lines", " UNION ALL ".join(parts), key="id")
+    assert refusal.value.stage == "lines"
+    assert [stage.name for stage in pipeline.stages] == ["orders"]

@@ -315,9 +315,6 @@ def _take_model(
         except DeltaProduceError as refusal:
             error = refusal
             continue
-        except RecursionError:
-            error = DefinitionError("its query has too many parts in each other, such as UNIONs")
-            break
         conversion.taken[node.id] = name
         conversion.has_date |= query.has_date
         conversion.files[f"stages/{name}.sql"] = texts.stage_text(node, name, query.sql, key)
