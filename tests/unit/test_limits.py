@@ -135,7 +135,7 @@ def test_large_rows_are_kept_in_a_file_without_a_name(tmp_path, monkeypatch):
     monkeypatch.setattr(spilling, "LARGE_BYTES", 1_000)
     rows = pa.table({"n": np.arange(1_000), "t": [f"a{n}" for n in range(1_000)]})
     before = pa.total_allocated_bytes()
-    kept = spilled(rows)
+    kept = spilled(rows, rows.nbytes)
     assert pa.total_allocated_bytes() - before < 1_000
     assert kept.equals(rows)
     assert [*tmp_path.iterdir()] == []
