@@ -140,11 +140,11 @@ def test_large_rows_are_kept_in_a_file_without_a_name(tmp_path, monkeypatch):
     assert kept.equals(rows)
     assert [*tmp_path.iterdir()] == []
     few = rows.slice(0, 3)
-    assert spilled(few) is few
+    assert spilled(few, few.nbytes) is few
     missing = str(tmp_path / "none")
     monkeypatch.setattr(spilling.tempfile, "tempdir", missing)
     with pytest.raises(StorageError) as caught:
-        spilled(rows)
+        spilled(rows, rows.nbytes)
     assert f"{missing!r} (No such file or directory)" in str(caught.value)
 
 
