@@ -4,7 +4,6 @@ import json
 import math
 import shutil
 import uuid
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
@@ -17,13 +16,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from matched_tables import assert_matched, cases, compare
 from typer.testing import CliRunner
 
 from deltaproduce.cli.app import application
 from deltaproduce.postgres import reading as of_postgres
 from deltaproduce.postgres.reading import PostgresTable, reading
-from deltaproduce.sync.comparing.results import ComparedTable
-from deltaproduce.sync.comparing.tables import StageRows, UnreadableTableError, compared
+from deltaproduce.sync.comparing.tables import UnreadableTableError
 
 SHOP = Path(__file__).parents[1] / "cli/dbt_projects/shop"
 STAGES = ("customers", "days", "labelled", "large", "order", "payment_totals", "stg_orders")
@@ -88,36 +87,15 @@ def table(address: str, kinds: list[str], rows: list[tuple[Any, ...]]) -> Iterat
         yield PostgresTable(reader, ("public", "there"))
 
 
-def compare(rows: pa.Table, there: PostgresTable, key: tuple[str, ...] = ()) -> ComparedTable:
-    types = {field.name: str(field.type) for field in rows.schema}
-    return compared(StageRows("s", rows, key, types), there, "there", tolerance=1e-9, sample=100)
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[list[str], list[tuple], list[tuple]]:
-    """Columns, the rows there, and the rows here."""
-    kinds = draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=5, unique=True))
-    row = st.tuples(*(st.none() | KINDS[kind][2] for kind in kinds))
-    common = draw(st.lists(row, max_size=8))
-    there = common + draw(st.lists(row, max_size=2))
-    return kinds, there, draw(st.permutations(common + draw(st.lists(row, max_size=2))))
-
-
 @settings(
     max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
-@given(cases())
+@given(cases(KINDS))
 def test_rows_are_matched_as_multisets(address: str, case: Any) -> None:
     """Of random rows of all types, those are equal that a Counter says are."""
     kinds, rows, ours = case
-    there, mine = Counter(map(repr, rows)), Counter(map(repr, ours))
     with table(address, kinds, rows) as other:
-        result = compare(here(kinds, ours), other)
-    assert not result.problem
-    assert not [one for one in result.columns if not one.is_compared], result.columns
-    assert (result.rows_there, result.rows_here) == (len(rows), len(ours))
-    assert result.equal == (there & mine).total()
-    assert (result.only_there, result.only_here) == ((there - mine).total(), (mine - there).total())
+        assert_matched(compare(here(kinds, ours), other), rows, ours)
 
 
 def test_changed_rows_are_found_by_key(address: str) -> None:

@@ -4,7 +4,6 @@ import math
 import subprocess
 import sys
 import uuid
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
@@ -17,11 +16,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from matched_tables import assert_matched, cases, compare
 
 from deltaproduce.projects.dbt.target import duckdb_tables
 from deltaproduce.projects.dbt.target.duckdb_tables import DuckDBTable, connected
-from deltaproduce.sync.comparing.results import ComparedTable
-from deltaproduce.sync.comparing.tables import StageRows, UnreadableTableError, compared
+from deltaproduce.sync.comparing.tables import UnreadableTableError
 
 KINDS: dict[str, tuple[str, pa.DataType, st.SearchStrategy]] = {
     "whole": ("BIGINT", pa.int64(), st.integers(-3, 3)),
@@ -98,25 +97,10 @@ def table(path: Path, kinds: list[str], rows: list[tuple[Any, ...]]) -> Iterator
         yield DuckDBTable(connection, ("s", "there"))
 
 
-def compare(rows: pa.Table, there: DuckDBTable) -> ComparedTable:
-    types = {field.name: str(field.type) for field in rows.schema}
-    return compared(StageRows("s", rows, (), types), there, "there", tolerance=1e-9, sample=100)
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[list[str], list[tuple], list[tuple]]:
-    """Columns, the rows there, and the rows here."""
-    kinds = draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=5, unique=True))
-    row = st.tuples(*(st.none() | KINDS[kind][2] for kind in kinds))
-    common = draw(st.lists(row, max_size=8))
-    there = common + draw(st.lists(row, max_size=2))
-    return kinds, there, draw(st.permutations(common + draw(st.lists(row, max_size=2))))
-
-
 @settings(
     max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
-@given(cases())
+@given(cases(KINDS))
 def test_rows_are_matched_as_multisets(tmp_path: Path, case: Any) -> None:
     """Of random rows of all types, those are equal that a Counter says are."""
     kinds, rows, ours = case
@@ -124,14 +108,8 @@ def test_rows_are_matched_as_multisets(tmp_path: Path, case: Any) -> None:
     def said(row: tuple[Any, ...]) -> str:
         return repr([sorted(part.items()) if isinstance(part, dict) else part for part in row])
 
-    there, mine = Counter(map(said, rows)), Counter(map(said, ours))
     with table(tmp_path / "t.duckdb", kinds, rows) as other:
-        result = compare(here(kinds, ours), other)
-    assert not result.problem
-    assert not [one for one in result.columns if not one.is_compared], result.columns
-    assert (result.rows_there, result.rows_here) == (len(rows), len(ours))
-    assert result.equal == (there & mine).total()
-    assert (result.only_there, result.only_here) == ((there - mine).total(), (mine - there).total())
+        assert_matched(compare(here(kinds, ours), other), rows, ours, said)
 
 
 def test_a_table_of_many_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
