@@ -57,6 +57,11 @@ def hidden_name_fault(name: str) -> str | None:
     return "that is not a name of a hidden stage" if match is None else name_fault(match[1])
 
 
+def role_of(hidden: Hidden | None) -> str:
+    """Return the role that figures record of a stage; empty if users define it."""
+    return "" if hidden is None else hidden.role
+
+
 def role_of_name(name: str) -> str:
     """Return the role of a stage in a version that does not record it; empty if users defined it.
 

@@ -21,6 +21,7 @@ from deltaproduce.engines.local.large.threads import side_by_side
 from deltaproduce.model.checks.results import CheckResult
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Graph, Stage
+from deltaproduce.model.hidden import role_of
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS
 from deltaproduce.operations.compaction import Compactor
 from deltaproduce.operations.step.edits import Read
@@ -140,7 +141,7 @@ class Publisher:
         figures = {
             stage.name: (
                 written.get(stage.name) or head.stages.get(stage.name, NO_TABLES).carried()
-            ).in_role("" if stage.hidden is None else stage.hidden.role)
+            ).in_role(role_of(stage.hidden))
             for stage in self._graph.stages
         }
         version = Version(

@@ -17,6 +17,7 @@ from deltaproduce.engines.choice import is_local
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.marks import ALIVE
 from deltaproduce.model.graph import Stage
+from deltaproduce.model.hidden import role_of
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
 from deltaproduce.model.limits.placement import Estimate
 from deltaproduce.model.window_moves import WindowMove
@@ -135,7 +136,7 @@ class StepResult:
             numbering=Numbering(self.surrogates, self.stage.kind.key_use.numbered),
             columns=columns_of(self.stage),
             window=self.window,
-            role="" if self.stage.hidden is None else self.stage.hidden.role,
+            role=role_of(self.stage.hidden),
         )
 
 
