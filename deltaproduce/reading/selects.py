@@ -213,7 +213,7 @@ def _in_duckdb(
     listed = tables.reader.listed(table, delta_version)
     assert listed is not None  # there are paths
     parts: dict[str, list[str]] = {}
-    values = FileRanges(listed, len(paths)).values()
+    values = map(FileRanges(listed, len(paths)).values, range(len(paths)))
     for path, of_file in zip(paths, values, strict=True):
         own = [c for c in columns if c.name in of_file]
         constants = "".join(f", {_duckdb_value(python_value(of_file[c.name]), c)}" for c in own)

@@ -28,7 +28,7 @@ from deltaproduce.model.limits import Limits
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.parquet import files as parquet_files
 from deltaproduce.storage.parquet import neighbours, scans, seeks
-from deltaproduce.storage.parquet.file_ranges import FileRanges
+from deltaproduce.storage.parquet.file_ranges import FilePaths, FileRanges
 from deltaproduce.storage.parquet.files import ParquetFiles, Sieve
 from deltaproduce.storage.parquet.neighbours import Neighbours
 from deltaproduce.storage.parquet.readings import Readings
@@ -61,12 +61,12 @@ def _here(folder: Path) -> Directory:
 
 def _written(
     folder: Path, tables: Sequence[pa.Table], group_rows: int = 3
-) -> tuple[Directory, list[str]]:
+) -> tuple[Directory, FilePaths]:
     """Writes each table as a file, and returns the files by their directory and their names."""
     names = [f"part-{number:05}.parquet" for number in range(len(tables))]
     for name, table in zip(names, tables, strict=True):
         pq.write_table(table, folder / name, row_group_size=group_rows)
-    return _here(folder), names
+    return _here(folder), FilePaths(pa.array(names, pa.string()))
 
 
 def _numbers(first: int, last: int) -> pa.Table:
@@ -189,7 +189,7 @@ def test_all_rows_are_reduced_part_by_part(tmp_path: Path, rows: int) -> None:
     directory, names = _written(tmp_path, tables)
     files = ParquetFiles(directory, names, readings=readings)
     found = scans.reduced(files, [_ID], rows, summed)
-    others = [name for name, table in zip(names, tables, strict=True) if len(table)]
+    others = names.among(np.flatnonzero([len(table) > 0 for table in tables]))
     assert ParquetFiles(directory, others, readings=at_once).rows([_ID]) is not None
     assert readings.total == at_once.total
     assert readings.total.rows == 30

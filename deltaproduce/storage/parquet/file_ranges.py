@@ -1,13 +1,15 @@
-"""Ranges of files: the statistics in Delta's log, so that most files need not be opened.
+"""Files as Delta's log lists them: their paths, and ranges, so that most need not be opened.
 
-Pure. The invariant: a file is skipped only if the log says that it has none of the wanted rows; a
-file without statistics may have any. Only columns that stand for whole numbers count: the log
-truncates texts, and has times only to the millisecond.
+Pure. There may be a million files, so paths and ranges are columns. The invariant: a file is
+skipped only if the log says that it has none of the wanted rows; a file without statistics may have
+any. Only columns that stand for whole numbers count: the log truncates texts, and has times only to
+the millisecond.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, overload
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +30,39 @@ _CUT_MICROS: Final = 999
 """The most microseconds by which the last moment may be later than the log says."""
 _PARTITION: Final = "partition"
 _LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+class FilePaths(Sequence[str]):
+    """The paths of a table's files, relative to its directory."""
+
+    def __init__(self, paths: pa.StringArray) -> None:
+        self._paths = paths
+
+    @overload
+    def __getitem__(self, number: int) -> str: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> FilePaths: ...
+
+    def __getitem__(self, number: int | slice) -> str | FilePaths:
+        if isinstance(number, slice):
+            return FilePaths(self._paths[number])
+        return str(self._paths[number])
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths.to_pylist())
+
+    def among(self, numbers: Numbers) -> FilePaths:
+        """Return some of the paths, by their numbers."""
+        return FilePaths(self._paths.take(pa.array(numbers)))
+
+    def places(self, paths: Sequence[str]) -> list[int]:
+        """Return the numbers of those paths that are among some others."""
+        are_among = pc.is_in(self._paths, pa.array(paths, pa.string()))
+        return np.flatnonzero(in_numpy(are_among)).tolist()
 
 
 class FileRanges(NamedTuple):
@@ -71,7 +106,7 @@ class FileRanges(NamedTuple):
 
     def in_partitions(self, partitions: pa.Table) -> Marks:
         """Mark the files that are in some partitions, given by some or all of their columns."""
-        if self.statistics is None or _PARTITION not in self.statistics.column_names:
+        if self.statistics is None or not self.has_partitions:
             return np.ones(self.files, bool)
         return in_partitions(self.statistics, partitions)
 
@@ -118,13 +153,16 @@ class FileRanges(NamedTuple):
             return np.full(self.files, -1)
         return in_numpy(pc.fill_null(nulls, -1), np.int64)
 
-    def values(self) -> list[dict[str, pa.Scalar]]:
-        """Return the values that all rows of each file share, in columns that the files lack."""
-        if self.statistics is None or _PARTITION not in self.statistics.column_names:
-            return [{} for _ in range(self.files)]
-        structs = self.statistics.column(_PARTITION).combine_chunks()
-        fields = {field.name: pc.struct_field(structs, [field.name]) for field in structs.type}
-        return [{name: of_files[n] for name, of_files in fields.items()} for n in range(self.files)]
+    @property
+    def has_partitions(self) -> bool:
+        """Whether files are in partitions, whose values they lack."""
+        return self.statistics is not None and _PARTITION in self.statistics.column_names
+
+    def values(self, number: int) -> dict[str, pa.Scalar]:
+        """Return the values that all rows of a file share, in columns that the file lacks."""
+        if self.statistics is None or not self.has_partitions:
+            return {}
+        return dict(self.statistics.column(_PARTITION)[number].items())
 
     def _partition_numbers(self, column: Column) -> pa.Array | None:
         values = self._field(_PARTITION, column) if _is_number(column) else None

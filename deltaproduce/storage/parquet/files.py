@@ -23,7 +23,7 @@ from deltaproduce.errors import CorruptStoreError, StorageError
 from deltaproduce.model.limits.machine import cores
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.parquet.batching import PartReader, parts, shared_out, together
-from deltaproduce.storage.parquet.file_ranges import FileRanges, unknown
+from deltaproduce.storage.parquet.file_ranges import FilePaths, FileRanges, unknown
 from deltaproduce.storage.parquet.marked_rows import MarkedRows
 from deltaproduce.storage.parquet.neighbours import NUMBER
 from deltaproduce.storage.parquet.places import LookupCache
@@ -101,7 +101,7 @@ class ParquetFiles:
     def __init__(
         self,
         directory: Directory,
-        paths: Sequence[str],
+        paths: FilePaths,
         table: str | None = None,
         readings: Readings | None = None,
         ranges: FileRanges | None = None,
@@ -115,20 +115,19 @@ class ParquetFiles:
         self.spill = spill
         self._known: dict[int, FileFooter] = {}
         self.last_lookups = LookupCache()
-        self._values = self.ranges.values()
         self.marked = MarkedRows.listed(self.ranges.statistics)
 
     def know(self, others: ParquetFiles) -> None:
         """Take over the footers that another version of the table's files has read."""
         known = {others.paths[number]: footer for number, footer in others._known.items()}
-        for number, path in enumerate(self.paths):
-            if path in known:
-                self._known[number] = known[path]
+        for number in self.paths.places([*known]):
+            self._known[number] = known[self.paths[number]]
 
     @property
     def sizes(self) -> list[DataFile]:
         """The files by their numbers, with how many rows they have, and how many are marked."""
-        parts = [tuple(sorted((k, str(v)) for k, v in values.items())) for values in self._values]
+        values = map(self.ranges.values, range(len(self.paths)))
+        parts = [tuple(sorted((k, str(v)) for k, v in one.items())) for one in values]
         codes = {part: code for code, part in enumerate(dict.fromkeys(parts))}
         rows = self.ranges.rows.tolist()
         marked = self.marked.counts(len(self.paths)).tolist()
@@ -166,7 +165,7 @@ class ParquetFiles:
         )
         return ParquetFiles(
             self._directory,
-            [self.paths[number] for number in numbers.tolist()],
+            self.paths.among(numbers),
             self._table,
             self.readings,
             FileRanges(listed, len(numbers)),
@@ -176,7 +175,7 @@ class ParquetFiles:
     @property
     def are_apart(self) -> bool:
         """Whether they are in several partitions, which a reader of few rows need not all open."""
-        return len(self._values) > 1 and bool(self._values[0])
+        return len(self.paths) > 1 and self.ranges.has_partitions
 
     def in_partitions(self, partitions: pa.Table) -> ParquetFiles:
         """Return the files of some partitions; see `FileRanges.in_partitions`."""
@@ -354,7 +353,7 @@ class ParquetFiles:
                         read = pa.Table.from_batches([batch])
                         part = self.marked.alive_from(read, number, first)
                         first += len(read)
-                        yield in_arrow_types(_beside(part, self._values[number]), columns)
+                        yield in_arrow_types(_beside(part, self.ranges.values(number)), columns)
         except UNREADABLE as error:
             if self._table is None:
                 raise
@@ -368,7 +367,7 @@ class ParquetFiles:
             if missing:
                 paths = map(self.paths.__getitem__, missing)
                 said = side_by_side(self._directory.footer, paths, _FOOTERS_AT_A_TIME)
-                values = (self._values[number] for number in missing)
+                values = (self.ranges.values(number) for number in missing)
                 self._known |= zip(missing, map(FileFooter, said, values), strict=True)
         except UNREADABLE as error:
             self._check_answer(error)
@@ -407,17 +406,17 @@ class ParquetFiles:
             rows = rows.append_column(NUMBER.name, pa.array(numbers))
         if not all_rows:
             rows = self.marked.alive(rows, number, chosen, said)
-        return _beside(rows, self._values[number])
+        return _beside(rows, self.ranges.values(number))
 
     def names_in(self, number: int, columns: Sequence[Column]) -> list[str]:
         """Return the names of the columns that a file has: not those it is partitioned by."""
-        return [column.name for column in columns if column.name not in self._values[number]]
+        return [column.name for column in columns if column.name not in self.ranges.values(number)]
 
     def _parts_of(
         self, number: int, columns: Sequence[Column], versions: tuple[int, int] | None = None
     ) -> Iterator[pa.Table]:
         """Yield a file's rows of some versions, and others that share a row group with them."""
-        values = self._values[number]
+        values = self.ranges.values(number)
         with self._directory.parquet(self.paths[number]) as file:
             groups, names = _groups_of(file.metadata, versions), self.names_in(number, columns)
             self._count(file.metadata, groups, names)

@@ -33,10 +33,9 @@ class MarkedRows(NamedTuple):
         """Return those of the files that the log lists, as `local.delta.reads.files` has them."""
         if files is None or MARKED not in files.column_names:
             return MarkedRows({})
-        pairs = enumerate(files.column(MARKED))
-        return MarkedRows(
-            {n: in_numpy(rows.values, np.int64) for n, rows in pairs if rows.is_valid}
-        )
+        lists = files.column(MARKED).combine_chunks()
+        marked = np.flatnonzero(in_numpy(lists.is_valid())).tolist()
+        return MarkedRows({n: in_numpy(lists[n].values, np.int64) for n in marked})
 
     def counts(self, files: int) -> Numbers:
         """Return the number of marked rows of each of so many files."""

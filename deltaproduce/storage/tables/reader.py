@@ -22,7 +22,7 @@ from deltaproduce.engines.spark.kernels import checks as in_spark
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
 from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.locations import StoreTable
-from deltaproduce.storage.parquet.file_ranges import FileRanges
+from deltaproduce.storage.parquet.file_ranges import FilePaths, FileRanges
 from deltaproduce.storage.parquet.files import ParquetFiles
 from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.tables.access import TableAccess
@@ -73,7 +73,8 @@ class TableReader:
             with self._access.readable(table):
                 listed = self._access.delta.files(place, delta_version, ranges=True)
             if place.directory is not None and listed is not None:
-                paths, ranges = listed.column("path").to_pylist(), FileRanges(listed, len(listed))
+                paths = FilePaths(listed.column("path").combine_chunks())
+                ranges = FileRanges(listed, len(listed))
                 files = ParquetFiles(
                     place.directory, paths, alone, self.readings, ranges, self._access.engines.spill
                 )

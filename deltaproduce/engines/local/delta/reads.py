@@ -71,7 +71,7 @@ def files(
         return None
     paths = [unquote(path) for path in paths]
     named = actions.set_column(0, "path", pa.array(paths, pa.string()))
-    return listing.with_marks(named, paths, marked).sort_by("path")
+    return listing.with_marks(named.sort_by("path"), marked)
 
 
 def ranges(

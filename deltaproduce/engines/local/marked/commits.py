@@ -31,11 +31,9 @@ from deltaproduce.engines.local.marked.state import (
     NAMED,
     TIMES_FEATURE,
     TIMESTAMP_NTZ,
-    VECTOR,
-    Action,
     TableState,
-    path_of,
 )
+from deltaproduce.engines.local.marked.table_files import VECTOR, Action, path_of
 from deltaproduce.engines.local.marked.vectors import Vector
 from deltaproduce.types.excerpts import one_line
 
@@ -131,13 +129,13 @@ def restored(directory: Directory, now: TableState, then: TableState) -> CommitC
     Raises:
         BrokenLogError: a file is gone.
     """
-    missing = [path for path in map(path_of, then.files.values()) if not directory.exists(path)]
+    missing = [path for path in then.files.paths() if not directory.exists(path)]
     if missing:
         raise BrokenLogError(one_line(FileNotFoundError(f"{missing[0]} was removed")))
     same = json.dumps(then.metadata, sort_keys=True) == json.dumps(now.metadata, sort_keys=True)
     return CommitChanges(
-        removed=[add for file, add in now.files.items() if file not in then.files],
-        returned=[add for file, add in then.files.items() if file not in now.files],
+        removed=now.files.without(then.files),
+        returned=then.files.without(now.files),
         metadata=None if same else then.metadata,
         operation="RESTORE",
     )
@@ -157,7 +155,7 @@ def _marking(
     """Yield the actions that replace the vectors of some files."""
     if not marked:
         return
-    files = {path_of(add): add for add in state.files.values()}
+    files = state.files.of_paths(marked)
     wanted = dict[str, Vector]()
     for path, rows in marked.items():
         old_vector, more = files[path].get(VECTOR), Vector.of(rows)

@@ -14,8 +14,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
-from urllib.parse import unquote
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -28,15 +27,12 @@ from deltaproduce.engines.delta.log import (
 )
 from deltaproduce.engines.delta.tables import BrokenLogError
 from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.local.marked.table_files import Action, TableFiles
 from deltaproduce.types.excerpts import one_line
 
-Action: TypeAlias = Mapping[str, Any]
-"""One action of the log, as JSON has it."""
-
-VECTOR: Final = "deletionVector"
 FEATURE: Final = "deletionVectors"
 _MOST: Final = 256
-"""The most states that are kept: each has the actions of its table's files."""
+"""The most states that are kept: each has the files of its table."""
 NAMED: Final = 7
 """The writer version from which on a protocol names its features."""
 TIMES_FEATURE: Final = "timestampNtz"
@@ -49,7 +45,8 @@ _NO_USE: Final = frozenset({"variantType"})
 """Features that delta-rs gives to tables which have no column of that type."""
 _DEMANDS: Final = ("delta.appendOnly", "delta.enableChangeDataFeed", "delta.enableRowTracking")
 _UNREADABLE: Final = (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException)
-_CHECKPOINTED: Final = ["protocol", "metaData", "add", "txn"]
+_ADD: Final = "add"
+_CHECKPOINTED: Final = ["protocol", "metaData", _ADD, "txn"]
 _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
@@ -60,7 +57,7 @@ class TableState:
     Attributes:
         protocol: its newest ``protocol`` action.
         metadata: its newest ``metaData`` action.
-        files: its files: the ``add`` action of each, by its path and its deletion vector.
+        files: its files.
         transactions: the newest number of each application that gave its commits numbers (``txn``).
         checkpoint: the newest checkpoint that is known; 0 if there is none.
     """
@@ -68,7 +65,7 @@ class TableState:
     delta_version: int
     protocol: Action
     metadata: Action
-    files: Mapping[tuple[str, str], Action]
+    files: TableFiles
     transactions: Mapping[str, int]
     checkpoint: int = field(default=0, compare=False)
 
@@ -86,7 +83,7 @@ class TableState:
     @property
     def is_inside(self) -> bool:
         """Whether all files are in the table's directory."""
-        return not any("://" in path or path.startswith("/") for path, _ in self.files)
+        return self.files.are_inside
 
     @property
     def is_simple(self) -> bool:
@@ -112,37 +109,20 @@ class TableState:
 
     def updated(self, delta_version: int, actions: Iterable[Action]) -> TableState:
         """Return the state at a later delta version, given all actions since."""
-        protocol, metadata, files = self.protocol, self.metadata, dict(self.files)
-        transactions = dict(self.transactions)
-        added = dict[tuple[str, str], Action]()
+        protocol, metadata, transactions = self.protocol, self.metadata, dict(self.transactions)
+        added, removed = list[Action](), list[Action]()
         for action in actions:
-            if (add := action.get("add")) is not None:
-                added[file_of(add)] = add
+            if (add := action.get(_ADD)) is not None:
+                added.append(add)
             elif (remove := action.get("remove")) is not None:
-                files.pop(file_of(remove), None)
+                removed.append(remove)
             elif (txn := action.get("txn")) is not None:
                 transactions[txn["appId"]] = txn["version"]
             protocol = action.get("protocol") or protocol
             metadata = action.get("metaData") or metadata
         # A commit removes a file before it adds it anew, in whichever order it says so.
-        return TableState(
-            delta_version, protocol, metadata, {**files, **added}, transactions, self.checkpoint
-        )
-
-
-def file_of(action: Action) -> tuple[str, str]:
-    """Return what distinguishes the file of an action: its path, and which vector it has."""
-    vector = action.get(VECTOR)
-    if vector is None:
-        return action["path"], ""
-    return action[
-        "path"
-    ], f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}"
-
-
-def path_of(add: Action) -> str:
-    """Return the path of an action's file from the table's directory."""
-    return unquote(add["path"])
+        files = self.files.updated(removed, added)
+        return TableState(delta_version, protocol, metadata, files, transactions, self.checkpoint)
 
 
 def state_at(directory: Directory, delta_version: int | None) -> TableState:
@@ -169,9 +149,10 @@ def _replayed(directory: Directory, delta_version: int | None) -> TableState:
         if checkpoint is not None and checkpoint <= last
     )
     first = max(known, default=None)
-    state = TableState(-1, _NOTHING, _NOTHING, {}, {})
+    state = TableState(-1, _NOTHING, _NOTHING, TableFiles(), {})
     if first is not None:
-        state = replace(state.updated(first, _of_checkpoint(directory, first)), checkpoint=first)
+        files, others = _of_checkpoint(directory, first)
+        state = replace(state, files=files, checkpoint=first).updated(first, others)
     while state.delta_version < last:
         state = _following(directory, state)
     if not state.protocol or not state.metadata:
@@ -179,25 +160,23 @@ def _replayed(directory: Directory, delta_version: int | None) -> TableState:
     return state
 
 
-def _of_checkpoint(directory: Directory, number: int) -> list[Action]:
+def _of_checkpoint(directory: Directory, number: int) -> tuple[TableFiles, list[Action]]:
+    """Return the files of a checkpoint, and its other actions."""
     rows = directory.parquet(checkpoint_file(number)).read(_CHECKPOINTED)
-    if "add" not in rows.column_names:
+    if _ADD not in rows.column_names:
         raise ValueError("the checkpoint has no files")
+    files = rows.column(_ADD).combine_chunks()
     actions = list[Action]()
-    for kind in rows.column_names:
+    for kind in {*rows.column_names} - {_ADD}:
         column = rows.column(kind)
         for fields in column.filter(column.is_valid()).to_pylist():
             about = {name: value for name, value in fields.items() if value is not None}
-            for name in ("partitionValues", "configuration", "tags"):
-                if name in about:
-                    about[name] = dict(about[name])
+            if "configuration" in about:
+                about["configuration"] = dict(about["configuration"])
             if "format" in about:
                 about["format"] = {**about["format"], "options": dict(about["format"]["options"])}
-            if VECTOR in about:
-                vector = about[VECTOR].items()
-                about[VECTOR] = {name: value for name, value in vector if value is not None}
             actions.append({kind: about})
-    return actions
+    return TableFiles.of_checkpoint(files.filter(files.is_valid())), actions
 
 
 def _following(directory: Directory, state: TableState) -> TableState:

@@ -15,7 +15,8 @@ from deltaproduce.engines.delta.tables import BrokenLogError, RefusedError, Tabl
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.marked.commits import CommitChanges, commit
-from deltaproduce.engines.local.marked.state import Action, TableState, TableStates, path_of
+from deltaproduce.engines.local.marked.state import TableState, TableStates
+from deltaproduce.engines.local.marked.table_files import Action
 from deltaproduce.types.data_types import StructField, StructType
 
 _MOST_TRIES: Final = 15
@@ -116,7 +117,7 @@ def replaced(
         raise RefusedError(f"the table was at delta version {write.located_at}, and has moved")
     changed = CommitChanges(
         added=data_files.of_write(directory, rows, write) if len(rows) else [],
-        removed=[add for add in state.files.values() if path_of(add) in write.merged],
+        removed=[*state.files.of_paths(write.merged).values()],
         marked=write.replaced,
         operation="OPTIMIZE" if write.merged else "MERGE",
         changes_rows=not write.merged,
@@ -139,10 +140,10 @@ def overwritten(
     Raises:
         RefusedError: another writer was faster.
     """
-    files = state.files.values()
+    files = state.files
     changed = CommitChanges(
         added=data_files.of_write(directory, rows, write),
-        removed=[add for add in files if paths is None or path_of(add) in paths],
+        removed=[*(files if paths is None else files.of_paths(paths).values())],
         metadata=None if paths is not None else _metadata(state, write),
         operation="WRITE",
     )
