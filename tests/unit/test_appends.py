@@ -75,7 +75,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]) -> None:
 
 def assert_same(one: TableState, other: TableState) -> None:
     assert replace(one, files=other.files) == other
-    assert not [*one.files.without(other.files), *other.files.without(one.files)]
+    assert not [*one.files.missing_in(other.files), *other.files.missing_in(one.files)]
 
 
 def others(directory: Directory, *, mode: Any = "append", **options: Any) -> None:
@@ -188,7 +188,7 @@ def test_what_the_log_says_is_what_delta_rs_says(table: Directory, tmp_path: Pat
     assert '"isBlindAppend":true' in text
     assert '"engineInfo":"deltaproduce"' in text
     others(table, commit_properties=TOKEN)
-    added = state_at(table, 2).files.without(own.files)
+    added = state_at(table, 2).files.missing_in(own.files)
     ours = [add for add in own.files if '"minValues": {"n": 7}' in add["stats"]]
     assert len(ours) == len(added) == 1
     assert {*ours[0]} >= {k for k, v in added[0].items() if v is not None}
@@ -221,7 +221,7 @@ def test_a_null_struct_whose_fields_are_not_null_is_added(tmp_path: Path) -> Non
     marked = TableWrite(rows, columns, "append", "", replaced={}, located_at=1)
     assert writes.written(directory, marked, Handles(), states)
     before, after = (state_at(directory, number).files for number in (1, 2))
-    (added,) = after.without(before)
+    (added,) = after.missing_in(before)
     with directory.parquet(path_of(added)) as file:
         assert file.read().to_pylist() == rows.to_pylist()
 

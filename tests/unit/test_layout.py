@@ -54,10 +54,12 @@ TAKES_VALUES_OF_ARROW = {
             "engines/local/marked/log_actions.py",
         ),
         *("engines/local/marked/state.py", "engines/spark/frames.py"),
+        *("engines/local/marked/table_files.py", "engines/local/marked/file_statistics.py"),
         *("engines/spark/kernels/clustering.py", "operations/vacuum.py", "reading/readers.py"),
         *("operations/verifying/verification.py", "record_index/runs.py", "record_index/table.py"),
         *("stages/partitioned/entries.py", "stages/partitioned/making.py", "storage/files.py"),
         *("stages/partitioned/records.py", "storage/tables/reader.py", "storage/version_log.py"),
+        "storage/parquet/file_ranges.py",
     },
     "of partitions, whose dates Python has, and ends of columns, which it checks": {
         *("datasets/parts.py", "datasets/writing/grouping.py", "engines/local/data_files.py"),

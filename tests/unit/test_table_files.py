@@ -77,7 +77,7 @@ def test_files_are_those_of_all_actions(number: int, monkeypatch: pytest.MonkeyP
         assert {file_of(one): one for one in files} == known
         assert len(files) == len(known)
         gone = {file: one for file, one in were.items() if known.get(file) != one}
-        assert {*map(file_of, before.without(files))} == {*gone} - {*known}
+        assert {*map(file_of, before.missing_in(files))} == {*gone} - {*known}
         assert files.of_paths(map(path_of, known.values())) == {
             path_of(one): one for one in known.values()
         }

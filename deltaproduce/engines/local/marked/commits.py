@@ -134,8 +134,8 @@ def restored(directory: Directory, now: TableState, then: TableState) -> CommitC
         raise BrokenLogError(one_line(FileNotFoundError(f"{missing[0]} was removed")))
     same = json.dumps(then.metadata, sort_keys=True) == json.dumps(now.metadata, sort_keys=True)
     return CommitChanges(
-        removed=now.files.without(then.files),
-        returned=then.files.without(now.files),
+        removed=now.files.missing_in(then.files),
+        returned=then.files.missing_in(now.files),
         metadata=None if same else then.metadata,
         operation="RESTORE",
     )

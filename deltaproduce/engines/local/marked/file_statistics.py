@@ -70,7 +70,7 @@ def _parsed_together(texts: pa.StringArray, types: ColumnTypes) -> pa.Table:
         pyarrow.json.ParseOptions(pa.schema(schema), unexpected_field_behavior="ignore"),
     ).combine_chunks()
     if len(rows) != len(texts):
-        raise ValueError("an empty text")
+        raise ValueError(len(rows))
     columns = {"num_records": rows["numRecords"], "null_count": rows["nullCount"]}
     for name, of in _ENDS.items():
         structs = rows[of].combine_chunks()

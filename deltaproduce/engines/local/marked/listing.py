@@ -55,8 +55,8 @@ def with_marks(listed: pa.Table, marked: Mapping[str, Numbers]) -> pa.Table:
     if not marked:
         return listed
     numbers = [*marked.values()]
-    found = pc.index_in(listed.column("path"), pa.array([*marked], pa.string()))
-    rows = in_numpy(pc.fill_null(found.combine_chunks(), -1))
+    indices = pc.index_in(listed.column("path"), pa.array([*marked], pa.string()))
+    rows = in_numpy(pc.fill_null(indices.combine_chunks(), -1))
     places = np.flatnonzero(rows >= 0)
     in_order = [numbers[row] for row in rows[places].tolist()]
     lengths = np.zeros(len(rows), np.int64)

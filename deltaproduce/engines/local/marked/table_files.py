@@ -174,17 +174,17 @@ class TableFiles:
     def of_paths(self, paths: Iterable[str]) -> dict[str, Action]:
         """Return the actions of those of some paths that the table has, by the path."""
         since = {path: action for (path, _), action in self.since.items()}
-        found = dict[str, Action]()
+        actions = dict[str, Action]()
         for path in paths:
             if path in since:
-                found[path] = since[path]
+                actions[path] = since[path]
             else:
                 rows = (row for row in self.columns.rows_of(path) if row not in self.gone)
-                found.update((path, self.columns.action(row)) for row in rows)
-        return found
+                actions.update((path, self.columns.action(row)) for row in rows)
+        return actions
 
-    def without(self, others: TableFiles) -> list[Action]:
-        """Return the actions of the files that other files do not include."""
+    def missing_in(self, others: TableFiles) -> list[Action]:
+        """Return the actions of the files that are not among others."""
         theirs = {*map(file_of, others)}
         return [action for action in self if file_of(action) not in theirs]
 
