@@ -105,9 +105,9 @@ def _series(
     seconds: list[float] = []
     uses: list[Use] = []
     with dp.Store(session, str(place), large()) as store:
-        store.update({"orders": _orders(np.arange(given.rows), given.rows, 0)})
+        store.update({"orders": orders(np.arange(given.rows), given.rows, 0)})
         for number in range(1, given.versions + 1):
-            batch = _changes(given.rows, given.changed, number)
+            batch = changes(given.rows, given.changed, number)
             started = time.perf_counter()
             store.update({"orders": batch})
             seconds.append(time.perf_counter() - started)
@@ -152,7 +152,7 @@ def _lines(seconds: Sequence[float], uses: Sequence[Use]) -> list[list[str]]:
     ]
 
 
-def _orders(numbers: np.ndarray[Any, Any], rows: int, version: int) -> pa.Table:
+def orders(numbers: np.ndarray[Any, Any], rows: int, version: int) -> pa.Table:
     """Return orders with their customers and amounts as of a version."""
     customers = max(1, rows // _CUSTOMER_ORDERS)
     return pa.table(
@@ -166,18 +166,18 @@ def _orders(numbers: np.ndarray[Any, Any], rows: int, version: int) -> pa.Table:
     )
 
 
-def _changes(rows: int, changed: int, version: int) -> pa.Table:
+def changes(rows: int, changed: int, version: int) -> pa.Table:
     """Return changes: other amounts, other customers for half of them, one in ten deleted."""
     numbers = np.random.default_rng(version).choice(rows, changed, replace=False)
     gone = pa.array(numbers % _DELETED == version % _DELETED)
     kinds = pc.if_else(gone, "delete", "upsert")
-    return _orders(numbers, rows, version).append_column("_change_type", kinds)
+    return orders(numbers, rows, version).append_column("_change_type", kinds)
 
 
 def _is_right(store: dp.Store) -> bool:
     """Return whether customers' totals equal those of their orders, by Arrow alone."""
-    orders, totals = (_rows(store.content(stage)) for stage in ("orders", "totals"))
-    expected = orders.group_by("customer").aggregate([("amount", "sum")])
+    rows, totals = (_rows(store.content(stage)) for stage in ("orders", "totals"))
+    expected = rows.group_by("customer").aggregate([("amount", "sum")])
     expected = expected.rename_columns(["customer", "total"]).sort_by("customer")
     return bool(totals.select(["customer", "total"]).sort_by("customer").equals(expected))
 
