@@ -223,7 +223,8 @@ class Compactor:
             if base is None or files is None:
                 continue
             most = tables.engines.limits.merged_commits
-            for numbers in merges(files.sizes, most=most, full=ROWS_PER_FILE, at_once=at_once):
+            sizes = files.to_merge(ROWS_PER_FILE)
+            for numbers in merges(sizes, most=most, full=ROWS_PER_FILE, at_once=at_once):
                 columns = Layout.of(stage).columns(kind)
                 rows = files.among(np.array(numbers, np.int64)).rows(columns)
                 if rows is None:

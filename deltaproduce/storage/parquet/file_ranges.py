@@ -156,7 +156,7 @@ class FileRanges(NamedTuple):
     @property
     def has_partitions(self) -> bool:
         """Whether files are in partitions, whose values they lack."""
-        return self.statistics is not None and _PARTITION in self.statistics.column_names
+        return self.statistics is not None and _PARTITION in self.statistics.schema.names
 
     def values(self, number: int) -> dict[str, pa.Scalar]:
         """Return the values that all rows of a file share, in columns that the file lacks."""

@@ -123,18 +123,16 @@ class ParquetFiles:
         for number in self.paths.places([*known]):
             self._known[number] = known[self.paths[number]]
 
-    @property
-    def sizes(self) -> list[DataFile]:
-        """The files by their numbers, with how many rows they have, and how many are marked."""
-        values = map(self.ranges.values, range(len(self.paths)))
-        parts = [tuple(sorted((k, str(v)) for k, v in one.items())) for one in values]
-        codes = {part: code for code, part in enumerate(dict.fromkeys(parts))}
-        rows = self.ranges.rows.tolist()
-        marked = self.marked.counts(len(self.paths)).tolist()
-        return [
-            DataFile(number, max(rows[number], 0), marked[number], codes[part])
-            for number, part in enumerate(parts)
-        ]
+    def to_merge(self, full: int) -> Iterator[DataFile]:
+        """Yield the files that have fewer rows than a full one, or marked rows."""
+        rows = np.maximum(self.ranges.rows, 0)
+        marked = self.marked.counts(len(self.paths))
+        codes = dict[tuple[tuple[str, str], ...], int]()
+        for number in np.flatnonzero((rows - marked < full) | (marked > 0)).tolist():
+            values = self.ranges.values(number).items()
+            part = tuple(sorted((name, str(value)) for name, value in values))
+            code = codes.setdefault(part, len(codes))
+            yield DataFile(number, int(rows[number]), int(marked[number]), code)
 
     @property
     def statistics(self) -> pa.Table | None:
