@@ -131,6 +131,12 @@ NUMBERS = [
         for a, b in ("bb", "ij", "ll", "hi", "pq", "mn", "dl", "zk", "fi", "nn")
     ),
     *(f"try_cast({a} AS {kind})" for a in "lfdpmzst" for kind in ("int", "tinyint", "date")),
+    *(
+        f"{cast}({s} AS {kind})"
+        for cast in ("CAST", "try_cast")
+        for s in ("s", "u", "replace(s, 'a', '1')", "u || s")
+        for kind in ("decimal(10,2)", "decimal(38,0)", "decimal(38,38)", "double", "boolean")
+    ),
     *("try_cast(s AS bigint)", "try_cast(m AS decimal(10,2))", "try_cast(i AS decimal(5,1))"),
     *("try_add(CAST(s AS int), 1)", "try_divide(i, l - l)"),
     *("greatest(s, u)", "least(s, u, 'b')", "greatest(x, y)", "nullif(s, u)", "nvl2(s, i, p)"),

@@ -1,7 +1,7 @@
 """Random expressions over random rows, to compare the library's evaluator with Spark."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -132,6 +132,33 @@ def rows(chance: random.Random, count: int) -> list[tuple[Any, ...]]:
         )
         for _ in range(count)
     ]
+
+
+_WORDS = ("true", "F", "yEs", "n", "t", "no", "y", "NaN", "nan", "Infinity", "-inf", "+INF", "x")
+_BLANKS = ("", "", "", " ", "\t", "\n")
+
+
+def number_texts(chance: random.Random, count: int) -> Iterator[str]:
+    """Texts that are numbers or booleans, and some that almost are."""
+
+    def digits(*lengths: int) -> str:
+        return "".join(chance.choices("0123456789", k=chance.choice(lengths)))
+
+    for _ in range(count):
+        number = "".join(
+            (
+                chance.choice(("", "", "", "-", "+", "--")),
+                chance.choice(("", "", "", "000")),
+                digits(0, 1, 1, 2, 3, 8, 16, 37, 38, 39, 45),
+                chance.choice(("", ".", ".", ".", "..", ",")),
+                digits(0, 0, 1, 2, 5, 20, 40),
+                chance.choice(("", "", "", "e", "E", "e-", "e+")),
+                digits(0, 0, 1, 1, 2),
+                chance.choice(("", "", "", "", "", "", "f", "D", "_")),
+            )
+        )
+        first, last = chance.choice(_BLANKS), chance.choice(_BLANKS)
+        yield f"{first}{chance.choice((number, number, number, chance.choice(_WORDS)))}{last}"
 
 
 class Expressions:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from comparing import as_frames, assert_same
 from expression_edges import CLOCKS, DECIMALS, MOVES, NESTED, NUMBERS, TEXT
-from expression_strategies import COLUMNS, DDL, Expressions, rows
+from expression_strategies import COLUMNS, DDL, Expressions, number_texts, rows
 from forcing import WAYS, Way, forced
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -234,6 +234,25 @@ def test_long_decimals_are_negated_as_spark_does_it(spark: SparkSession) -> None
     few, _ = given_rows(spark, 3, len(texts))
     given = few.withColumn("m", f.expr(f"element_at(array({values}), CAST(place AS int) + 1)"))
     check(given.cache(), on_driver(given), ["-m", "abs(m)", "-(-(m))", "abs(-m)", "m"])
+
+
+ODD_NUMBERS = (
+    *("0x1.8p1", "-0X.8p-1d", "0x1p99999", "-0x0p-99999", "0x1", "NaNf", "-NaN", "-nan", "1e400"),
+    *("1e2147483648", "1e38", "0e99", "0e37", "1e-99999", "-1e-400", "4.9e-324", "2e-324"),
+    *("\u0661\u0662.5", "\U0001d7cf", "\x001\x7f", "\u00a01", "true\x7f", "1__0", "INFINITY"),
+)
+"""Texts that Java reads, and Python does not, or the other way round."""
+
+
+def test_texts_become_what_they_become_in_spark(spark: SparkSession, long_run: bool) -> None:
+    few, _ = given_rows(spark, 3, 1)
+    chance = random.Random(9)
+    texts = [*ODD_NUMBERS, *number_texts(chance, 5_000 if long_run else 300)]
+    rows = spark.createDataFrame(list(enumerate(texts)), "place bigint, s string")
+    given = rows.join(few.drop("place", "s"), how="cross").cache()
+    kinds = ("decimal(10,2)", "decimal(38,0)", "decimal(38,38)", "dec(5)", "double", "boolean")
+    check(given, on_driver(given), [f"{c}(s AS {k})" for k in kinds for c in ("CAST", "try_cast")])
+    given.unpersist()
 
 
 def test_dates_are_those_on_the_clock_of_the_session(spark: SparkSession) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from deltaproduce.stages.sql.expressions.coercion import common
-from deltaproduce.stages.sql.expressions.kernels import casting, clocks
+from deltaproduce.stages.sql.expressions.kernels import casting, clocks, texts
 from deltaproduce.stages.sql.expressions.kernels.casting import Cast
 from deltaproduce.stages.sql.expressions.literals import day, moment
 from deltaproduce.stages.sql.expressions.terms import Call, Constant, Kernel, Term
@@ -108,6 +108,12 @@ def _of_text(term: Term, wanted: DataType, zone: str, *, tried: bool) -> Term | 
     match wanted:
         case IntegralType():
             return _call(wanted, casting.text_to_integer, term, tried=tried)
+        case DecimalType():
+            return _call(wanted, texts.text_to_decimal, term, tried=tried)
+        case DoubleType():
+            return _call(wanted, texts.text_to_double, term, tried=tried)
+        case BooleanType():
+            return _call(wanted, texts.text_to_boolean, term, tried=tried)
         case DateType():
             number = None if text is None else day(text)
             if number is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from deltaproduce.stages.sql.expressions.kernels.rows import by_row, nulls_of, w
 from deltaproduce.times.local_times import DAY_MICROS
 from deltaproduce.types.pandas_on_demand import in_numpy
 
-_TRIMMED: Final = "".join(map(chr, (*range(33), 127)))
+TRIMMED: Final = "".join(map(chr, (*range(33), 127)))
 """The blanks and control characters that Spark trims from text before it parses a value."""
 _MOST: Final = 76
 _DATE: Final = r"^(?P<y>[0-9]{4})(?:-(?P<m>[0-9]{1,2})(?:-(?P<d>[0-9]{1,2})(?:[ T](?s:.)*)?)?)?$"
@@ -33,11 +33,11 @@ class Cast:
 
     Attributes:
         fitting: computes it, with null for misfits.
-        condition: Spark's name for a misfit.
+        condition: Spark's name for a misfit, or what returns it for one.
     """
 
     fitting: Fitting
-    condition: str
+    condition: str | Callable[[Any], str]
 
     def __call__(self, wanted: pa.DataType, value: pa.Array) -> pa.Array:
         """Return the values in a type.
@@ -48,7 +48,10 @@ class Cast:
         result = self.fitting(wanted, value)
         if result.null_count > value.null_count:
             wrong = pc.and_(pc.is_null(result), pc.is_valid(value))
-            refuse(wrong, self.condition, f"a value does not fit {wanted}")
+            condition = self.condition
+            if not isinstance(condition, str):
+                (condition,) = by_row(condition, value.filter(wrong).slice(0, 1))
+            refuse(wrong, condition, f"a value does not fit {wanted}")
         return result
 
 
@@ -136,7 +139,7 @@ def _decimal(wanted: pa.DataType, value: pa.Array) -> pa.Array:
 
 
 def _text_to_integer(wanted: pa.DataType, value: pa.Array) -> pa.Array:
-    text = pc.utf8_trim(value, characters=_TRIMMED)
+    text = pc.utf8_trim(value, characters=TRIMMED)
     parts = pc.extract_regex(text, r"^(?P<sign>[+-]?)0*(?P<digits>[0-9]{1,19})$")
     sign, digits = parts.flatten()
     signed = pc.binary_join_element_wise(pc.if_else(pc.equal(sign, "-"), "-", ""), digits, "")
@@ -145,7 +148,7 @@ def _text_to_integer(wanted: pa.DataType, value: pa.Array) -> pa.Array:
 
 def _text_to_date(wanted: pa.DataType, value: pa.Array) -> pa.Array:
     """Parse ``2013``, ``2013-3``, ``2013-3-15``, and the last with any text after a blank or T."""
-    parts = pc.extract_regex(pc.utf8_trim(value, characters=_TRIMMED), _DATE)
+    parts = pc.extract_regex(pc.utf8_trim(value, characters=TRIMMED), _DATE)
     years, months, days = (_part(part) for part in parts.flatten())
     possible = (months >= 1) & (months <= 12) & (days >= 1)
     months = np.where(possible, months, 1)
