@@ -124,6 +124,26 @@ def test_columns_do_not_begin_with_an_underscore(name: str, own: str) -> None:
             "SELECT CAST(a AS DECIMAL(38, 0)) AS b FROM t",
         ),
         (
+            "bigquery",
+            "SELECT safe_cast(a AS numeric) AS b FROM t",
+            "SELECT TRY_CAST(a AS DECIMAL(38, 9)) AS b FROM t",
+        ),
+        (
+            "postgres",
+            "SELECT a::numeric AS b, a::numeric(5, 2) AS c FROM t",
+            "SELECT CAST(a AS DECIMAL(38, 18)) AS b, CAST(a AS DECIMAL(5, 2)) AS c FROM t",
+        ),
+        (
+            "redshift",
+            "SELECT a::decimal AS b FROM t",
+            "SELECT CAST(a AS DECIMAL(18, 0)) AS b FROM t",
+        ),
+        (
+            "databricks",
+            "SELECT CAST(a AS decimal) AS b FROM t",
+            "SELECT CAST(a AS DECIMAL) AS b FROM t",
+        ),
+        (
             "snowflake",
             "SELECT regexp_substr(a, 'x') AS b FROM t",
             "SELECT NULLIF(REGEXP_EXTRACT(a, 'x', 0), '') AS b FROM t",

@@ -22,6 +22,12 @@ _FIRST_GROUP: Final = frozenset({"spark", "databricks"})
 """The dialects in which a pattern gives its first group, if none is named."""
 _DECIMALS: Final = frozenset({"snowflake"})
 """The dialects in which a text becomes a decimal number without a form."""
+_BARE_DECIMALS: Final[Mapping[str, str]] = {
+    "bigquery": "decimal(38, 9)",
+    "postgres": "decimal(38, 18)",  # there it has any digits; these are what Spark reads it as
+    "redshift": "decimal(18, 0)",
+}
+"""What a decimal type without digits is; in Spark it is one of ten digits and no fraction."""
 _EMPTY: Final = exp.Literal.string("")
 _MOST_EXPONENT: Final = 52
 _EXACT_DIVISORS: Final = frozenset({"10", "100", "1000", "10000", "100000", "1000000"})
@@ -45,6 +51,8 @@ def _type(node: exp.Expr, dialect: str) -> exp.Expr:
         return exp.DataType(this=exp.DType.TIMESTAMPTZ)
     if node.this in {exp.DType.INT128, exp.DType.UINT128}:
         return exp.DataType.build("decimal(38, 0)")
+    if node.this == exp.DType.DECIMAL and not node.expressions and dialect in _BARE_DECIMALS:
+        return exp.DataType.build(_BARE_DECIMALS[dialect])
     return node
 
 
