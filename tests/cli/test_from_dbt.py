@@ -1,12 +1,14 @@
 """Projects of dbt, carried over: the tables are those that dbt makes, before and after changes."""
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -79,7 +81,112 @@ def test_the_tables_are_those_of_dbt(
         assert of_store(store, stage, columns) == wanted, table
 
 
-LEFT_OUT = {"names"}
+LEFT_OUT = {"names_checked", "names_gone", "names_of_models"}
+"""Snapshots whose rows depend on when dbt ran, or on a model."""
+
+
+def snapshot(table: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What dbt keeps when it sees these rows, with strategy timestamp."""
+    kept = [dict(one) for one in table]
+    for row in rows:
+        current = [one for one in kept if one["id"] == row["id"] and one["until"] is None]
+        if current and current[0]["since"] >= row["updated_at"]:
+            continue
+        for one in current:
+            one["until"] = row["updated_at"]
+        kept.append({**row, "since": row["updated_at"], "until": None})
+    return kept
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_snapshots_keep_what_runs_have_seen(
+    shop: Path, call: Call, tmp_path: Path, seed: int
+) -> None:
+    """Changed, deleted, new and returning rows, of which some runs see none: as dbt's rule."""
+    random = Random(seed)
+    history, ours = shop / "seeds/customer_history.csv", tmp_path / "ours"
+    rows: dict[int, dict[str, Any]] = {}
+    table: list[dict[str, Any]] = []
+    at = datetime(2024, 1, 1)
+    for _ in range(6):
+        for _ in range(random.randrange(5)):
+            at += timedelta(microseconds=random.choice([500_000, 60_000_000, 86_400_000_001]))
+            id = random.randrange(4)
+            if id in rows and random.random() < 0.3:
+                del rows[id]
+            else:
+                name = random.choice(["a", "b"])
+                rows[id] = {"id": id, "name": name, "updated_at": at}
+        rows[9] = rows.get(9, {"id": 9, "name": "always", "updated_at": at})
+        lines = [f"{one['id']},{one['name']},{one['updated_at']}\n" for one in rows.values()]
+        history.write_text("id,name,updated_at\n" + "".join(lines))
+        if not ours.exists():
+            call("init", ours, "--from-dbt", shop)
+        call("run", "--project-dir", ours)
+        table = snapshot(table, list(rows.values()))
+        columns = ["id", "name", "updated_at", "dbt_valid_from", "dbt_valid_to"]
+        content = dp.open(ours / "lake").content("names")
+        own = zip(*(content.column(name).to_pylist() for name in columns), strict=True)
+        wanted = Counter(tuple(map(told, one.values())) for one in table)
+        assert Counter(tuple(map(told, row)) for row in own) == wanted
+    assert any(one["until"] for one in table)
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        ({"strategy": "check", "check_cols": "all"}, "strategy check"),
+        ({"hard_deletes": "new_record"}, "hard_deletes"),
+        ({"invalidate_hard_deletes": True}, "hard_deletes"),
+        ({"strategy": "ours"}, "'ours'"),
+        ({"unique_key": "id || name"}, "'id || name'"),
+        ({"query": "select upper(name) as id, updated_at from {}"}, "'id' is computed"),
+        ({"query": "select id, max(updated_at) as updated_at from {} group by id"}, "of several"),
+        ({"query": "select distinct * from {}"}, "of several"),
+        ({"query": "select a.* from {0} a join {0} b on a.id = b.id"}, "of several"),
+        ({"query": "select * from {0} where id in (select max(id) from {0})"}, "of several"),
+        ({"query": "select * from {0} union all select * from {0}"}, "of several"),
+        ({"query": "select * from {} where updated_at < current_date"}, "reads the day"),
+    ],
+)
+def test_snapshots_that_would_differ_are_listed(
+    shop: Path, asked: Callable[..., Any], tmp_path: Path, edit: dict[str, Any], said: str
+) -> None:
+    path = shop / "target/manifest.json"
+    manifest = json.loads(path.read_text())
+    node = manifest["nodes"]["snapshot.shop.names"]
+    query = edit.pop("query", None)
+    node["config"] |= edit
+    if query:
+        node["compiled_code"] = query.format('"shop"."main_raw"."customer_history"')
+    path.write_text(json.dumps(manifest))
+    answer = asked("init", tmp_path / "ours", "--from-dbt", shop)
+    reasons = {one["what"]: one["reason"] for one in answer["left_out"]}
+    assert said in reasons["snapshot.shop.names"]
+    assert "snapshot.shop.names" in reasons["model.shop.renamed"]
+
+
+def test_what_dbt_has_kept_before_is_taken_first(shop: Path, call: Call, tmp_path: Path) -> None:
+    """As docs/from-dbt.md says: one run takes the rows of dbt's table, later ones the seed's."""
+    ours = tmp_path / "ours"
+    call("init", ours, "--from-dbt", shop)
+    (ours / "before.csv").write_text(
+        "id,name,updated_at,city\n1,An,2023-01-01,\n7,Gone,2023-02-01,\n"
+    )
+    file = ours / "deltaproduce.toml"
+    text = file.read_text()
+    head, rows = text.split('[sources."names__rows"]')
+    file.write_text(
+        head
+        + '[sources."names__rows"]'
+        + re.sub('path = ".*"', 'path = "before.csv"', rows, count=1)
+    )
+    call("run", "--project-dir", ours)
+    file.write_text(text)
+    call("run", "--project-dir", ours)
+    content = dp.open(ours / "lake").content("names").to_pylist()
+    known = {(one["id"], one["name"], one["dbt_valid_to"] is None) for one in content}
+    assert known == {(1, "An", False), (1, "Ann", True), (2, "Bo", True), (7, "Gone", True)}
 
 
 def test_after_changed_seeds_the_tables_are_those_of_a_new_project(

@@ -6,14 +6,14 @@ import pytest
 from sqlglot import exp
 
 from deltaproduce import DefinitionError
-from deltaproduce.projects.dbt.expectations import Verdict
+from deltaproduce.projects.dbt.given.seeds import columns
 from deltaproduce.projects.dbt.jinja.rendering import Renderer
 from deltaproduce.projects.dbt.jinja.tables import KnownTables
 from deltaproduce.projects.dbt.jinja.values import RenderingError
 from deltaproduce.projects.dbt.manifest import Node, parsed
-from deltaproduce.projects.dbt.seeds import columns
 from deltaproduce.projects.dbt.sql.naming import stage_names
 from deltaproduce.projects.dbt.sql.translation import spark_type, translated
+from deltaproduce.projects.dbt.testing.expectations import Verdict
 
 SCHEMA = "https://schemas.getdbt.com/dbt/manifest/v{}.json"
 

@@ -7,143 +7,34 @@ source of the manifest is in a file, or in `left_out` with a reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
 from deltaproduce.errors import DefinitionError, DeltaProduceError
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.projects.dbt import texts
-from deltaproduce.projects.dbt.expectations import Verdict, rule_of
+from deltaproduce.projects.dbt import histories, texts
+from deltaproduce.projects.dbt.carried import Conversion, LeftOut, NotTranslated
+from deltaproduce.projects.dbt.given.keys import unique_columns
+from deltaproduce.projects.dbt.given.rows import RowSource, SeedFiles, one_row, source_of
+from deltaproduce.projects.dbt.histories import SnapshotQuery
 from deltaproduce.projects.dbt.jinja.rendering import Renderer
-from deltaproduce.projects.dbt.jinja.tables import KnownTables, UnknownColumnsError
-from deltaproduce.projects.dbt.keys import unique_columns
+from deltaproduce.projects.dbt.jinja.tables import UnknownColumnsError
 from deltaproduce.projects.dbt.manifest import Manifest, ManifestError, Node
 from deltaproduce.projects.dbt.queries import ephemeral_of, query_of
-from deltaproduce.projects.dbt.rows import RowSource, SeedFiles, one_row, source_of
+from deltaproduce.projects.dbt.snapshots import history_text
 from deltaproduce.projects.dbt.sql.naming import free_name, in_sql, stage_names
 from deltaproduce.projects.dbt.sql.relations import Relations
-from deltaproduce.projects.dbt.sql.translation import DIALECTS, Translated, translated
+from deltaproduce.projects.dbt.sql.translation import DIALECTS, Translated
 from deltaproduce.projects.dbt.sql.wanted import of_all
+from deltaproduce.projects.dbt.testing.expectations import Verdict, rule_of
 from deltaproduce.projects.dbt.texts import StageRule
-from deltaproduce.types.ddl import ddl_of
 
-_SNAPSHOT: Final = (
-    "a snapshot keeps what rows were when dbt ran: every version of a stage is kept here, and a "
-    "stage of events has a history (docs/events.md)"
-)
 ONE_ROW: Final = "dbt_one_row"
 """The source of models that read no table."""
 _UNREAD: Final = "no model or test reads it"
 _UNIT_TEST: Final = "unit tests are not read: test the query with rows of your own, in pytest"
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """What is not carried over.
-
-    Attributes:
-        what: dbt's unique id.
-        file: its file in the dbt project.
-        reason: why.
-        text: its SQL as far as it came, for the user to go on with; empty if there is none.
-    """
-
-    what: str
-    file: str
-    reason: str
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class NotTranslated:
-    """A model whose query cannot be read.
-
-    Attributes:
-        text: its SQL as far as it came.
-    """
-
-    reason: str
-    text: str
-
-    def __str__(self) -> str:
-        return self.reason
-
-
-@dataclass
-class Conversion:
-    """A project of ours, as far as it is made.
-
-    Attributes:
-        names: the name of the stage of each node, by its id.
-        tables: the node whose table each source is, by the source's id: a seed, or itself.
-        unique: the columns that are said to be unique, by the node's id.
-        pipeline: all that is converted.
-        files: the texts of files by path.
-        sources: the sources by name.
-        taken: the name of each stage that is made, by the node's id.
-        rules: what tests expect of stages.
-        left_out: what is not carried over.
-        known: the columns of nodes of which all are known, by the node's id.
-        renamed: columns with another name than in dbt, which is the value.
-        has_date: whether a model reads the date of the version.
-    """
-
-    manifest: Manifest
-    dialect: str
-    names: Mapping[str, str]
-    relations: Relations
-    tables: Mapping[str, str]
-    unique: Mapping[str, list[tuple[str, ...]]]
-    pipeline: Pipeline
-    files: dict[str, str] = field(default_factory=dict)
-    sources: dict[str, RowSource] = field(default_factory=dict)
-    taken: dict[str, str] = field(default_factory=dict)
-    rules: list[StageRule] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
-    known: dict[str, frozenset[str]] = field(default_factory=dict)
-    renamed: dict[str, str] = field(default_factory=dict)
-    has_date: bool = False
-
-    def translated(
-        self, text: str, ephemeral: Mapping[str, str], *, is_check: bool = False
-    ) -> Translated:
-        """Return a query as Spark's SQL over stages.
-
-        Raises:
-            DefinitionError: it cannot be said so.
-        """
-        return translated(
-            text,
-            self.dialect,
-            self.relations.node_of,
-            self.names,
-            ephemeral,
-            self.known,
-            is_check=is_check,
-        )
-
-    def jinja_tables(self) -> KnownTables:
-        """Return the columns of what is taken so far, under dbt's names."""
-        stages = {stage.name: stage for stage in self.pipeline.stages}
-
-        def columns(id: str) -> Mapping[str, str] | None:
-            stage = stages.get(self.taken.get(self.tables.get(id, id), ""))
-            if stage is None:
-                return None
-            own = (*stage.schema.key, *stage.schema.value)
-            return {self.renamed.get(one.name, one.name): ddl_of(one.data_type) for one in own}
-
-        nodes = (*self.manifest.nodes.values(), *self.manifest.sources.values())
-        with_tables = [one for one in nodes if one.sort in {"model", "seed", "snapshot", "source"}]
-        return KnownTables(self.dialect, columns, with_tables)
-
-    def models(self) -> Iterator[str]:
-        """Yield the stages that are models."""
-        for id, name in self.taken.items():
-            if id in self.manifest.nodes and self.manifest.nodes[id].sort == "model":
-                yield name
 
 
 def converted(manifest: Manifest, given: SeedFiles, renderer: Renderer, name: str) -> Conversion:
@@ -160,33 +51,26 @@ def converted(manifest: Manifest, given: SeedFiles, renderer: Renderer, name: st
         _take_rows(conversion, node, given, {})
     models = _models(manifest)
     queries = {node.id: _query(conversion, node, renderer) for node in models}
-    read = {id: one.wanted for id, one in queries.items() if isinstance(one, Translated)}
-    used = of_all(read, [node.id for node in models])
-    read_ids = {id for node in manifest.nodes.values() for id in node.depends_on}
-    for node in manifest.sources.values():
-        if conversion.tables[node.id] != node.id:
-            continue
-        if node.id in read_ids:
-            _take_rows(conversion, node, given, used.get(node.id, {}))
-        else:
-            conversion.left_out.append(LeftOut(node.id, node.path, _UNREAD))
+    snapshots = list(histories.queries(conversion, renderer))
+    _take_sources(conversion, given, _used(models, queries, snapshots))
+    for snapshot in snapshots:
+        histories.take(conversion, snapshot)
     for node in models:
         query = queries[node.id]
         if isinstance(query, UnknownColumnsError):  # of tables that are known by now
             query = _query(conversion, node, renderer)
         _take_model(conversion, node, query)
-    conversion.taken.update(
-        {
-            one: conversion.taken[id]
-            for one, id in conversion.tables.items()
-            if id in conversion.taken
-        }
-    )
+    tables = conversion.tables.items()
+    conversion.taken |= {
+        source: conversion.taken[id] for source, id in tables if id in conversion.taken
+    }
     for node in manifest.of("test"):
         _take_test(conversion, node, renderer)
     _leave_out(conversion)
     if conversion.has_date:
         _check_date(conversion)
+    if conversion.histories:  # its name comes first, so that expectations find its stages
+        conversion.files["stages/dbt_snapshots.py"] = history_text(conversion.histories)
     if conversion.rules:
         conversion.files["stages/expectations.py"] = texts.expectations_text(conversion.rules)
     return conversion
@@ -198,7 +82,7 @@ def _begun(manifest: Manifest, name: str) -> Conversion:
     if dialect is None:
         known = ", ".join(sorted(DIALECTS))
         raise ManifestError(f"the project is for adapter {manifest.adapter!r}; known: {known}")
-    nodes = [*_models(manifest), *manifest.of("seed")]
+    nodes = [*_models(manifest), *manifest.of("seed"), *manifest.of("snapshot")]
     relations = Relations.of([*nodes, *manifest.sources.values()], dialect)
     tables = {one.id: relations.id_of(one, dialect) for one in manifest.sources.values()}
     own = [one for one in manifest.sources.values() if tables[one.id] == one.id]
@@ -213,8 +97,6 @@ def _begun(manifest: Manifest, name: str) -> Conversion:
 
 def _leave_out(conversion: Conversion) -> None:
     """Note what is never carried over."""
-    for node in conversion.manifest.of("snapshot"):
-        conversion.left_out.append(LeftOut(node.id, node.path, _SNAPSHOT, node.raw_code))
     for id, values in conversion.manifest.unit_tests.items():
         conversion.left_out.append(LeftOut(id, str(values.get("original_file_path")), _UNIT_TEST))
 
@@ -248,6 +130,34 @@ def _query(
         return NotTranslated(str(error), text)
 
 
+def _used(
+    models: Sequence[Node],
+    queries: Mapping[str, Translated | NotTranslated | UnknownColumnsError],
+    snapshots: Iterable[SnapshotQuery],
+) -> dict[str, Mapping[str, str]]:
+    """Return the columns that models and snapshots use of nodes, with their likely types."""
+    read = {id: one.wanted for id, one in queries.items() if isinstance(one, Translated)}
+    used: dict[str, Mapping[str, str]] = {**of_all(read, [node.id for node in models])}
+    for one in snapshots:
+        used[one.read] = {**one.wanted(), **used.get(one.read, {})}
+    return used
+
+
+def _take_sources(
+    conversion: Conversion, given: SeedFiles, used: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Take the sources that something reads, and note the others."""
+    nodes = conversion.manifest.nodes.values()
+    read = {id for node in nodes for id in node.depends_on}
+    for node in conversion.manifest.sources.values():
+        if conversion.tables[node.id] != node.id:
+            continue
+        if node.id in read:
+            _take_rows(conversion, node, given, used.get(node.id, {}))
+        else:
+            conversion.left_out.append(LeftOut(node.id, node.path, _UNREAD))
+
+
 def _take_rows(
     conversion: Conversion, node: Node, given: SeedFiles, used: Mapping[str, str]
 ) -> None:
@@ -272,11 +182,7 @@ def _take_rows(
 
 def _define_source(conversion: Conversion, name: str, source: RowSource) -> None:
     conversion.renamed |= source.renamed
-    keys = ", ".join(f"{in_sql(one)} {source.columns[one]}" for one in source.key)
-    values = ", ".join(
-        f"{in_sql(one)} {kind}" for one, kind in source.columns.items() if one not in source.key
-    )
-    conversion.pipeline.source(name, key=keys, value=values)
+    source.define(conversion.pipeline, name)
     conversion.sources[name] = source
     conversion.files[f"stages/{name}.sql"] = texts.source_text(source, name)
 

@@ -17,12 +17,13 @@ from typing import Any, Final
 
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.projects.dbt import texts
-from deltaproduce.projects.dbt.conversion import Conversion, LeftOut, converted
+from deltaproduce.projects.dbt.carried import Conversion, LeftOut
+from deltaproduce.projects.dbt.conversion import converted
+from deltaproduce.projects.dbt.given.rows import SeedFiles
 from deltaproduce.projects.dbt.jinja.rendering import Renderer
 from deltaproduce.projects.dbt.jinja.variables import project_values, search_orders, seen_by
 from deltaproduce.projects.dbt.manifest import Manifest, ManifestError, parsed
 from deltaproduce.projects.dbt.notes import Kept, notes
-from deltaproduce.projects.dbt.rows import SeedFiles
 from deltaproduce.projects.file import FILE_NAME
 from deltaproduce.projects.stores import ProjectStore
 from deltaproduce.reading.opened import opened_by
@@ -199,7 +200,7 @@ def _kept(conversion: Conversion) -> Kept:
         ProjectStore(None, place, conversion.pipeline, time_zone="UTC") as store,
     ):
         needing = {name: str(error) for name, error in opened_by(store).needing.items()}
-        return Kept({name: store.explain(name) for name in conversion.models()}, needing)
+        return Kept({name: store.explain(name) for name in conversion.computed()}, needing)
 
 
 def by_hand_path(one: LeftOut) -> str:

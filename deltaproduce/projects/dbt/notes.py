@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from deltaproduce.projects.dbt.conversion import Conversion
+from deltaproduce.projects.dbt.carried import Conversion
 from deltaproduce.projects.dbt.manifest import Node
 from deltaproduce.shown.explanations import Explanation
 
@@ -87,6 +87,11 @@ def _to_do(conversion: Conversion) -> list[str]:
         items.append(
             "- Columns do not begin with `_` here, so it comes last: " + ", ".join(renamed) + "."
         )
+    if conversion.histories:
+        items.append(
+            "- Snapshots begin with the first run. How they begin with what dbt has kept is in "
+            "docs/from-dbt.md, under Snapshots."
+        )
     run = "deltaproduce run --as-of DAY" if conversion.has_date else "deltaproduce run"
     if conversion.has_date:
         items.append("- Name the day: what is `current_date` in dbt is the date of a version here.")
@@ -119,7 +124,9 @@ def _taken(conversion: Conversion, explained: Mapping[str, Explanation]) -> Iter
 
 
 def _said(node: Node | None, id: str) -> str:
-    kind = "" if node is None or node.sort != "model" else f" ({node.materialized})"
+    kind = (
+        "" if node is None or node.sort not in {"model", "snapshot"} else f" ({node.materialized})"
+    )
     return f"`{id}`{kind}"
 
 

@@ -9,19 +9,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from deltaproduce.model.checks.definitions import Severity
-from deltaproduce.projects.dbt.expectations import Verdict
+from deltaproduce.projects.dbt.given.rows import RowSource
 from deltaproduce.projects.dbt.manifest import Node
-from deltaproduce.projects.dbt.rows import RowSource
 from deltaproduce.projects.dbt.sql.naming import in_sql
+from deltaproduce.projects.dbt.testing.expectations import Verdict
+
+_KEPT: Final = "-- every row that a run has seen, by its key and its time\n"
 
 
 def stage_text(node: Node, name: str, sql: str, key: Sequence[str]) -> str:
-    """Return the file of a model."""
-    header = f"STAGE {in_sql(name)} (key ({', '.join(map(in_sql, key))}));\n" if key else ""
-    return f"{_comment(node)}{header}{sql}\n"
+    """Return the file of a model or snapshot."""
+    return _comment(node) + (keyed_text(name, sql, key) if key else f"{sql}\n")
+
+
+def keyed_text(name: str, sql: str, key: Sequence[str]) -> str:
+    """Return the file of a query with a key."""
+    return f"STAGE {in_sql(name)} (key ({', '.join(map(in_sql, key))}));\n{sql}\n"
 
 
 def source_text(source: RowSource, name: str) -> str:
@@ -33,7 +39,8 @@ def source_text(source: RowSource, name: str) -> str:
     )
     key = ", ".join(map(in_sql, source.key))
     clauses = f"  columns (\n{columns}\n  ),\n  key ({key})"
-    return f"{_comment(source.node)}EXTERNAL {in_sql(name)} (\n{clauses}\n);\n"
+    kept = "" if source.mode == "snapshot" else _KEPT
+    return f"{_comment(source.node)}{kept}EXTERNAL {in_sql(name)} (\n{clauses}\n);\n"
 
 
 def project_text(name: str, engine: str, inputs: Iterable[tuple[str, RowSource]], dbt: str) -> str:
@@ -52,7 +59,7 @@ def project_text(name: str, engine: str, inputs: Iterable[tuple[str, RowSource]]
     ]
     for source, one in inputs:
         said = [f"[sources.{_toml(source)}]", f"format = {_toml(one.format or 'parquet')}"]
-        said += [f"path = {_toml(one.path or 'FILL IN')}", 'mode = "snapshot"']
+        said += [f"path = {_toml(one.path or 'FILL IN')}", f'mode = "{one.mode}"']
         if one.delimiter != ",":
             said.append(f"delimiter = {_toml(one.delimiter)}")
         if one.optional:

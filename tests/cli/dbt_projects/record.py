@@ -19,6 +19,7 @@ NODE = {
     *("relation_name", "raw_code", "compiled_code", "database", "schema", "description", "columns"),
     *("config", "tags", "depends_on", "language", "source_name", "meta", "source_meta", "version"),
     *("latest_version", "test_metadata", "attached_node", "column_name", "group", "checksum"),
+    *("model", "given", "expect", "overrides"),
 }
 SECTIONS = "nodes", "sources", "unit_tests", "exposures", "metrics", "groups"
 MACRO = "name", "package_name", "macro_sql"

@@ -60,7 +60,7 @@ class HowCompared:
 
 
 def tables_of(manifest: Manifest, stages: Mapping[str, str]) -> list[DbtTable]:
-    """Return the tables of models and seeds.
+    """Return the tables of seeds, snapshots and models.
 
     Args:
         stages: the stage of a table, by dbt's unique id, where the stage has another name.
@@ -72,7 +72,7 @@ def tables_of(manifest: Manifest, stages: Mapping[str, str]) -> list[DbtTable]:
     claimed = set(stages.values())
     nodes = [
         node
-        for sort in ("seed", "model")
+        for sort in ("seed", "snapshot", "model")
         for node in manifest.of(sort)
         if node.materialized != "ephemeral"
     ]

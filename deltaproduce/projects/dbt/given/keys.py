@@ -22,7 +22,7 @@ def unique_columns(manifest: Manifest) -> dict[str, list[tuple[str, ...]]]:
 
 def _said(node: Node) -> Iterator[tuple[str, tuple[str, ...]]]:
     unique_key = node.config.get("unique_key")
-    if node.sort in {"model", "snapshot"} and unique_key:
+    if node.sort == "model" and unique_key:
         columns = unique_key if isinstance(unique_key, list) else [unique_key]
         if all(isinstance(one, str) and one.isidentifier() for one in columns):
             yield node.id, tuple(columns)

@@ -11,11 +11,13 @@ from pathlib import PurePath
 from typing import Final
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.projects.dbt import seeds
+from deltaproduce.pipeline import Pipeline
+from deltaproduce.projects.dbt.given import seeds
 from deltaproduce.projects.dbt.manifest import Node
-from deltaproduce.projects.dbt.sql.naming import column_name
+from deltaproduce.projects.dbt.sql.naming import column_name, in_sql
 from deltaproduce.projects.dbt.sql.relations import external_location
 from deltaproduce.projects.dbt.sql.translation import spark_type
+from deltaproduce.projects.file import Mode, has_scheme
 
 _FORMATS: Final = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 _NO_KEYS: Final = ("double", "float", "array", "map", "struct", "variant")
@@ -48,6 +50,7 @@ class RowSource:
         guessed: the columns whose type nobody says.
         format: the format of its files; None if the user has to say where its rows are.
         path: where they are.
+        mode: whether the files are all rows, or rows that are added to those that came before.
         optional: the columns that its files lack.
         renamed: columns that have another name in its files, which is the value.
     """
@@ -58,9 +61,45 @@ class RowSource:
     guessed: tuple[str, ...] = ()
     format: str | None = None
     path: str = ""
+    mode: Mode = "snapshot"
     delimiter: str = ","
     optional: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
+
+    def define(self, pipeline: Pipeline, name: str) -> None:
+        """Define the source in a pipeline.
+
+        Raises:
+            DefinitionError: it is not valid.
+        """
+        columns = {in_sql(one): kind for one, kind in self.columns.items()}
+        keys = [in_sql(one) for one in self.key]
+        pipeline.source(
+            name,
+            key=", ".join(f"{one} {columns[one]}" for one in keys),
+            value=", ".join(f"{one} {kind}" for one, kind in columns.items() if one not in keys),
+        )
+
+    def kept_by(self, key: Iterable[str]) -> RowSource:
+        """Return a source of the same files that keeps each row that it was given, by a key.
+
+        Raises:
+            DefinitionError: it lacks a column of the key, or has no others.
+        """
+        spelled = {name.lower(): name for name in self.columns}
+        if lacking := [one for one in key if one.lower() not in spelled]:
+            raise DefinitionError(f"its source has no column {lacking[0]!r}")
+        own = tuple(dict.fromkeys(spelled[one.lower()] for one in key))
+        if len(own) == len(self.columns):
+            raise DefinitionError("its source has no columns besides the key and the time")
+        is_elsewhere = has_scheme(self.path)  # changes are taken from files of this machine
+        return replace(
+            self,
+            key=own,
+            mode="changes",
+            format=None if is_elsewhere else self.format,
+            path="" if is_elsewhere else self.path,
+        )
 
 
 def source_of(
@@ -121,7 +160,7 @@ def _seed(
     types = {name: kind for name, kind in said.items() if kind is not None}
     columns = seeds.columns(given.texts[node.id], delimiter, types)
     key = _key(columns, unique)
-    return RowSource(node, columns, key, (), "csv", given.places[node.id], delimiter)
+    return RowSource(node, columns, key, (), "csv", given.places[node.id], delimiter=delimiter)
 
 
 def _named(source: RowSource) -> RowSource:

@@ -1,0 +1,1 @@
+"""Rows that are given: seeds and sources of dbt, their columns, types and keys."""
