@@ -2,8 +2,9 @@
 
 Pure: works on names of stages and their feeders. A selection is the union of its terms, which are
 separated by spaces; parts of a term that are separated by commas must all match. A part is a name
-or a pattern of ``*``, ``?`` and ``[…]``. ``+`` before it adds everything upstream, ``+`` after it
-everything downstream, and a number there limits the steps: ``2+totals``, ``orders+1``.
+or a pattern of ``*``, ``?`` and ``[…]``, or a label, ``tag:nightly`` or ``group:finance``, whose
+name may be a pattern, too. ``+`` before it adds everything upstream, ``+`` after it everything
+downstream, and a number there limits the steps: ``2+totals``, ``orders+1``.
 
 The invariant: selected stages come in the order of the pipeline, feeders first.
 """
@@ -11,7 +12,7 @@ The invariant: selected stages come in the order of the pipeline, feeders first.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -21,8 +22,12 @@ from deltaproduce.types.excerpts import meant, shown
 
 _PART: Final = re.compile(r"(?:(\d*)(\+))?([^+]+?)(?:(\+)(\d*))?")
 
+_LABEL: Final = re.compile(r"(tag|group):")
+
 Feeders = Mapping[str, Sequence[str]]
 """Stage -> its feeders; all stages, feeders first."""
+Labels = Mapping[str, Collection[str]]
+"""Stage -> its labels, such as ``tag:nightly``; stages without one may be missing."""
 
 
 def feeders_of(graph: Graph) -> dict[str, tuple[str, ...]]:
@@ -30,7 +35,12 @@ def feeders_of(graph: Graph) -> dict[str, tuple[str, ...]]:
     return {stage.name: tuple(feeder.name for feeder in stage.merged) for stage in graph.shown}
 
 
-def selected(terms: Iterable[str], feeders: Feeders) -> tuple[str, ...]:
+def names_labels(terms: Iterable[str]) -> bool:
+    """Return whether terms name labels of stages."""
+    return any(_LABEL.search(term) for term in terms)
+
+
+def selected(terms: Iterable[str], feeders: Feeders, labels: Labels) -> tuple[str, ...]:
     """Return the stages that these terms select; all if there are no terms.
 
     Raises:
@@ -39,19 +49,19 @@ def selected(terms: Iterable[str], feeders: Feeders) -> tuple[str, ...]:
     words = [word for term in terms for word in term.split()]
     if not words:
         return tuple(feeders)
-    names = set().union(*(_term(word, feeders) for word in words))
+    names = set().union(*(_term(word, feeders, labels) for word in words))
     return tuple(name for name in feeders if name in names)
 
 
-def _term(word: str, feeders: Feeders) -> set[str]:
-    parts = [_part(part, word, feeders) for part in word.split(",")]
+def _term(word: str, feeders: Feeders, labels: Labels) -> set[str]:
+    parts = [_part(part, word, feeders, labels) for part in word.split(",")]
     stages = set.intersection(*parts)
     if not stages:
         raise NotFoundError(f"--select {word!r} selects no stage; stages: {', '.join(feeders)}")
     return stages
 
 
-def _part(part: str, word: str, feeders: Feeders) -> set[str]:
+def _part(part: str, word: str, feeders: Feeders, labels: Labels) -> set[str]:
     match = _PART.fullmatch(part)
     if match is None:
         raise NotFoundError(
@@ -59,15 +69,34 @@ def _part(part: str, word: str, feeders: Feeders) -> set[str]:
             "'+totals', 'orders+', '2+totals', 'sales_*'"
         )
     up, before, pattern, behind, down = match.groups()
-    named = {name for name in feeders if fnmatchcase(name, pattern)}
-    if not named:
-        raise NotFoundError(f"there is no stage {shown(pattern)}; {meant(pattern, feeders)}")
+    named = _named(pattern, feeders, labels)
     names = set(named)
     if before:
         names |= _reached(named, feeders, int(up) if up else None)
     if behind:
         names |= _reached(named, _readers(feeders), int(down) if down else None)
     return names
+
+
+def _named(pattern: str, feeders: Feeders, labels: Labels) -> set[str]:
+    """Return the stages that a pattern matches, by their names or by their labels.
+
+    Raises:
+        NotFoundError: there are none.
+    """
+    if _LABEL.match(pattern):
+        named = {
+            name
+            for name in feeders
+            if any(fnmatchcase(one, pattern) for one in labels.get(name, ()))
+        }
+        known: Collection[str] = sorted({one for name in feeders for one in labels.get(name, ())})
+    else:
+        named = {name for name in feeders if fnmatchcase(name, pattern)}
+        known = feeders
+    if not named:
+        raise NotFoundError(f"there is no stage {shown(pattern)}; {meant(pattern, known)}")
+    return named
 
 
 def _readers(feeders: Feeders) -> Feeders:

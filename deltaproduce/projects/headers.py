@@ -25,12 +25,16 @@ Sort = Literal["STAGE", "EXTERNAL", "CHECK"]
 
 _CLAUSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
-        "STAGE": frozenset({"key", "partition", "scopes", "retention"}),
-        "EXTERNAL": frozenset({"columns", "key", "partition", "scopes", "table", "unique"}),
+        "STAGE": frozenset({"key", "partition", "scopes", "retention", "tags", "group"}),
+        "EXTERNAL": frozenset(
+            {"columns", "key", "partition", "scopes", "table", "unique", "tags", "group"}
+        ),
         "CHECK": frozenset({"severity", "at_most"}),
     }
 )
-_IN_PARENTHESES: Final = frozenset({"key", "partition", "columns"})
+_IN_PARENTHESES: Final = frozenset({"key", "partition", "columns", "tags"})
+LABELS: Final = ("tags", "group")
+"""Clauses that say how selections find a stage, and nothing of its rows."""
 _OF_TYPES: Final[Mapping[TokenType, int]] = MappingProxyType(
     {**DEPTHS, TokenType.LT: 1, TokenType.GT: -1}
 )
@@ -74,6 +78,13 @@ class Statement:
         """Return the text of a clause; None if the header has no such clause."""
         of_clause = self.clauses.get(clause)
         return None if of_clause is None else of_clause.text
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """Its tags and its group, as selections name them: ``tag:nightly``, ``group:finance``."""
+        tags = {f"tag:{tag}" for tag in (self.text("tags") or "").split("\n") if tag}
+        group = self.text("group")
+        return frozenset(tags if group is None else {*tags, f"group:{group}"})
 
     def columns(self) -> dict[str, str]:
         """Return the columns of an EXTERNAL, by name, as DDL.
@@ -231,6 +242,8 @@ def _clause(word: str, part: _Part, text: str) -> Clause:
         return Clause("", part.tokens[0].line)
     if not inner:
         _refuse(f"clause {word} says nothing", part.tokens[0].line)
+    if word in LABELS:
+        return _labels(word, inner, text)
     if word == "table":
         is_text = inner[0].token_type is TokenType.STRING
         if len(inner) != 1 or not (is_text or inner[0].text.isidentifier()):
@@ -240,6 +253,20 @@ def _clause(word: str, part: _Part, text: str) -> Clause:
             )
         return Clause(inner[0].text, inner[0].line, is_text=is_text)
     return Clause(text[inner[0].start : inner[-1].end + 1], inner[0].line)
+
+
+def _labels(word: str, tokens: Sequence[Token], text: str) -> Clause:
+    """Return a clause of names, one a line: words, or texts in quotes."""
+    names = list[str]()
+    for part in _parts(tokens, text):
+        first = part.tokens[0]
+        is_name = first.token_type is TokenType.STRING or first.text.isidentifier()
+        if len(part.tokens) != 1 or not is_name or "\n" in first.text:
+            _refuse(f"write {shortened(part.text)!r} of {word} in quotes, as text", first.line)
+        names.append(first.text)
+    if word == "group" and len(names) != 1:
+        _refuse(f"group has {len(names)} names: a stage has one group", tokens[0].line)
+    return Clause("\n".join(names), tokens[0].line, is_text=True)
 
 
 def _parts(

@@ -128,6 +128,12 @@ def sql_files(file: ProjectFile, errors: list[DefinitionError] | None = None) ->
             errors.append(error)
 
 
+def labels(file: ProjectFile) -> dict[str, frozenset[str]]:
+    """Return the labels of the stages that SQL files define, by name; see `Statement.labels`."""
+    statements = (one.statement for one in sql_files(file, []))
+    return {one.name: one.labels for one in statements if one.sort != "CHECK"}
+
+
 def _importable(file: ProjectFile) -> None:
     """Put the project's folder before others that have modules of the same names."""
     folder = str(file.folder)

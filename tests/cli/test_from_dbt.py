@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -212,6 +213,40 @@ def test_after_changed_seeds_the_tables_are_those_of_a_new_project(
         for stage in new.stages:
             columns = [one for one in new.content(stage).column_names if one[0] != "_"]
             assert of_store(kept, stage, columns) == of_store(new, stage, columns), (number, stage)
+
+
+@pytest.mark.parametrize("select", ["tag:mart", "tag:n*", "group:people", "tag:raw data,tag:it's"])
+def test_tags_and_groups_are_selected_by(
+    shop: Path, asked: Callable[..., Any], call: Call, tmp_path: Path, select: str
+) -> None:
+    path = shop / "target/manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["nodes"]["seed.shop.orders"]["tags"] = ["raw data", "it's", "order", "nächtlich"]
+    path.write_text(json.dumps(manifest))
+    call("init", tmp_path / "ours", "--from-dbt", shop)
+    labels = {
+        STAGES.get(f"{node['schema']}.{node['alias']}", node["alias"]): [
+            *(f"tag:{tag}" for tag in node.get("tags", [])),
+            f"group:{node.get('group')}",
+        ]
+        for node in manifest["nodes"].values()
+        if node["resource_type"] != "test"
+    }
+    wanted = {
+        name
+        for name, own in labels.items()
+        if all(any(fnmatchcase(one, part) for one in own) for part in select.split(","))
+    }
+    for term in select, f"+{select}":
+        chosen = {
+            one["stage"]
+            for one in asked(
+                "graph", "--select", term.replace(" ", "?"), "--project-dir", tmp_path / "ours"
+            )
+        }
+        assert chosen >= wanted - {"names_checked"}
+        assert (chosen == wanted) or term[0] == "+"
+    assert wanted
 
 
 def test_nothing_of_the_dbt_project_is_changed(shop: Path, call: Call, tmp_path: Path) -> None:

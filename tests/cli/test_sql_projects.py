@@ -156,3 +156,51 @@ def test_a_file_with_a_select_alone_is_a_stage(shop: Path, call: Call, asked: Ca
     totals.write_text("SELECT customer_id,\n  sum(amuont) AS total FROM orders GROUP BY 1")
     (one,) = (one for one in asked("check", code=1)["problems"] if one["stage"] == "totals")
     assert (one["file"], one["line"]) == ("stages/totals.sql", 2)
+
+
+def test_labels_of_files_are_selected_by_and_change_no_row(
+    shop: Path, call: Call, asked: Call
+) -> None:
+    cents, after = shop / "stages/cents.sql", shop / "stages/after.sql"
+    cents.write_text("SELECT customer_id, order_id, amount * 100 AS cents FROM orders")
+    call("run")
+    cents.write_text(
+        f"STAGE cents (tags (nightly, 'night-shift', all), group day);\n{cents.read_text()}"
+    )
+    after.write_text(after.read_text().replace("))", "), group 'the \"day\"', tags (all))"))
+    orders = shop / "stages/orders.sql"
+    orders.write_text(orders.read_text().replace("key (order_id)", "tags (raw), key (order_id)"))
+    for term, stages in (
+        ("tag:night-*", ["cents"]),
+        ("tag:all", ["cents", "after"]),
+        ("group:day+", ["cents", "after"]),
+        ('group:the?"day"', ["after"]),
+        ("+tag:nightly", ["orders", "cents"]),
+        ("tag:raw", ["orders"]),
+    ):
+        assert [one["stage"] for one in asked("graph", "--select", term)] == stages
+    assert asked("plan", "--exit-code", "--select", "tag:all", code=3)["steps"] == []
+    said = call("graph", "--select", "tag:nightli", code=2).stderr
+    assert "'tag:nightli'" in said
+    assert "tag:nightly" in said
+
+
+@pytest.mark.parametrize(
+    ("clause", "said"),
+    [
+        ("tags nightly", "after tags write a list in parentheses"),
+        ("tags (night shift)", "'night shift' of tags in quotes"),
+        ("tags (night-shift)", "'night-shift' of tags in quotes"),
+        ("tags ()", "clause tags says nothing"),
+        ("group a b", "'a b' of group in quotes"),
+        ("group", "clause group says nothing"),
+        ("tags (a), tags (b)", "clause tags is there twice"),
+    ],
+)
+def test_labels_that_cannot_be_read_are_refused(
+    shop: Path, call: Call, clause: str, said: str
+) -> None:
+    (shop / "stages/after.sql").write_text(f"\nSTAGE after ({clause});\nSELECT cents FROM cents")
+    error = call("graph", code=2).stderr
+    assert "stages/after.sql:2: " in error
+    assert said in error

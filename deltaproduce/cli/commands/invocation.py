@@ -6,7 +6,7 @@ file once, and loads its pipeline once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from deltaproduce.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from deltaproduce.model.graph import Graph
     from deltaproduce.pipeline import Pipeline
     from deltaproduce.projects.file import ProjectFile
     from deltaproduce.reading.recorded.reader import Reader
@@ -70,6 +71,25 @@ class Invocation:
         from deltaproduce.projects.pipelines import loaded
 
         return loaded(self.file)
+
+    def selected(
+        self, select: Collection[str] | None, graph: Graph | None = None
+    ) -> tuple[str, ...]:
+        """Return the stages that --select names, feeders first; all if it is not given.
+
+        Args:
+            graph: of the pipeline as far as it can be defined; the pipeline's if None.
+
+        Raises:
+            NotFoundError: a term selects no stage, or is not valid.
+            ProjectFileError: the pipeline cannot be loaded.
+        """
+        from deltaproduce.cli.selection import feeders_of, names_labels, selected
+        from deltaproduce.projects.pipelines import labels
+
+        terms = select or ()
+        feeders = feeders_of(self.pipeline.graph() if graph is None else graph)
+        return selected(terms, feeders, labels(self.file) if names_labels(terms) else {})
 
     @contextmanager
     def store(self) -> Iterator[Store]:

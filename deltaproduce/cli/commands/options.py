@@ -25,7 +25,7 @@ Select: TypeAlias = Annotated[
         "--select",
         "-s",
         metavar="TERMS",
-        help="Stages, as dbt selects: NAME, +NAME, NAME+, 2+NAME, 'sales_*'.",
+        help="Stages, as dbt selects: NAME, +NAME, NAME+, 2+NAME, 'sales_*', tag:T, group:G.",
         autocompletion=stages,
     ),
 ]

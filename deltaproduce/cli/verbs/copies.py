@@ -95,7 +95,6 @@ def compare(
     ] = 1e-9,
 ) -> Answer:
     """Compare stages with the tables that dbt keeps; exit with 1 if any differs."""
-    from deltaproduce.cli.selection import feeders_of, selected
     from deltaproduce.projects.dbt.folder import manifest_in
     from deltaproduce.projects.dbt.target.comparison import HowCompared, tables_of
     from deltaproduce.projects.dbt.target.comparison import compare as compared
@@ -115,7 +114,7 @@ def compare(
         )
     tables = tables_of(manifest_in(folder), file.dbt.stages if file.dbt else {})
     address = database or address_of(folder, target)
-    chosen = selected(select, feeders_of(call.pipeline.graph())) if select else None
+    chosen = call.selected(select) if select else None
     with call.reading(None) as store:
         opened = opened_by(store)
         number = opened.log.last_read.number

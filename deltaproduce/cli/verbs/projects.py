@@ -62,13 +62,12 @@ def check(
         with call.store() as store:
             return summaries.checks_evaluated(store.check())
     from deltaproduce.cli.examination.checks import check as examined
-    from deltaproduce.cli.selection import feeders_of, selected
 
     file = call.file
     pipeline, outcome = examined(file)
     if pipeline is None:  # there is nothing to select from
         return summaries.checked([], outcome.problems, outcome.unchecked)
-    stages = selected(select or (), feeders_of(pipeline.graph()))
+    stages = call.selected(select, pipeline.graph())
     problems = [
         one for one in outcome.problems if not {one.stage, *one.users}.isdisjoint((*stages, ""))
     ]
@@ -88,11 +87,11 @@ def graph(
     as_of: AsOf = None,
 ) -> Answer:
     """List or draw the stages and their feeders; with --as-of, the tasks of a day."""
-    from deltaproduce.cli.selection import feeders_of, selected
+    from deltaproduce.cli.selection import feeders_of
 
     graph = call.pipeline.graph()
     feeders = feeders_of(graph)
-    chosen = {name: feeders[name] for name in selected(select or (), feeders)}
+    chosen = {name: feeders[name] for name in call.selected(select, graph)}
     if as_of is not None:
         with call.store() as store:
             tasks = [task for task in store.tasks(as_of=as_of) if task.stage in chosen]

@@ -27,9 +27,7 @@ def verify(
     call: Invocation, select: Select = None, recompute: Recompute = False, sample: Sample = None
 ) -> Answer:
     """Check the tables for damage; exit with 1 if there is any."""
-    from deltaproduce.cli.selection import feeders_of, selected
-
-    stages = selected(select or (), feeders_of(call.pipeline.graph()))
+    stages = call.selected(select)
     with call.store() as store:
         return summaries.findings(store.verify(sample or recompute), stages)
 

@@ -26,10 +26,9 @@ def plan(
     """Show what a run would do to each stage, and why; writes nothing."""
     from deltaproduce.cli.inputs.dropped import by_files
     from deltaproduce.cli.inputs.given import by_lines, rows, run_input
-    from deltaproduce.cli.selection import feeders_of, selected
 
     file, pipeline = call.file, call.pipeline
-    stages = selected(select or (), feeders_of(pipeline.graph()))
+    stages = call.selected(select)
     with call.store() as store:
         given = run_input(file, pipeline, store)
         changes, snapshots = rows(file, pipeline, given, store.time_zone)
@@ -111,11 +110,9 @@ def _with_dirty(answer: Answer, store: Store) -> Answer:
 
 def versions(call: Invocation, select: Select = None, place: StoreAt = None) -> Answer:
     """List the versions, oldest first."""
-    from deltaproduce.cli.selection import feeders_of, selected
-
     if place is not None and select:
         raise typer.BadParameter("--select goes by the stages of a project: leave out --store")
-    stages = selected(select, feeders_of(call.pipeline.graph())) if select else None
+    stages = call.selected(select) if select else None
     with call.reading(place) as store:
         all_versions = store.versions()
     every = {name for version in all_versions for name in version.stages}
@@ -127,11 +124,9 @@ def refresh(call: Invocation, select: Select = None, exit_code: ExitCode = False
 
     Without --select all stages; otherwise each selected stage, one version for each.
     """
-    from deltaproduce.cli.selection import feeders_of, selected
-
     graph = call.pipeline.graph()
     producers = {stage.name for stage in graph.producers}
-    chosen = [name for name in selected(select or (), feeders_of(graph)) if name in producers]
+    chosen = [name for name in call.selected(select, graph) if name in producers]
     if select and not chosen:
         raise typer.BadParameter("it selects sources only, whose rows are given: give a stage")
     with call.store() as store:

@@ -101,6 +101,11 @@ class Node:
         """Its tags."""
         return tuple(map(str, self.values.get("tags") or ()))
 
+    @property
+    def group(self) -> str:
+        """Its group; empty if it has none."""
+        return _text(self.values, "group") or _text(self.config, "group")
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:

@@ -22,12 +22,32 @@ _KEPT: Final = "-- every row that a run has seen, by its key and its time\n"
 
 def stage_text(node: Node, name: str, sql: str, key: Sequence[str]) -> str:
     """Return the file of a model or snapshot."""
-    return _comment(node) + (keyed_text(name, sql, key) if key else f"{sql}\n")
+    clauses = [*([_key(key)] if key else []), *_labels(node)]
+    header = f"STAGE {in_sql(name)} ({', '.join(clauses)});\n" if clauses else ""
+    return f"{_comment(node)}{header}{sql}\n"
 
 
 def keyed_text(name: str, sql: str, key: Sequence[str]) -> str:
     """Return the file of a query with a key."""
-    return f"STAGE {in_sql(name)} (key ({', '.join(map(in_sql, key))}));\n{sql}\n"
+    return f"STAGE {in_sql(name)} ({_key(key)});\n{sql}\n"
+
+
+def _key(columns: Iterable[str]) -> str:
+    return f"key ({', '.join(map(in_sql, columns))})"
+
+
+def _labels(node: Node | None) -> list[str]:
+    """Return the clauses of the tags and the group of a node."""
+    if node is None:
+        return []
+    clauses = [f"tags ({', '.join(map(_label, node.tags))})"] if node.tags else []
+    return [*clauses, f"group {_label(node.group)}"] if node.group else clauses
+
+
+def _label(name: str) -> str:
+    """Return a name as a label: a word, or text in quotes."""
+    escaped = name.replace("\\", "\\\\").replace("'", "\\'")
+    return name if in_sql(name) == name else f"'{escaped}'"
 
 
 def source_text(source: RowSource, name: str) -> str:
@@ -37,8 +57,8 @@ def source_text(source: RowSource, name: str) -> str:
         + (" /* FILL IN: its type is not known */" if column in source.guessed else "")
         for column, kind in source.columns.items()
     )
-    key = ", ".join(map(in_sql, source.key))
-    clauses = f"  columns (\n{columns}\n  ),\n  key ({key})"
+    parts = [f"columns (\n{columns}\n  )", _key(source.key), *_labels(source.node)]
+    clauses = ",\n".join(f"  {part}" for part in parts)
     kept = "" if source.mode == "snapshot" else _KEPT
     return f"{_comment(source.node)}{kept}EXTERNAL {in_sql(name)} (\n{clauses}\n);\n"
 
@@ -134,10 +154,11 @@ def _comment(node: Node | None) -> str:
     if node is None:
         return "-- one row, for models that read no table\n"
     lines = [f"{node.id}, {node.path}", *node.description.strip().splitlines()]
-    lines += [f"tags: {', '.join(node.tags)}"] if node.tags else []
-    for column in node.columns:
-        if column.description.strip():
-            lines.append(f"{column.name}: {' '.join(column.description.split())}")
+    lines += [
+        f"{column.name}: {' '.join(column.description.split())}"
+        for column in node.columns
+        if column.description.strip()
+    ]
     return "".join(f"-- {line.rstrip()}\n" for line in lines)
 
 
