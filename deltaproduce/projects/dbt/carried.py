@@ -9,7 +9,7 @@ from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.dbt.given.rows import RowSource
 from deltaproduce.projects.dbt.jinja.tables import KnownTables
 from deltaproduce.projects.dbt.manifest import Manifest
-from deltaproduce.projects.dbt.snapshots import History
+from deltaproduce.projects.dbt.snapshots import SnapshotHistory
 from deltaproduce.projects.dbt.sql.relations import Relations
 from deltaproduce.projects.dbt.sql.translation import Translated, translated
 from deltaproduce.projects.dbt.texts import StageRule
@@ -79,7 +79,7 @@ class Conversion:
     sources: dict[str, RowSource] = field(default_factory=dict)
     taken: dict[str, str] = field(default_factory=dict)
     rules: list[StageRule] = field(default_factory=list)
-    histories: list[History] = field(default_factory=list)
+    histories: list[SnapshotHistory] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     known: dict[str, frozenset[str]] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)

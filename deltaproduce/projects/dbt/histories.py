@@ -19,8 +19,8 @@ from deltaproduce.projects.dbt.jinja.rendering import Renderer
 from deltaproduce.projects.dbt.manifest import Node
 from deltaproduce.projects.dbt.queries import query_of
 from deltaproduce.projects.dbt.snapshots import (
-    History,
     Snapshot,
+    SnapshotHistory,
     expression_of,
     given_columns,
 )
@@ -96,7 +96,7 @@ def take(conversion: Conversion, one: SnapshotQuery) -> None:
         source.define(pipeline, rows)
         schema = pipeline.sql(states, query.sql, key=f"{key}, {time}").schema
         values = ", ".join(in_sql(column.name) for column in schema.value)
-        states_of_key = History(
+        states_of_key = SnapshotHistory(
             history, states, key, sequence=time, columns=f"{values}, {time}", track=time
         )
         states_of_key.define(pipeline)

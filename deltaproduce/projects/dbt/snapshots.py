@@ -174,11 +174,11 @@ def _given(selects: Sequence[exp.Select], column: str) -> str:
     """Return the column of the innermost table that a column of the outermost SELECT is."""
     name = column
     for select in selects:
-        found = [one for one in select.selects if one.output_name.lower() == name.lower()]
+        named = [one for one in select.selects if one.output_name.lower() == name.lower()]
         stars = [one for one in select.selects if one.is_star]
-        if found and isinstance(found[0].unalias(), exp.Column) and not found[0].is_star:
-            name = found[0].unalias().name
-        elif found or not stars or any(_is_edited(one) for one in stars):
+        if named and isinstance(named[0].unalias(), exp.Column) and not named[0].is_star:
+            name = named[0].unalias().name
+        elif named or not stars or any(_is_edited(one) for one in stars):
             raise DefinitionError(
                 f"its column {column!r} is computed: use a column of the source as unique_key "
                 "and updated_at"
@@ -193,7 +193,7 @@ def _is_edited(star: exp.Expr) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class SnapshotHistory:
     """The arguments of a `Pipeline.history`."""
 
     name: str
@@ -215,7 +215,7 @@ class History:
         )
 
 
-def history_text(histories: Iterable[History]) -> str:
+def history_text(histories: Iterable[SnapshotHistory]) -> str:
     """Return the module that defines histories."""
     lines = [
         '"""The snapshots of the dbt project: every state of a row that a run has seen."""',
