@@ -32,6 +32,7 @@ from deltaproduce.storage.versions import Version
 from deltaproduce.types.columns import RowSchema
 
 if TYPE_CHECKING:  # reading SQL needs its grammar
+    from deltaproduce.stages.sql.operators.changes.subplans import Subplan
     from deltaproduce.stages.sql.resolve import Resolved
 
 
@@ -64,6 +65,11 @@ class StageKind(Kind):
 
     def look_ups(self, stage: Stage) -> Sequence[Wanted]:
         """Return the look-ups that a stage of this kind may make in its feeders, but by keys."""
+        del stage
+        return ()
+
+    def subplans(self, stage: Stage) -> Iterable[Subplan]:
+        """Return what a step of a stage of this kind may share with other stages."""
         del stage
         return ()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,6 +33,7 @@ from deltaproduce.model.layouts import Layout
 from deltaproduce.model.window_moves import Shift, WindowMove
 from deltaproduce.stages.inputs import StageInput, all_parts, changed_parts
 from deltaproduce.stages.kind import StageKind, unfit
+from deltaproduce.stages.sql.operators.changes.shared import SharedChanges
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables.tables import Tables
@@ -199,6 +200,7 @@ class Production:
         shift: the move of its window; None if it has none.
         clustering: the partitions that it will be stored by, if windows read it.
         dates: the date of the version before, and of the one that is made; see `WindowState.date`.
+        shared: the changes that it shares with other stages of the version.
     """
 
     stage: Stage
@@ -208,6 +210,7 @@ class Production:
     shift: Shift | None = None
     clustering: Clustering | None = None
     dates: tuple[date | None, date | None] = (None, None)
+    shared: SharedChanges = field(default_factory=SharedChanges)
 
     @staticmethod
     def of(

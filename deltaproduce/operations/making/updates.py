@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -48,6 +48,7 @@ from deltaproduce.stages.kind import Arrival, stage_kind
 from deltaproduce.stages.productions import Production, ProductionResult
 from deltaproduce.stages.scheduled.kinds import TaskArguments, scheduled_kind
 from deltaproduce.stages.scheduled.outcomes import Outcomes, Tasked
+from deltaproduce.stages.sql.operators.changes.shared import SharedChanges
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.resumption import CompletedStage, Resumption
 from deltaproduce.storage.figures import NO_TABLES
@@ -70,6 +71,7 @@ class Update(VersionJob):
         held: what windows have read of a feeder that several windows are over, by feeder.
         neighbours: what steps have read of stages with groups of rows, by stage.
         looked_up: what views have looked up in stages, by stage.
+        shared: the changes that several views need.
         settled: the stages whose outcome an earlier attempt has found completely.
         tasked: what became of the tasks of the stages that are processed so far, by stage.
     """
@@ -79,6 +81,7 @@ class Update(VersionJob):
     held: Mapping[str, Held] = field(default_factory=dict)
     neighbours: Mapping[str, Neighbours] = field(default_factory=dict)
     looked_up: Mapping[str, SharedLookups] = field(default_factory=dict)
+    shared: SharedChanges = field(default_factory=SharedChanges)
     settled: Collection[str] = frozenset()
     tasked: dict[str, Tasked] = field(default_factory=dict)
 
@@ -120,6 +123,7 @@ class Update(VersionJob):
                 if stage.kind.key_use.group_width
             },
             looked_up=_looked_up(steps),
+            shared=_shared(steps),
         )
 
     @property
@@ -377,7 +381,8 @@ class Update(VersionJob):
         last = self.head.stages.get(stage.name, NO_TABLES)
         clustering = self.context.filing(stage.name).by_partitions
         dates = self.head.windows.date, self.windows.date
-        return Production.of(stage, last, self.context.engines, shift, clustering, dates)
+        production = Production.of(stage, last, self.context.engines, shift, clustering, dates)
+        return replace(production, shared=self.shared)
 
     def inputs(self, stage: Stage, results: Mapping[str, StepResult]) -> list[StageInput]:
         """Return the inputs of a stage."""
@@ -485,12 +490,22 @@ class Update(VersionJob):
 
 def _looked_up(steps: Iterable[Step]) -> dict[str, SharedLookups]:
     """Return nothing that is looked up yet, for each stage that views may look rows up in."""
-    stages = (step.stage for step in steps if step.stage.feeders and step.how == "incremental")
-    wanted = [one for stage in stages for one in stage_kind(stage).look_ups(stage)]
+    wanted = [one for stage in _following(steps) for one in stage_kind(stage).look_ups(stage)]
     by_feeder = dict[str, list[Wanted]]()
     for one in wanted:
         by_feeder.setdefault(one.feeder, []).append(one)
     return {name: SharedLookups.of(of_feeder) for name, of_feeder in by_feeder.items()}
+
+
+def _shared(steps: Iterable[Step]) -> SharedChanges:
+    """Return no changes yet, for what several views compute."""
+    stages = _following(steps)
+    return SharedChanges.of(one for stage in stages for one in stage_kind(stage).subplans(stage))
+
+
+def _following(steps: Iterable[Step]) -> Iterator[Stage]:
+    """Yield the stages that may follow the changes of others."""
+    return (step.stage for step in steps if step.stage.feeders and step.how == "incremental")
 
 
 def _holding(before: Callable[[], Stored | None], held: Held, reader: str) -> Stored | None:

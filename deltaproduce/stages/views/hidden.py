@@ -22,6 +22,7 @@ from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import DerivedKind, Production, ProductionResult
 from deltaproduce.stages.sql.algebra.binding import names_constant
 from deltaproduce.stages.sql.algebra.relations import AggregateRelation, Relation, Values
+from deltaproduce.stages.sql.operators.changes.subplans import Subplan, subplans
 from deltaproduce.stages.sql.projection import check_ansi
 from deltaproduce.stages.sql.text import QueryText
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
@@ -133,6 +134,11 @@ class HiddenTable(FollowingKind):
             by_all_columns=True,
             by_date=self.is_dated,
         )
+
+    @override
+    def subplans(self, stage: Stage) -> Iterable[Subplan]:
+        del stage
+        return subplans(self.kept.relation).values()
 
     @override
     def produced(

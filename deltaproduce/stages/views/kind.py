@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -24,6 +24,7 @@ from deltaproduce.stages.sql.algebra.scalars import readable
 from deltaproduce.stages.sql.algebra.spark_only import InSpark
 from deltaproduce.stages.sql.algebra.windows import WindowRelation
 from deltaproduce.stages.sql.keys import key_columns
+from deltaproduce.stages.sql.operators.changes.subplans import Subplan, subplans
 from deltaproduce.stages.sql.operators_in_spark import has_frame
 from deltaproduce.stages.sql.projection import check_ansi
 from deltaproduce.stages.sql.projection import naming as of_stage
@@ -243,6 +244,11 @@ class View(FollowingKind):
     @override
     def look_ups(self, stage: Stage) -> Sequence[Wanted]:
         return self._known(stage)[1].look_ups
+
+    @override
+    def subplans(self, stage: Stage) -> Iterable[Subplan]:
+        is_whole = self.recomputed is not None and not self.while_small
+        return () if is_whole else subplans(self._known(stage)[1].kept.relation).values()
 
     def _known(self, stage: Stage) -> tuple[Resolved, ViewPlan]:
         """Return what the query says over the feeders of a stage of this kind, and its plan."""

@@ -17,6 +17,7 @@ from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import Produced, Production, ProductionResult
 from deltaproduce.stages.sql.algebra.relations import Relation, Scan
+from deltaproduce.stages.sql.operators.changes.sharing import Sharing
 from deltaproduce.stages.sql.operators.changes.signed import InconsistentError, Signed, changed
 from deltaproduce.stages.sql.operators.computing import Computing, blaming
 from deltaproduce.stages.sql.operators.evaluation import Stream, rows_of
@@ -161,7 +162,12 @@ def followed_rows(
     """
     stage, engines = production.stage, production.engines
     was, is_now = computings(production)
-    following = Following(followed(inputs, engines), is_now, None if was == is_now else was)
+    following = Following(
+        followed(inputs, engines),
+        is_now,
+        None if was == is_now else was,
+        Sharing(production.shared, kept.relation),
+    )
     try:
         with blaming(stage.owner):
             if kept.grouped is None:

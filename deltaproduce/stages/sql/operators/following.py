@@ -43,6 +43,7 @@ from deltaproduce.stages.sql.operators import (
 )
 from deltaproduce.stages.sql.operators.changes.keys import LookupKeys
 from deltaproduce.stages.sql.operators.changes.rules import NO_KEYS
+from deltaproduce.stages.sql.operators.changes.sharing import Sharing
 from deltaproduce.stages.sql.operators.changes.signed import Signed, changed
 from deltaproduce.stages.sql.operators.computing import Computing
 from deltaproduce.stages.sql.operators.evaluation import rows_of_operator
@@ -88,12 +89,18 @@ class Following:
         feeders: the stages that it reads, by name.
         computing: with the values of constants after the change.
         was: with those before; None if they are the same.
+        sharing: what it shares with other queries; None if it is alone.
     """
 
     def __init__(
-        self, feeders: Mapping[str, Feeder], computing: Computing, was: Computing | None = None
+        self,
+        feeders: Mapping[str, Feeder],
+        computing: Computing,
+        was: Computing | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
         self._feeders = feeders
+        self._sharing = sharing
         self._is_same = was is None
         self._computing = computing if was is None else was
         self._after = computing
@@ -121,6 +128,14 @@ class Following:
             QueryError: an expression fails for a row.
             InconsistentError: a stage lost rows that it did not have.
         """
+        if id(relation) not in self._changes and self._sharing is not None:
+            shared = self._sharing.change(relation, self)
+            if shared is not None:
+                self._changes[id(relation)] = relation, shared
+        return self.own_change(relation)
+
+    def own_change(self, relation: Relation) -> Signed:
+        """Return the change of a relation, which is computed here if it is not known."""
         known = self._changes.get(id(relation))
         if known is None:
             known = relation, self._changed(relation)
