@@ -89,10 +89,10 @@ class _Block:
 @lru_cache(maxsize=1024)
 def subplans(relation: Relation) -> Mapping[int, Subplan]:
     """Return the joins of stages in a query, also filtered, by identity of the operator."""
-    blocks, found = dict[int, _Block](), dict[int, Subplan]()
+    blocks, plans = dict[int, _Block](), dict[int, Subplan]()
     order = [*relation.walk()]
     if not any(isinstance(one, Join) for one in order):
-        return MappingProxyType(found)
+        return MappingProxyType(plans)
     origins = _origins(relation)
     for one in order:
         if not _is_comparable(one) or any(id(given) not in blocks for given in one.inputs):
@@ -101,10 +101,10 @@ def subplans(relation: Relation) -> Mapping[int, Subplan]:
         if len({*map(id, block.scans)}) < len(block.scans):  # what is read twice has one name
             continue
         blocks[id(one)] = block
-        if isinstance(one, Join) or any(id(given) in found for given in one.inputs):
+        if isinstance(one, Join) or any(id(given) in plans for given in one.inputs):
             known = block.as_input(origins)
-            found[id(one)] = _subplan(one, known, known.scans, origins)
-    return MappingProxyType(found)
+            plans[id(one)] = _subplan(one, known, known.scans, origins)
+    return MappingProxyType(plans)
 
 
 def widened(
@@ -118,25 +118,25 @@ def widened(
     """
     origins = _origins(relation)
     numbers = count(1 + max(int(name.rpartition("#")[2]) for name in origins))
-    made, found = dict[int, Relation](), dict[int, Subplan]()
+    wide, plans = dict[int, Relation](), dict[int, Subplan]()
     for number, scan in enumerate(known[id(relation)].scans):
-        wide = made[id(scan)] = _with_columns(scan, number, columns, numbers)
-        origins |= {field.id: (id(scan), name) for field, name in _columns(wide)}
+        wide_scan = wide[id(scan)] = _with_columns(scan, number, columns, numbers)
+        origins |= {field.id: (id(scan), name) for field, name in _columns(wide_scan)}
     named = _named(known[id(relation)].scans, origins)
     for one in relation.walk():
-        if id(one) not in made:
-            made[id(one)] = _over(one, [made[id(given)] for given in one.inputs], columns, named)
+        if id(one) not in wide:
+            wide[id(one)] = _over(one, [wide[id(given)] for given in one.inputs], columns, named)
         if id(one) in known:
-            plan, new = known[id(one)], made[id(one)]
-            found[id(new)] = _subplan(
-                new, _Input(plan.key, plan.scans), _scans(plan, made), origins
+            plan, new = known[id(one)], wide[id(one)]
+            plans[id(new)] = _subplan(
+                new, _Input(plan.key, plan.scans), _scans(plan, wide), origins
             )
-    return made[id(relation)], found
+    return wide[id(relation)], plans
 
 
-def _scans(plan: Subplan, made: Mapping[int, Relation]) -> tuple[Scan, ...]:
+def _scans(plan: Subplan, wide: Mapping[int, Relation]) -> tuple[Scan, ...]:
     """Return what the scans of a subplan became."""
-    scans = (made[id(scan)] for scan in plan.scans)
+    scans = (wide[id(scan)] for scan in plan.scans)
     return tuple(scan for scan in scans if isinstance(scan, Scan))
 
 
@@ -148,8 +148,8 @@ def _subplan(one: Relation, known: _Input, scans: tuple[Scan, ...], origins: _Or
         scans: the scans that it reads, in the same order.
     """
     numbers = {id(scan): number for number, scan in enumerate(known.scans)}
-    found = ((field, *origins[field.id]) for field in one.fields)
-    named = [(field, f"{numbers[scan]}.{column}") for field, scan, column in found]
+    read = ((field, *origins[field.id]) for field in one.fields)
+    named = [(field, f"{numbers[scan]}.{column}") for field, scan, column in read]
     names = {field.id: name for field, name in named}
     columns = {name: field.data_type for field, name in named}
     return Subplan(known.key, scans, names, columns)
