@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # `make newcomer` has nothing installed beforehand
     import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-TOOLS = ("bash", "cat", "env", "mv", "psql", "sed")
+TOOLS = ("bash", "cat", "cp", "env", "mv", "psql", "sed")
 """The programs that pages need beside the command itself; `make newcomer` has no others."""
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _COMMAND = re.compile(r"^\$ (.*? <<END\n(?:.*\n)*?END|.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)

@@ -1,7 +1,8 @@
 """Records what dbt makes of the projects beside this file: `python record.py DBT [PROJECT …]`.
 
-DBT is the path of its command, with dbt-duckdb in the same environment. A record is the manifest,
-without what nobody reads, and the rows of all tables.
+DBT is the path of its command, with dbt-duckdb in the same environment. A PROJECT is a name, or the
+whole path of a folder. A record is the manifest, without what nobody reads, and the rows of all
+tables.
 """
 
 import json

@@ -1,0 +1,4 @@
+{{ config(tags=['nightly']) }}
+select city, count(*) as customers, sum(amount) as amount
+from {{ ref('customers') }}
+group by city
