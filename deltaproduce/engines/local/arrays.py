@@ -47,7 +47,17 @@ def empty(columns: Sequence[Column]) -> pa.Table:
 
 @lru_cache(maxsize=1024)
 def _empty(columns: tuple[Column, ...]) -> pa.Table:
-    return arrow_schema(columns).empty_table()
+    return without_rows(arrow_schema(columns))
+
+
+def without_rows(schema: pa.Schema) -> pa.Table:
+    """Return a table of a schema without rows; `empty_table` takes four times as long."""
+    return pa.Table.from_arrays([_no_values(kind) for kind in schema.types], schema=schema)
+
+
+@lru_cache(maxsize=1024)
+def _no_values(kind: pa.DataType) -> pa.Array:
+    return pa.nulls(0, kind)
 
 
 def factorize(arrays: Iterable[pa.ChunkedArray]) -> Numbers:

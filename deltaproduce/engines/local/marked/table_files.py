@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.engines.local.marked.file_statistics import ColumnTypes, parsed
+from deltaproduce.types.pandas_on_demand import in_numpy
 
 Action: TypeAlias = Mapping[str, Any]
 """One action of the log, as JSON has it."""
@@ -113,7 +114,8 @@ class _Columns:
     @cached_property
     def marked(self) -> Numbers:
         """The rows of the files that have a vector."""
-        return np.flatnonzero(pc.struct_field(self.actions, [VECTOR]).is_valid())
+        has_vector = pc.struct_field(self.actions, [VECTOR]).is_valid()
+        return np.flatnonzero(in_numpy(has_vector, bool))
 
     @cached_property
     def are_inside(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from deltaproduce.engines.local.arrays import without_rows
 from deltaproduce.stages.sql.algebra.binding import names_constant
 from deltaproduce.stages.sql.algebra.emptiness import is_none
 from deltaproduce.stages.sql.algebra.expanding import Expand, Generate
@@ -209,7 +210,7 @@ def no_rows(relation: Relation) -> pa.Table:
 
 @lru_cache(maxsize=1024)
 def _no_rows(fields: tuple[Field, ...]) -> pa.Table:
-    return pa.schema([(one.id, _arrow(one.data_type)) for one in fields]).empty_table()
+    return without_rows(pa.schema([(one.id, _arrow(one.data_type)) for one in fields]))
 
 
 def _arrow(kind: DataType | None) -> pa.DataType:
