@@ -16,6 +16,7 @@ import deltaproduce as dp
 from benchmarks.runs import say
 from benchmarks.tpch import peers
 from benchmarks.tpch.dashboards import dashboards
+from benchmarks.tpch.first_loads import first_loads
 from benchmarks.tpch.ours import Ours
 from benchmarks.tpch.peers import Recomputed
 from benchmarks.tpch.queries import queries
@@ -26,7 +27,7 @@ from benchmarks.tpch.single_changes import MOST_ROWS, single_changes
 from examples.tpch import agree, pipeline
 
 PEERS: Final = ("ours", "duckdb", "spark")
-PARTS: Final = ("queries", "dashboards", "changes")
+PARTS: Final = ("queries", "dashboards", "changes", "first-loads")
 _STEPS: Final = {step.name: step for step in STEPS}
 OUT: Final = Path("benchmarks/TPCH.md")
 
@@ -119,6 +120,8 @@ def _measured(
     if "queries" in given.parts and "spark" in run.peers:
         _spark(run, place / "spark", rows, texts, given.memory)
         yield
+    if "first-loads" in by_ours:
+        yield from _first_loads(run, place / "first-loads", rows, texts, given.memory)
 
 
 def _versions(
@@ -170,6 +173,16 @@ def _spark(run: Run, place: Path, rows: Rows, texts: Mapping[str, str], memory: 
         shutil.rmtree(place, ignore_errors=True)
     last = list(run.duckdb.values())[-1]
     run.wrong += [f"{one} in Spark" for one in _differing(last, run.spark)]
+
+
+def _first_loads(
+    run: Run, place: Path, rows: Rows, texts: Mapping[str, str], memory: str
+) -> Iterator[None]:
+    for query, loads in first_loads(memory, rows, place, texts, run.wrong):
+        run.first_loads[query] = loads
+        ours, inserts = loads.seconds
+        say(f"first load of {query} in Spark: {ours:.2f} s, inserted: {inserts:.2f} s")
+        yield
 
 
 def _differing(one: Mapping[str, Recomputed], other: Mapping[str, Recomputed]) -> list[str]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Final
 
 from benchmarks.report import machine
 from benchmarks.tables import MIB, NO_FIGURE, table
+from benchmarks.tpch.first_loads import FirstLoads, Load
 from benchmarks.tpch.ours import HIDDEN, SOURCE, VIEW, StepCost
 from benchmarks.tpch.results import (
+    FIRST_LOAD_RATIO,
     QueryCost,
     Run,
     median,
@@ -248,4 +250,39 @@ def _small(run: Run) -> list[str]:
         text = f"One view in a store, of tables with {run.change_rows:,} rows each."
         header = ["view of", "changed", "version s, median", "least", "most"]
         lines += ["## One changed row", "", text, "", *table(header, rows, texts=2)]
-    return lines
+    return [*lines, *_first_loads(run.first_loads)]
+
+
+def _first_loads(loads: Mapping[str, FirstLoads]) -> list[str]:
+    """Return a row for each query: its first load in Spark beside inserts of the same rows."""
+    if not loads:
+        return []
+    rows = []
+    for query, one in loads.items():
+        ours, inserts = one.seconds
+        pairs = [one.medians(figure) for figure in _OF_LOADS.values()]
+        numbers = [f"{mine:,.{digits}f} / {other:,.{digits}f}"
+                   for (mine, other), digits in zip(pairs, _DIGITS, strict=True)]  # fmt: skip
+        told = f"{verdict(ours, inserts * FIRST_LOAD_RATIO)}, {_times(ours, inserts)}"
+        rows.append([query, str(one.hidden), *numbers, told])
+    header = ["query", "hidden tables", *_OF_LOADS, "seconds"]
+    return ["## First loads in Spark", "", _ABOUT_LOADS, *table(header, rows)]
+
+
+_OF_LOADS: Final[Mapping[str, Callable[[Load], float]]] = {
+    "s": lambda load: load.step.seconds,
+    "processor s": lambda load: load.cpu_seconds,
+    "jobs": lambda load: load.jobs,
+    "stages": lambda load: load.stages,
+    "tasks": lambda load: load.tasks,
+    "commits": lambda load: load.step.commits,
+    "MiB written": lambda load: load.step.bytes_written / MIB,
+}
+_DIGITS: Final = (2, 2, 0, 0, 0, 0, 2)
+_ABOUT_LOADS: Final = """\
+Each view is loaded alone into a store with a session that processes all rows in Spark, as on a
+cluster where the driver is never sooner. Beside it Spark inserts the rows of the query's text, and
+those of each hidden table, into Delta tables (`INSERT OVERWRITE`), from the same stored rows of the
+sources. Ours also writes updates and publishes a version. Each pair is ours / inserted, the median
+of three after one that warms up. *Good* is at most 1.3 times the seconds.
+"""
