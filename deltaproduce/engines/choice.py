@@ -316,6 +316,8 @@ class Engines:
         rows: DataFrame,
         columns: Sequence[Column],
         counts: Mapping[str, Expression],
+        *,
+        in_order: bool = True,
     ) -> tuple[Rows, dict[str, int]]:
         """Compute rows once in Spark; return them on the driver if they are few, all in one job.
 
@@ -324,11 +326,12 @@ class Engines:
         Args:
             columns: the columns that rows on the driver have; rows in Spark keep all.
             counts: the aggregates to compute over the rows, at least ``rows`` and ``bytes``.
+            in_order: whether the rows stay in their order; see `of_one_attempt`.
         """
         few = None
         if self._comes_in_files(rows):
             return checkpoint_in_files(rows, counts, columns, self._comes)
-        rows = of_one_attempt(rows, in_order=True)
+        rows = of_one_attempt(rows, in_order=in_order)
         if self.limits.is_local(1, 1) and not is_remote(self.spark):
             computed, figures, few = checkpoint_of_few(rows, counts, columns)
         else:

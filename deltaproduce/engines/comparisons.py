@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaproduce.engines.choice import Engines, is_local
-from deltaproduce.engines.engine import Engine, Rows
+from deltaproduce.engines.engine import Engine, NumberedRows, Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.local.kernels.moving import moved
 from deltaproduce.engines.marks import (
@@ -84,6 +84,7 @@ class Comparison:
         layout: Layout,
         engines: Engines,
         clustering: Clustering | None = None,
+        numbered: NumberedRows | None = None,
     ) -> Comparison:
         """Return the comparison where no row was there before.
 
@@ -91,8 +92,9 @@ class Comparison:
             new: all rows of the content, unsorted.
             count: the number of rows.
             clustering: the partitions that the rows will be stored by, if windows are over them.
+            numbered: what is known of the rows; None if they have to be numbered.
         """
-        few = engines.of(new).first(new, count, layout, clustering)
+        few = engines.of(new).first(new, count, layout, clustering, numbered)
         return Comparison(
             engines,
             layout,

@@ -64,6 +64,19 @@ class Compared:
     clustering: Clustering | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class NumberedRows:
+    """What is known of rows without sources whose ``_ordinal`` is 0, 1, … within their key.
+
+    Attributes:
+        keys: the number of their keys.
+        bytes: their approximate size.
+    """
+
+    keys: int
+    bytes: int
+
+
 class RelationalEngine(Protocol[RowsT]):
     """Operations on any rows. Rows that are elsewhere are brought to the engine."""
 
@@ -149,13 +162,19 @@ class Engine(RelationalEngine[RowsT], Protocol[RowsT]):
         """
 
     def first(
-        self, new: RowsT, count: int, layout: Layout, clustering: Clustering | None = None
+        self,
+        new: RowsT,
+        count: int,
+        layout: Layout,
+        clustering: Clustering | None = None,
+        numbered: NumberedRows | None = None,
     ) -> Compared:
         """Return the comparison where no row was there before.
 
         Args:
             new: all rows of the content, unsorted.
             clustering: the partitions that the rows will be stored by, if windows are over them.
+            numbered: what is known of them; None if they have to be numbered.
         """
 
     def compare(

@@ -19,7 +19,7 @@ from typing_extensions import override
 from deltaproduce.engines.calls import called_beside, calls_beside
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
-from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.engine import NumberedRows, Rows
 from deltaproduce.engines.failures import BatchFunction
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
@@ -37,9 +37,10 @@ from deltaproduce.stages.sql.operators.changes.shared import SharedChanges
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables.tables import Tables
-from deltaproduce.types.columns import Column
+from deltaproduce.types.columns import ORDINAL, Column
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame
 
 
@@ -72,11 +73,13 @@ class Produced(NamedTuple):
         rows: in the columns of the content, in any order.
         size: their number.
         ties: see `ProductionResult`.
+        numbered: what is known of the rows, if Spark has numbered them.
     """
 
     rows: Rows
     size: int
     ties: int = 0
+    numbered: NumberedRows | None = None
 
 
 class DerivedKind(StageKind):
@@ -245,15 +248,21 @@ class Production:
         return self.kind.stored(self, before, emitted, count)
 
     def replaced(
-        self, content: Stored | None, emitted: Rows, count: int, ties: int = 0
+        self,
+        content: Stored | None,
+        emitted: Rows,
+        count: int,
+        ties: int = 0,
+        numbered: NumberedRows | None = None,
     ) -> ProductionResult:
         """Return what changes when emitted rows replace all rows of the stage.
 
         Args:
             content: the stage's rows; None if there are none.
+            numbered: what is known of the emitted rows, which are stored as they are.
         """
         if content is None:
-            return self.first(emitted, count, ties)
+            return self.first(emitted, count, ties, numbered)
         before, layout = content.rows(), Layout.of(self.stage)
         new, surrogates = self.kept(before, emitted, count)
         compared = Comparison.of_all(before, new, layout, self.engines)
@@ -275,11 +284,13 @@ class Production:
             before, keys, new, layout, complete=whole, sought=keys.is_here
         )
 
-    def first(self, emitted: Rows, count: int, ties: int = 0) -> ProductionResult:
-        """Return what emitted rows change in a stage without rows."""
+    def first(
+        self, emitted: Rows, count: int, ties: int = 0, numbered: NumberedRows | None = None
+    ) -> ProductionResult:
+        """Return what emitted rows change in a stage without rows; see `replaced`."""
         new, surrogates = self.kept(None, emitted, count)
         layout = Layout.of(self.stage)
-        compared = Comparison.first(new, count, layout, self.engines, self.clustering)
+        compared = Comparison.first(new, count, layout, self.engines, self.clustering, numbered)
         return ProductionResult(compared, surrogates, ties=ties)
 
     def frames(
@@ -338,12 +349,31 @@ class Production:
             ProducerError: the stage's function failed, if it runs one.
         """
         columns, definition = self.content if columns is None else columns, self.kind.definition
-        size = f.coalesce(f.sum(row_bytes(columns)), f.lit(0))
-        counted = {"rows": f.count(f.lit(1)), "bytes": size}
         function = self.stage.name if definition.functions or definition.has_methods else None
-        computed, counts = checkpoint(rows, counted, stage=function)
+        computed, counts = checkpoint(rows, _size_of(columns), stage=function)
         count = counts["rows"]
         return self.engines.settled(computed, columns, count, counts["bytes"]), count
+
+    def computed_numbered(self, rows: DataFrame) -> Produced:
+        """Compute rows of a query that are numbered within their keys, which have no sources.
+
+        They are on the driver if they are few.
+
+        Args:
+            rows: in the columns of the content.
+        """
+        keys = {"keys": f.count_if(f.col(ORDINAL) == 0)}
+        counted = _size_of(self.content) | keys
+        here, counts = self.engines.computed(rows, self.content, counted, in_order=False)
+        return Produced(
+            here, counts["rows"], numbered=NumberedRows(counts["keys"], counts["bytes"])
+        )
+
+
+def _size_of(columns: Sequence[Column]) -> dict[str, Expression]:
+    """Return the aggregates that tell the number of rows and their size."""
+    size = f.coalesce(f.sum(row_bytes(columns)), f.lit(0))
+    return {"rows": f.count(f.lit(1)), "bytes": size}
 
 
 def derived_kind(stage: Stage) -> DerivedKind:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from deltaproduce.engines.change_feed import TIMES, FeedMode
-from deltaproduce.engines.engine import Compared, Engine, FeederPart, Filling, Rows
+from deltaproduce.engines.engine import Compared, Engine, FeederPart, Filling, NumberedRows, Rows
 from deltaproduce.engines.local.arrays import (
     Marks,
     distinct,
@@ -134,9 +134,14 @@ class LocalEngine(Engine[pa.Table]):
 
     @override
     def first(
-        self, new: pa.Table, count: int, layout: Layout, clustering: Clustering | None = None
+        self,
+        new: pa.Table,
+        count: int,
+        layout: Layout,
+        clustering: Clustering | None = None,
+        numbered: NumberedRows | None = None,
     ) -> Compared:
-        del count, clustering
+        del count, clustering, numbered
         return self.compare(self.here(new, layout.content).slice(0, 0), None, new, layout)
 
     @override

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from deltaproduce.engines.change_feed import COMMIT_VERSION, TIMES, FeedMode, feed_columns
 from deltaproduce.engines.delta.tables import ROWS_PER_FILE
-from deltaproduce.engines.engine import Compared, Engine, FeederPart, Filling, Rows
+from deltaproduce.engines.engine import Compared, Engine, FeederPart, Filling, NumberedRows, Rows
 from deltaproduce.engines.marks import AFTER, BEFORE, COUNTED, DIFFERENCES, SIDE, Counts, Which
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.columns import col, cols, of, order, same, typed
@@ -163,20 +163,30 @@ class SparkEngine(Engine["DataFrame"]):
 
     @override
     def first(
-        self, new: DataFrame, count: int, layout: Layout, clustering: Clustering | None = None
+        self,
+        new: DataFrame,
+        count: int,
+        layout: Layout,
+        clustering: Clustering | None = None,
+        numbered: NumberedRows | None = None,
     ) -> Compared:
         """Sorted over disjoint ranges, ready to be written; one Spark job.
 
         The ranges are the files of some partitions if the key begins with their column, unless a
-        file has more than a task's share.
+        file has more than a task's share. Numbered rows of one file are sorted by who reads them,
+        without a job.
         """
-        ranged = None
+        files, ranged = file_count(new, count), None
+        if numbered is not None and clustering is None and files <= 1:
+            known = Counts.of_new(numbered.keys, numbered.keys, count, numbered.bytes)
+            in_order = comparing.in_order(new.coalesce(1), layout)
+            return Compared(comparing.all_new(in_order), known, ranged=True)
         if clustering is not None and clustering.order(layout.key) == layout.key:
             least = self.limits.partition_rows_of(count)
             ranged = apart(new, clustering, least, max(ROWS_PER_FILE, count // _tasks(new)))
         by_file = [] if ranged is None else [FILE.name]
         if ranged is None:
-            ranged = _in_ranges(new, file_count(new, count), layout.key)
+            ranged = _in_ranges(new, files, layout.key)
         counted = {
             "keys": f.count_if(f.col(POSITION) == 0),
             "pairs": f.count_if(f.col(ORDINAL) == 0),

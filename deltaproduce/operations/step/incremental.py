@@ -150,7 +150,7 @@ def full_step(
     produced = production.kind.produced(production, inputs) if is_made else None
     if redefined is None:
         return None if produced is None else production.replaced(content, *produced)
-    emitted, count, ties = Produced(*(produced or (empty(production.content), 0)))
+    emitted, count, ties, _ = Produced(*(produced or (empty(production.content), 0)))
     old = _conformed(redefined, content)
     new, surrogates = production.kept(old if redefined.same_values else None, emitted, count)
     compared = _rebuilt(redefined, old, new, count, production.engines)

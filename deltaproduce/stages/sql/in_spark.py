@@ -40,14 +40,20 @@ def temporary_views(
             spark.catalog.dropTempView(view)
 
 
-def numbered(rows: DataFrame, layout: Layout, first: Sequence[str]) -> DataFrame:
+def numbered(
+    rows: DataFrame, layout: Layout, first: Sequence[str], *, are_unique: bool = False
+) -> DataFrame:
     """Return rows in the columns of the content, with the ``_ordinal`` of each among its pair.
 
     Args:
         rows: the rows, with the other columns of the content, and perhaps more.
         first: what orders the rows of a pair, as SQL text; rows that are equal in it go by their
             values.
+        are_unique: whether no pair has two rows.
     """
+    if are_unique:
+        numbered_rows = rows.withColumn(ORDINAL, f.lit(0))
+        return numbered_rows.select(*(typed(col(c.name), c) for c in layout.content))
     values = {
         f"_value_{n}": comparable(col(c.name), c.data_type) for n, c in enumerate(layout.value)
     }

@@ -11,23 +11,24 @@ from dataclasses import dataclass, field
 from typing_extensions import override
 
 from deltaproduce.engines.engine import Rows
-from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
-from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.model.graph import HiddenInput, Producer, Stage
 from deltaproduce.model.hidden import Hidden
 from deltaproduce.model.kind import Definition, KeyUse, Upkeep
-from deltaproduce.model.layouts import CONTENT, RUNS, Layout
+from deltaproduce.model.layouts import CONTENT, RUNS
 from deltaproduce.stages.inputs import StageInput
-from deltaproduce.stages.productions import DerivedKind, Production, ProductionResult
+from deltaproduce.stages.productions import (
+    DerivedKind,
+    Produced,
+    Production,
+    ProductionResult,
+)
 from deltaproduce.stages.sql.algebra.binding import names_constant
 from deltaproduce.stages.sql.algebra.relations import AggregateRelation, Relation, Values
 from deltaproduce.stages.sql.operators.changes.subplans import Subplan, subplans
-from deltaproduce.stages.sql.projection import check_ansi
 from deltaproduce.stages.sql.text import QueryText
 from deltaproduce.stages.sql.zoned import depends_on_zone, types_of
 from deltaproduce.stages.views import in_spark
-from deltaproduce.stages.views.dates import dated
 from deltaproduce.stages.views.following import TooManyRowsError
 from deltaproduce.stages.views.kept import MaterializedRelation, ViewTable
 from deltaproduce.stages.views.on_driver import FULL_FROM, compared, compute, followed_rows
@@ -143,26 +144,9 @@ class HiddenTable(FollowingKind):
     @override
     def produced(
         self, production: Production, inputs: Sequence[StageInput]
-    ) -> tuple[Rows, int] | None:
+    ) -> tuple[Rows, int] | Produced | None:
         produced = compute(self.kept, production, inputs)
-        if produced is not None:
-            return produced
-        engines, layout = production.engines, Layout.of(production.stage)
-        check_ansi(engines.spark)
-        contents = ((each, each.all_rows(for_spark=True)) for each in inputs)
-        frames = {
-            each.stage.name: engines.frame(
-                empty(each.content) if rows is None else rows, each.content
-            )
-            for each, rows in contents
-        }
-        rows = in_spark.kept_rows(
-            self.kept, layout, frames, engines.spark, dated(production.dates[1])
-        )
-        try:
-            return production.computed(rows)
-        except spark_errors("PySparkException") as error:
-            raise in_spark.failed(production.stage.owner, error) from error
+        return in_spark.computed(self.kept, production, inputs) if produced is None else produced
 
     @override
     def changed(

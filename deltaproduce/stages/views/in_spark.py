@@ -1,13 +1,19 @@
-"""Views in Spark: the query's own text over temporary views of its feeders, and hidden tables."""
+"""Views in Spark: the query's own text over temporary views of its feeders, or its operators.
+
+Hidden tables, and views that have some, are computed by operators: these read what the version has
+made before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.spark.columns import col, cols, struct_of
 from deltaproduce.engines.spark.data_types import frame_struct, in_spark
 from deltaproduce.engines.spark.sessions.on_demand import functions as f
@@ -15,11 +21,17 @@ from deltaproduce.engines.spark.sessions.on_demand import spark_errors
 from deltaproduce.errors import DefinitionError, ProducerError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
+from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.productions import Produced, Production
 from deltaproduce.stages.sql.algebra.binding import bound
+from deltaproduce.stages.sql.algebra.relations import Filter, Limit, ProjectRelation, Relation
 from deltaproduce.stages.sql.expressions.terms import Constants
 from deltaproduce.stages.sql.in_spark import numbered, temporary_views
-from deltaproduce.stages.sql.operators_in_spark import frame_of, has_frame, in_order
+from deltaproduce.stages.sql.operators_in_spark import frame_of, has_frame, in_order, sort_text
+from deltaproduce.stages.sql.projection import check_ansi
 from deltaproduce.stages.sql.resolve import Resolved
+from deltaproduce.stages.views.dates import dated
+from deltaproduce.stages.views.grouped import GroupedQuery
 from deltaproduce.stages.views.kept import MaterializedRelation
 from deltaproduce.types.columns import NO_KEY, ORDINAL_COLUMN
 from deltaproduce.types.data_types import DataType, StructType
@@ -77,14 +89,13 @@ def queried(
     layout = Layout.of(stage)
     seen = {feeder.name: _seen(feeder, rows[feeder.name]) for feeder in stage.merged}
     with temporary_views(seen, spark) as views:
-        frame = _answered(query, seen, views, spark, constants)
-        if layout.key == NO_KEY.columns:
-            frame = frame.withColumn(NO_KEY.names[0], f.lit(True))
-        for column in layout.states:  # the driver makes them when it first changes a group
-            frame = frame.withColumn(column.name, f.lit(None).cast(in_spark(column.data_type)))
+        are_unique = _are_unique(query.relation, query.fields, layout)
+        if are_unique:  # no row comes before another one of its key
+            query = query.without_order()
+        frame = _completed(_answered(query, seen, views, spark, constants), layout)
         if query.order:  # rows are sorted, so this counts up in their order
             frame = frame.withColumn(_PLACE, f.monotonically_increasing_id())
-        yield numbered(frame, layout, [_PLACE] if query.order else [])
+        yield numbered(frame, layout, [_PLACE] if query.order else [], are_unique=are_unique)
 
 
 def runs_by_operators(query: Resolved) -> bool:
@@ -119,6 +130,31 @@ def _answered(
     return frame.select(*(col(id_).alias(name) for name, id_ in query.fields.items()))
 
 
+def computed(
+    kept: MaterializedRelation, production: Production, inputs: Sequence[StageInput]
+) -> Produced:
+    """Return all rows of a stage, from the stages that its operators read.
+
+    Args:
+        kept: what it keeps; Spark has each operator (`has_frame`).
+
+    Raises:
+        ProducerError: Spark fails for a row; with `stage`.
+    """
+    engines, layout = production.engines, Layout.of(production.stage)
+    check_ansi(engines.spark)
+    contents = ((each, each.all_rows(for_spark=True)) for each in inputs)
+    frames = {
+        each.stage.name: engines.frame(empty(each.content) if rows is None else rows, each.content)
+        for each, rows in contents
+    }
+    rows = kept_rows(kept, layout, frames, engines.spark, dated(production.dates[1]))
+    try:
+        return production.computed_numbered(rows)
+    except spark_errors("PySparkException") as error:
+        raise failed(production.stage.owner, error) from error
+
+
 def kept_rows(
     kept: MaterializedRelation,
     layout: Layout,
@@ -126,22 +162,52 @@ def kept_rows(
     spark: SparkSession,
     constants: Constants,
 ) -> DataFrame:
-    """Return all rows of a hidden table, lazily, in the columns of its content, without states.
+    """Return all rows of a stage, lazily, in the columns of its content, without states.
 
     Args:
         rows: the content of the stages that it reads, by name.
         constants: the values of constants that it names.
     """
     frame = frame_of(bound(kept.relation, constants), rows, spark)
+    order = dict.fromkeys(key.field.id for key in kept.order)
     if kept.order_columns:
         frame = _with_places(frame, kept, layout)
     else:
-        frame = frame.select(*(col(id_).alias(name) for name, id_ in kept.fields.items()))
+        own = (col(id_).alias(name) for name, id_ in kept.fields.items())
+        frame = frame.select(*own, *map(col, order))
+    are_unique = _are_unique(kept.relation, kept.fields, layout)
+    first = [*map(sort_text, kept.order)]
+    return numbered(_completed(frame, layout), layout, first, are_unique=are_unique)
+
+
+def _are_unique(relation: Relation, fields: Mapping[str, str], layout: Layout) -> bool:
+    """Return whether no two rows have the same key, as they are groups, perhaps some of all.
+
+    Args:
+        relation: the rows.
+        fields: their columns -> their fields.
+    """
+    own = () if layout.key == NO_KEY.columns else layout.key
+    key = {column.name for column in own}
+    return GroupedQuery.key_columns(_of_all(relation), fields, key) is not None
+
+
+def _of_all(relation: Relation) -> Relation:
+    """Return the rows of which some are left by the conditions and limits on groups."""
+    match relation:
+        case Filter() | Limit():
+            return _of_all(relation.input)
+        case ProjectRelation():
+            return replace(relation, input=_of_all(relation.input))
+    return relation
+
+
+def _completed(rows: DataFrame, layout: Layout) -> DataFrame:
+    """Return rows with the columns of the content that no query computes."""
     if layout.key == NO_KEY.columns:
-        frame = frame.withColumn(NO_KEY.names[0], f.lit(True))
-    for column in layout.states:  # the driver makes them when it first changes a group
-        frame = frame.withColumn(column.name, f.lit(None).cast(in_spark(column.data_type)))
-    return numbered(frame, layout, [])
+        rows = rows.withColumn(NO_KEY.names[0], f.lit(True))
+    nothing = {c.name: f.lit(None).cast(in_spark(c.data_type)) for c in layout.states}
+    return rows.withColumns(nothing)  # the driver makes states when it first changes a group
 
 
 def _with_places(rows: DataFrame, kept: MaterializedRelation, layout: Layout) -> DataFrame:

@@ -18,7 +18,7 @@ from deltaproduce.model.kind import Definition, Upkeep
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.shown.explanations import Operator
 from deltaproduce.stages.inputs import StageInput, fed_by
-from deltaproduce.stages.productions import Production, ProductionResult
+from deltaproduce.stages.productions import Produced, Production, ProductionResult
 from deltaproduce.stages.sql.algebra.relations import AggregateRelation, Relation, Scan
 from deltaproduce.stages.sql.algebra.scalars import readable
 from deltaproduce.stages.sql.algebra.spark_only import InSpark
@@ -341,7 +341,7 @@ class View(FollowingKind):
     @override
     def produced(
         self, production: Production, inputs: Sequence[StageInput]
-    ) -> tuple[Rows, int] | None:
+    ) -> tuple[Rows, int] | Produced | None:
         stage, engines = production.stage, production.engines
         query, plan = self._known(stage)
         constants = dated(production.dates[1])
@@ -350,6 +350,8 @@ class View(FollowingKind):
             produced = compute(plan.kept, production, inputs)
             if produced is not None:
                 return produced
+        if plan.tables and has_frame(plan.kept.relation):
+            return in_spark.computed(plan.kept, production, inputs)
         check_ansi(engines.spark)
         fed = fed_by(inputs)
         frames = production.frames(fed, None)
@@ -364,7 +366,7 @@ class View(FollowingKind):
                 raise with_time(stage.owner)
         try:
             with in_spark.queried(stage, query, frames, engines.spark, constants) as rows:
-                return production.computed(rows)
+                return production.computed_numbered(rows)
         except spark_errors("PySparkException") as error:
             raise in_spark.failed(stage.owner, error) from error
 

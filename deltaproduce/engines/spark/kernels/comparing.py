@@ -147,6 +147,13 @@ def numbered_in_order(rows: DataFrame, layout: Layout, apart: Sequence[str] = ()
     return sorted_rows.select(*cols(layout.content), POSITION)
 
 
+def in_order(rows: DataFrame, layout: Layout) -> DataFrame:
+    """Return the result of `numbered_in_order` for rows without sources that are numbered."""
+    numbered = rows.withColumn(POSITION, f.col(ORDINAL))
+    sorted_rows = numbered.sortWithinPartitions(*order(layout.key), ORDINAL)
+    return sorted_rows.select(*cols(layout.content), POSITION)
+
+
 def updates(compared: DataFrame, layout: Layout) -> DataFrame:
     """Return the updates (S7), sorted like ``compared``: change type, key, position, values."""
     alive = f.col(SIDE) == AFTER

@@ -160,7 +160,7 @@ class EventsKind(DerivedKind):
         rows = each.having(keys)
         assert rows is not None  # it has changed
         of_keys = keys.semi_join(rows, each.content)
-        new, count, ties = self._rows(of_keys, each.stage, production)
+        new, count, ties, _ = self._rows(of_keys, each.stage, production)
         if content is None:
             return production.first(new, count, ties)
         affected = keys.renamed(layout.key)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from deltaproduce.stages.sql.algebra.calls import AggregateExpression
-from deltaproduce.stages.sql.algebra.scalars import Field, Scalar
+from deltaproduce.stages.sql.algebra.scalars import Field, Scalar, SortKey
 from deltaproduce.stages.sql.algebra.windows import (
     ENDS,
     OFFSETS,
@@ -94,9 +94,18 @@ def _order(window: WindowRelation) -> Iterator[str]:
         yield from (f"{_name(one)} ASC NULLS FIRST" for one in every)
 
 
+def sort_text(key: SortKey) -> str:
+    """Return what an ORDER BY sorts rows by."""
+    return _sorted(_name(key.field), key)
+
+
 def _key(key: OrderKey) -> str:
+    return _sorted(_text(key.scalar), key)
+
+
+def _sorted(text: str, key: OrderKey | SortKey) -> str:
     direction = "DESC" if key.descending else "ASC"
-    return f"{_text(key.scalar)} {direction} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+    return f"{text} {direction} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
 
 
 def _bound(bound: FrameBound, unbounded: str) -> str:

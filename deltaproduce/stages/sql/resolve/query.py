@@ -124,6 +124,19 @@ class Resolved:
         """
         return edited(self.text, (*self.edits, *_literals(self.reading, constants)), views)
 
+    def without_order(self) -> Resolved:
+        """Return the same query without its final ORDER BY, if its text ends with one of columns.
+
+        Another one may fail for a row.
+        """
+        text, after = self.reading.text, ("limit", "offset", "windows")
+        is_last = bool(self.order) and not any(text.tree.args.get(name) for name in after)
+        if not is_last or not {key.field.id for key in self.order} <= {*self.fields.values()}:
+            return self
+        start = text.top_order()[0][0].start
+        before = (one for one in self.edits if one.end <= start)
+        return replace(self, order=(), edits=(*before, TextEdit(start, len(text.text), "")))
+
     def with_literals(self, constants: Constants) -> str:
         """Return the user's text with literals in place of the names of constants."""
         return edited(self.text, _literals(self.reading, constants), {})
