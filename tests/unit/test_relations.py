@@ -13,15 +13,18 @@ from typing import Any
 import duckdb
 import pytest
 from random_queries import Queries
+from sqlglot import exp
 from view_queries import EXAMPLES, OF_SPARK, SHADOWED, STAGES, contents, tables
 
 from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.sql.algebra.scalars import Field, Scalar
 from deltaproduce.stages.sql.operators.computing import Computing, QueryError
 from deltaproduce.stages.sql.operators.evaluation import Stream, rows_of
 from deltaproduce.stages.sql.resolve import Resolved, resolved
 from deltaproduce.testing import plain_rows
 from deltaproduce.testing.oracle.relations import interpreted
 from deltaproduce.types.columns import row_schema
+from deltaproduce.types.data_types import LongType, NullType
 
 UNLIKE_DUCKDB = (
     *(" OR NOT EXISTS", " OR EXISTS", "CASE WHEN EXISTS", "CASE WHEN NOT EXISTS"),
@@ -380,3 +383,45 @@ def test_a_condition_is_computed_for_pairs_that_are_equal_only() -> None:
 def test_a_stage_with_other_types_has_other_columns() -> None:
     wide = {**STAGES, "t": row_schema("k bigint", "a decimal(10,2), b int, s string", stage="t")}
     assert resolved("SELECT sum(a) AS s FROM t", wide).types["s"].simpleString() == "decimal(20,2)"
+
+
+WIDE = 200
+
+
+def written(text: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many expressions are written as text to resolve a query over a wide stage."""
+    value = ", ".join(f"c{n} bigint" for n in range(WIDE))
+    stage, calls, sql = (
+        row_schema("id bigint", value, stage="wide"),
+        Counter[str](),
+        exp.Expression.sql,
+    )
+
+    def counted(tree: exp.Expr, *arguments: Any, **options: Any) -> str:
+        calls["sql"] += 1
+        return sql(tree, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(exp.Expression, "sql", counted)
+        assert len(resolved(text, {"wide": stage}).columns) == WIDE + 1
+    return calls["sql"]
+
+
+def test_columns_of_a_star_cost_no_text_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """sqlglot needs longer to write a column than all else that is done for it."""
+    both = "WITH a AS (SELECT * FROM wide), b AS (SELECT * FROM a) SELECT * FROM b"
+    assert written(f"{both} UNION ALL SELECT * FROM wide", monkeypatch) < WIDE
+
+
+@pytest.mark.parametrize("name", ["amount#1", "ü#2", "a.b#3", "select#4", "A-b#5"])
+def test_a_field_alone_is_written_as_sqlglot_writes_it(name: str) -> None:
+    for kind in (LongType(), NullType(), None):
+        field = Field(name, kind)
+        scalar, other = Scalar.of_field(field), Scalar.of(exp.Paren(this=field.tree), [field])
+        assert scalar.expression.text == field.tree.sql("spark")
+        assert (scalar.data_type, scalar.is_plain, scalar.may_fail, scalar.text) == (
+            other.data_type,
+            other.is_plain,
+            other.may_fail,
+            other.text.strip("()"),
+        )

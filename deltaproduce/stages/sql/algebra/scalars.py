@@ -27,7 +27,7 @@ from deltaproduce.types.data_types import (
     StructType,
     VariantType,
 )
-from deltaproduce.types.ddl import ddl_of
+from deltaproduce.types.ddl import ddl_of, identifier
 
 NESTED: Final = (ArrayType, MapType, StructType, VariantType)
 """Types whose values the driver does not order."""
@@ -85,7 +85,7 @@ class Scalar:
     @staticmethod
     def of_field(field: Field) -> Scalar:
         """Return the values of a field."""
-        return Scalar.of(field.tree, [field])
+        return _of_column(field.tree, field, "")
 
     @staticmethod
     def of(tree: exp.Expr, fields: Iterable[Field], text: str = "") -> Scalar:
@@ -99,6 +99,10 @@ class Scalar:
         Raises:
             DefinitionError: its types do not fit together.
         """
+        fields = tuple(fields)
+        alone = _field_of(tree, fields)
+        if alone is not None:  # as most columns of a SELECT are
+            return _of_column(tree, alone, text)
         types = {field.id: field.data_type for field in fields}
         named = dict.fromkeys(name for column in columns_in(tree) if (name := column.name) in types)
         sql, text = tree.sql("spark"), text or readable(tree.sql("spark"))
@@ -249,6 +253,23 @@ def columns_in(tree: exp.Expr) -> list[exp.Expr]:
     """Return the columns that an expression names, in order; a name of a constant is none."""
     columns = (node for node in tree.walk() if isinstance(node, exp.Column))
     return [node for node in columns if constant_of(node) is None]
+
+
+def _field_of(tree: exp.Expr, fields: Iterable[Field]) -> Field | None:
+    """Return the field that is all of an expression; None if it is another one."""
+    part = tree.this if isinstance(tree, exp.Column) and constant_of(tree) is None else None
+    if not isinstance(part, exp.Identifier) or not part.quoted or tree.args.get("table"):
+        return None
+    return next((field for field in fields if field.id == part.name), None)
+
+
+def _of_column(tree: exp.Expr, field: Field, text: str) -> Scalar:
+    """Return the values of a field, without the time that it takes to write its tree as text."""
+    sql, is_known = identifier(field.id), field.data_type is not None
+    expression = Expression(sql, (field.id,), tree)
+    return Scalar(
+        expression, field.data_type, text or readable(sql), is_plain=is_known, may_fail=False
+    )
 
 
 def _constants_in(tree: exp.Expr) -> dict[str, Constant]:

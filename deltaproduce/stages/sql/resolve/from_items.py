@@ -274,7 +274,7 @@ def _renamed(
         return _renamed_open(selected, node, alias, reading)
     for one in selected.columns:
         field = reading.field(one.name, one.field.data_type)
-        outputs.append(Output(field, Scalar.of(one.field.tree, [one.field])))
+        outputs.append(Output(field, Scalar.of_field(one.field)))
         named.append(Named(alias, one.name, field))
     relation = ProjectRelation(selected.relation, tuple(outputs))
     reading.origins[relation] = TextOrigin(node)

@@ -167,6 +167,8 @@ class QueryContext:
         Raises:
             DefinitionError: its types do not fit together; with `line`.
         """
+        if node is tree and isinstance(tree, exp.Column):  # of a star: nobody wrote it
+            return Scalar.of(tree, fields)
         for literal in node.find_all(exp.Literal):
             start, end = literal.meta.get("start"), literal.meta.get("end")
             if start is not None and end is not None and "\\" in self.text.text[start : end + 1]:

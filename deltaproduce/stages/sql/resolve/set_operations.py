@@ -91,9 +91,9 @@ def _side(selected: Selected, types: Sequence[DataType | None], reading: QueryCo
     """Return the columns of one side in the types of both."""
     outputs = []
     for one, wanted in zip(selected.columns, types, strict=True):
-        tree, kind = one.field.tree, one.field.data_type
+        scalar, kind = Scalar.of_field(one.field), one.field.data_type
         if wanted is not None and kind != wanted and not isinstance(wanted, NullType):
-            tree = cast_to(exp.Null() if isinstance(kind, NullType) else tree, wanted)
-        scalar = Scalar.of(tree, [one.field])
+            tree = exp.Null() if isinstance(kind, NullType) else one.field.tree
+            scalar = Scalar.of(cast_to(tree, wanted), [one.field])
         outputs.append(Output(reading.field(one.name, scalar.data_type), scalar))
     return ProjectRelation(selected.relation, tuple(outputs))
