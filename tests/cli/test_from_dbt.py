@@ -167,6 +167,40 @@ def test_snapshots_that_would_differ_are_listed(
     assert "snapshot.shop.names" in reasons["model.shop.renamed"]
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_snapshot_of_a_source_has_the_columns_that_are_known(
+    shop: Path, asked: Callable[..., Any], tmp_path: Path, is_known: bool
+) -> None:
+    path = shop / "target/manifest.json"
+    manifest = json.loads(path.read_text())
+    moves = '"shop"."ext"."moves"'
+    columns = {"city": {"name": "city", "data_type": "varchar"}} if is_known else {}
+    manifest["sources"]["source.shop.ext.moves"] = {
+        "name": "moves",
+        "resource_type": "source",
+        "package_name": "shop",
+        "schema": "ext",
+        "relation_name": moves,
+        "source_name": "ext",
+        "columns": columns,
+    }
+    node = manifest["nodes"]["snapshot.shop.names"]
+    node |= {
+        "compiled_code": f"select * from {moves}",
+        "depends_on": {"nodes": ["source.shop.ext.moves"]},
+    }
+    path.write_text(json.dumps(manifest))
+    answer = asked("init", tmp_path / "ours", "--from-dbt", shop)
+    reasons = {one["what"]: one["reason"] for one in answer["left_out"]}
+    if not is_known:
+        assert "dbt docs generate" in reasons["snapshot.shop.names"]
+        return
+    assert "snapshot.shop.names" not in reasons
+    rows = (tmp_path / "ours/stages/names__rows.sql").read_text()
+    assert all(f"    {column} " in rows for column in ("id", "updated_at", "city"))
+    assert '# mode = "changes"' in (tmp_path / "ours/deltaproduce.toml").read_text()
+
+
 def test_what_dbt_has_kept_before_is_taken_first(shop: Path, call: Call, tmp_path: Path) -> None:
     """As docs/from-dbt.md says: one run takes the rows of dbt's table, later ones the seed's."""
     ours = tmp_path / "ours"

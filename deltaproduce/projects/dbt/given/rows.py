@@ -91,7 +91,10 @@ class RowSource:
             raise DefinitionError(f"its source has no column {lacking[0]!r}")
         own = tuple(dict.fromkeys(spelled[one.lower()] for one in key))
         if len(own) == len(self.columns):
-            raise DefinitionError("its source has no columns besides the key and the time")
+            raise DefinitionError(
+                "no columns of its source are known besides the key and the time: add them to its "
+                "YAML file with data_type, or run dbt docs generate"
+            )
         is_elsewhere = has_scheme(self.path)  # changes are taken from files of this machine
         return replace(
             self,
