@@ -5,7 +5,9 @@ DuckDB runs the SQL that it shares with Spark, and the oracle interprets the alg
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from random import Random
 from typing import Any
@@ -16,6 +18,7 @@ from random_queries import Queries
 from sqlglot import exp
 from view_queries import EXAMPLES, OF_SPARK, SHADOWED, STAGES, contents, tables
 
+from deltaproduce.engines.local.kernels.shared_sides import SharedSides
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.algebra.scalars import Field, Scalar
 from deltaproduce.stages.sql.operators.computing import Computing, QueryError
@@ -58,6 +61,8 @@ def in_parts(query: Resolved, rows: Rows, random: Random) -> Counter[Any] | None
     whole, computing, made = tables(rows), Computing("UTC"), Counter[Any]()
     beside = {id(one): rows_of(one, whole, computing) for one in stream.beside}
     left = whole[stream.scan.feeder]
+    if len(left) % 2:
+        computing = replace(computing, shared=SharedSides(beside.values()))
     while True:
         size = random.randint(0, max(len(left), 1))
         part = stream.rows(left.slice(0, size), beside, computing)
@@ -106,11 +111,17 @@ def check(text: str, random: Random, times: int, *, is_of_spark: bool = False) -
 
 
 def without_nan(rows: Rows) -> Rows:
-    """NaN does not join NaN in DuckDB, but it groups with it."""
+    """NaN does not join NaN in DuckDB, but it groups with it; and its IN (2, 0) has no -0.0."""
     return {
-        name: [{c: None if v != v else v for c, v in row.items()} for row in found]
+        name: [{c: _known(v) for c, v in row.items()} for row in found]
         for name, found in rows.items()
     }
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, float):
+        return None if math.isnan(value) else value + 0.0
+    return value
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -362,7 +362,7 @@ def _marked(rows: Numbers, sought: Numbers) -> Marks | None:
 
 
 def _order_codes(array: pa.Array, column: Column) -> Numbers:
-    codes = _in_order_of_floats(array) if pa.types.is_floating(array.type) else _plain(array)
+    codes = _in_order_of_floats(array) if pa.types.is_floating(array.type) else plain_numbers(array)
     if codes is not None:
         return ~codes if column.descending else codes
     places = None
@@ -424,7 +424,7 @@ def _ranks(numbers: Numbers) -> Numbers:
     return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
 
 
-def _plain(array: pa.Array) -> Numbers | None:
+def plain_numbers(array: pa.Array) -> Numbers | None:
     """Return values that are whole numbers, in their order; None for other types and with nulls."""
     if array.null_count:
         return None
@@ -472,7 +472,7 @@ def decimals(numbers: Numbers, kind: pa.Decimal128Type) -> pa.Decimal128Array:
 
 def _codes(array: pa.Array) -> Numbers:
     """Return for each value a number, equal only for equal values; a nested null is -1."""
-    codes = _plain(array)
+    codes = plain_numbers(array)
     return _looked_up(array) if codes is None else codes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow as pa
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.local.kernels.shared_sides import SharedSides
 from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.layouts import Layout
@@ -79,6 +81,7 @@ def _streamed(
     if contents is None:
         return None
     known = {place: rows_of(one, contents, computing) for place, one in beside.items()}
+    computing = replace(computing, shared=SharedSides(known.values()))
 
     def part(content: pa.Table) -> pa.Table:
         return kept.part(stream.rows(content, known, computing), computing)

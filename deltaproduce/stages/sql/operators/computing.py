@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaproduce.engines.local.arrays import Marks, one_of_each
+from deltaproduce.engines.local.kernels.shared_sides import SharedSides
 from deltaproduce.errors import ProducerError
 from deltaproduce.stages.sql.algebra.scalars import Equality, Field, Scalar
 from deltaproduce.stages.sql.expressions.evaluation import evaluated
@@ -39,10 +40,12 @@ class Computing:
     Attributes:
         zone: the time zone that they are computed in.
         constants: values of constants that they name, in place of those they were resolved with.
+        shared: the tables that are joined with several parts of other rows.
     """
 
     zone: str
     constants: Constants = field(default_factory=dict)
+    shared: SharedSides = field(default_factory=SharedSides, compare=False)
 
     def value(self, scalar: Scalar, rows: pa.Table, fields: Sequence[Field]) -> pa.Array:
         """Return the values of an expression, one per row.
