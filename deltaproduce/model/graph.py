@@ -237,6 +237,15 @@ def with_hidden(stage: Stage) -> Iterator[Stage]:
     yield stage
 
 
+def read_by(stage: Stage) -> tuple[Stage, ...]:
+    """Return the stages of users that a stage reads, itself or through hidden ones, each once."""
+    reads = dict[str, Stage]()
+    for feeder in stage.feeders:
+        through = (feeder,) if feeder.hidden is None else read_by(feeder)
+        reads |= {one.name: one for one in through}
+    return tuple(reads.values())
+
+
 def is_stage(value: object) -> TypeGuard[Stage]:
     """Return whether a value is a stage of a pipeline."""
     return isinstance(value, Source | Producer)
@@ -330,6 +339,18 @@ class Graph:
         """
         feeder = self.stage(name)
         return tuple(producer for producer in self.producers if feeder in producer.feeders)
+
+    def upstream_of(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the names of all stages of users that `names` read, and their own, feeders first.
+
+        Raises:
+            NotFoundError: there is no such stage.
+        """
+        reached = {self.stage(name).name for name in names}
+        for stage in reversed(self.stages):
+            if stage.name in reached:
+                reached |= {one.name for one in read_by(stage)}
+        return tuple(stage.name for stage in self.shown if stage.name in reached)
 
     def downstream_of(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return the names of all producers that read any of `names`, directly or through others.

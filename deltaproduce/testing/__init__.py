@@ -11,6 +11,11 @@ To test a pipeline's functions without Spark:
     oracle.update({"orders": [Upsert((1,), (7, Decimal("9.50")))]})
     assert oracle.content("customer_totals") == [(7, 7, 0, Decimal("9.50"))]
 
+To test one stage, also one of SQL, with rows for the stages that it reads, call `check_stage`:
+
+    rows = {"orders": [{"order_id": 1, "customer_id": 7, "amount": Decimal("9.50")}]}
+    check_stage(shop, "customer_totals", rows, [{"customer_id": 7, "total": Decimal("9.50")}])
+
 To test the laws of your own aggregate, call `check_aggregate(MyAggregate(), [1, -1, None])`.
 To compare a store with the model, table by table:
 
@@ -28,6 +33,7 @@ from deltaproduce.testing.oracle import (
     plain_rows,
     sort_key,
 )
+from deltaproduce.testing.stages import check_stage
 
 __all__ = [
     "Change",
@@ -35,6 +41,7 @@ __all__ = [
     "Oracle",
     "Upsert",
     "check_aggregate",
+    "check_stage",
     "plain",
     "plain_rows",
     "sort_key",

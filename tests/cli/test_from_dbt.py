@@ -1,8 +1,11 @@
 """Projects of dbt, carried over: the tables are those that dbt makes, before and after changes."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -307,6 +310,140 @@ def test_what_is_not_carried_over_is_listed(
     assert all(what in notes for what in reasons)
     assert (tmp_path / "ours/by_hand/model.shop.dim_customers.sql").exists()
     assert "stages/orders.sql" in answer["files"]
+
+
+def edited(shop: Path, edit: Callable[[dict[str, Any]], None]) -> None:
+    """Change the unit tests of the manifest, which are found by their names."""
+    path = shop / "target/manifest.json"
+    manifest = json.loads(path.read_text())
+    edit({one["name"]: one for one in manifest["unit_tests"].values()})
+    path.write_text(json.dumps(manifest))
+
+
+def of_one_country(tests: dict[str, Any]) -> None:
+    """The test in CSV with the country of the project, whose home is then the other one."""
+    test = tests["months_are_counted"]
+    test["overrides"]["vars"]["country"] = "NO"
+    home, other = test["expect"]["rows"]
+    home["is_home"], other["is_home"] = "false", "true"
+
+
+def pytest_of(project: Path) -> subprocess.CompletedProcess[str]:
+    """The tests of a project, run by pytest in a process of its own."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(dp.__file__).parents[1])}
+    return subprocess.run(
+        command, cwd=project, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_unit_tests_are_tests_of_pytest(
+    shop: Path, asked: Callable[..., Any], tmp_path: Path
+) -> None:
+    """They pass as in dbt; of a changed model one fails, and says which rows are others."""
+    edited(shop, of_one_country)
+    ours = tmp_path / "ours"
+    answer = asked("init", ours, "--from-dbt", shop)
+    left_out = {one["what"] for one in answer["left_out"]}
+    assert {one for one in left_out if one.startswith("unit_test")} == {
+        "unit_test.shop.payment_totals.by_sql"
+    }
+    notes = (ours / "FROM_DBT.md").read_text()
+    assert "`tests/test_customers.py::test_months_are_counted`" in notes
+    assert (
+        '"""The first customer of a country, by id."""'
+        in (ours / "tests/test_labelled.py").read_text()
+    )
+    result = pytest_of(ours)
+    assert "3 passed" in result.stdout, result.stdout
+
+    file = ours / "stages/labelled.sql"
+    text = file.read_text()
+    assert "THEN 'vip'" in text
+    file.write_text(text.replace("THEN 'vip'", "THEN 'VIP'"))
+    result = pytest_of(ours)
+    assert "1 failed, 2 passed" in result.stdout, result.stdout
+    assert "1 of 2 are missing, and 1 of 2 are too many" in result.stdout
+    assert "'label': 'Ann/SE', 'kind': 'vip'}" in result.stdout
+    assert "'label': 'Ann/SE', 'kind': 'VIP'}" in result.stdout
+
+
+def test_unit_tests_run_where_dbt_was_not_compiled(shop: Path, call: Call, tmp_path: Path) -> None:
+    parsed(shop)
+    call("init", tmp_path / "ours", "--from-dbt", shop)
+    assert {one.name for one in (tmp_path / "ours/tests").iterdir()} == {
+        "test_labelled.py",
+        "test_large.py",
+    }
+
+
+LISTED: list[tuple[dict[str, Any], str]] = [
+    ({"overrides": {"macros": {"is_incremental": True}}}, "incremental run"),
+    ({"overrides": {"macros": {"dbt.now": "x"}}}, "overrides dbt.now"),
+    ({"overrides": {"vars": {"least": 7}}}, "values of least"),
+    ({"given": []}, "no rows of order, payment_totals"),
+    ({"input": "this"}, "own table"),
+    ({"input": "ref('nothing')"}, "'nothing'"),
+    ({"input": "ref('payment_totals')"}, "one stage here"),
+    ({"input": "ref('stg_payments')"}, "ref('stg_payments'), an ephemeral model"),
+    ({"rows": "select order_id from x"}, "more than constants"),
+    ({"rows": "select 'x' as order_id"}, "'order_id' is of type"),
+    ({"rows": "select 1 as ordered"}, "ref('order'): its rows have a column 'ordered'"),
+    ({"depends_on": {"nodes": ["model.shop.nothing"]}}, "none of the project"),
+]
+TAKEN: list[dict[str, Any]] = [
+    {"overrides": {"vars": {"least": 5}}},
+    {"overrides": {"env_vars": {"ANY": 5}}},
+    {"overrides": {"macros": {"is_incremental": False}}},
+    {"name": "labels-of sql"},
+    {"name": "test_labels_of_sql"},
+]
+
+
+def test_unit_tests_that_say_something_else_are_listed(
+    shop: Path, asked: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Copies of a unit test, each with another edit of it, or of the first of its inputs."""
+    path = shop / "target/manifest.json"
+    manifest = json.loads(path.read_text())
+    tests = manifest["unit_tests"]
+    for number, edit in enumerate([*(edit for edit, _ in LISTED), *TAKEN]):
+        test = json.loads(json.dumps(tests["unit_test.shop.large.labels_of_sql"]))
+        for name, value in edit.items():
+            (test["given"][0] if name in ("input", "rows") else test)[name] = value
+        tests[f"copy.{number}"] = test
+    path.write_text(json.dumps(manifest))
+    answer = asked("init", tmp_path / "ours", "--from-dbt", shop)
+    reasons = {one["what"]: one["reason"] for one in answer["left_out"]}
+    notes = (tmp_path / "ours/FROM_DBT.md").read_text()
+    for number, (_, said) in enumerate(LISTED):
+        assert said in reasons[f"copy.{number}"]
+        assert said in notes
+    assert "country" in reasons["unit_test.shop.dim_customers.months_are_counted"]
+    copies = {name for name in reasons if name.startswith("copy")}
+    assert copies == {f"copy.{number}" for number in range(len(LISTED))}
+    text = (tmp_path / "ours/tests/test_large.py").read_text()
+    names = ["labels_of_sql", *(f"labels_of_sql_{n}" for n in range(2, len(TAKEN) + 2))]
+    assert re.findall(r"^def test_(\w+)\(", text, re.MULTILINE) == names
+
+
+def test_unit_tests_of_models_that_are_not_carried_over(
+    shop: Path, asked: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = shop / "target/manifest.json"
+    manifest = json.loads(path.read_text())
+    nodes = manifest["nodes"]
+    nodes["model.shop.labelled"]["language"] = "python"
+    nodes["model.shop.payment_totals"]["compiled_code"] += (
+        " having current_date > date '2020-01-01'"
+    )
+    nodes["model.shop.large"]["compiled_code"] = "select current_date as order_id, 0 as total"
+    path.write_text(json.dumps(manifest))
+    answer = asked("init", tmp_path / "ours", "--from-dbt", shop)
+    reasons = {one["what"].split(".")[-1]: one["reason"] for one in answer["left_out"]}
+    assert "model.shop.labelled is not carried over" in reasons["one_of_each_country_is_labelled"]
+    assert "reads the day" in reasons["by_sql"]
+    assert "as_of" in reasons["labels_of_sql"]
 
 
 def test_a_seed_of_one_column(shop: Path, call: Call, tmp_path: Path) -> None:

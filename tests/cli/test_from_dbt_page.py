@@ -1,6 +1,7 @@
 """The page on dbt: its commands print what it shows, of a project in `examples`, without dbt."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,14 @@ def test_commands_print_what_the_page_shows(
     assert len(done) == 12
     for command, said in done:
         assert steady(said) == steady(command.shown), command.line
+
+
+def test_the_unit_test_of_the_page_passes() -> None:
+    text = (DOCS / "from-dbt.md").read_text()
+    (code,) = re.findall(r"^```py\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    names["test_orders_are_counted"]()
 
 
 def test_the_manifest_is_that_of_the_projects_files() -> None:

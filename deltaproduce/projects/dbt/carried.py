@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.dbt.given.rows import RowSource
@@ -14,6 +15,9 @@ from deltaproduce.projects.dbt.sql.relations import Relations
 from deltaproduce.projects.dbt.sql.translation import Translated, translated
 from deltaproduce.projects.dbt.texts import StageRule
 from deltaproduce.types.ddl import ddl_of
+
+ONE_ROW: Final = "dbt_one_row"
+"""The source of models that read no table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class Conversion:
         taken: the name of each stage that is made, by the node's id.
         rules: what tests expect of stages.
         histories: the history of each snapshot.
+        unit_tests: the test of pytest that each unit test is, by its id.
         left_out: what is not carried over.
         known: the columns of nodes of which all are known, by the node's id.
         renamed: columns with another name than in dbt, which is the value.
@@ -80,6 +85,7 @@ class Conversion:
     taken: dict[str, str] = field(default_factory=dict)
     rules: list[StageRule] = field(default_factory=list)
     histories: list[SnapshotHistory] = field(default_factory=list)
+    unit_tests: dict[str, str] = field(default_factory=dict)
     left_out: list[LeftOut] = field(default_factory=list)
     known: dict[str, frozenset[str]] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)

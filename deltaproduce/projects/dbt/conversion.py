@@ -2,7 +2,8 @@
 
 Pure. Models come in the order in which they read each other, and each is defined as it is
 converted: so what is written is what the library can keep. The invariant: each model, seed and
-source of the manifest is in a file, or in `left_out` with a reason.
+source of the manifest is in a file, or in `left_out` with a reason. Unit tests come later, with the
+types of all columns (`unit_tests`).
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import Final
 from deltaproduce.errors import DefinitionError, DeltaProduceError
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.dbt import histories, texts
-from deltaproduce.projects.dbt.carried import Conversion, LeftOut, NotTranslated
+from deltaproduce.projects.dbt.carried import ONE_ROW, Conversion, LeftOut, NotTranslated
 from deltaproduce.projects.dbt.given.keys import unique_columns
 from deltaproduce.projects.dbt.given.rows import RowSource, SeedFiles, one_row, source_of
 from deltaproduce.projects.dbt.histories import SnapshotQuery
+from deltaproduce.projects.dbt.jinja.queries import ephemeral_of, query_of
 from deltaproduce.projects.dbt.jinja.rendering import Renderer
 from deltaproduce.projects.dbt.jinja.tables import UnknownColumnsError
 from deltaproduce.projects.dbt.manifest import Manifest, ManifestError, Node
-from deltaproduce.projects.dbt.queries import ephemeral_of, query_of
 from deltaproduce.projects.dbt.snapshots import history_text
 from deltaproduce.projects.dbt.sql.naming import free_name, in_sql, stage_names
 from deltaproduce.projects.dbt.sql.relations import Relations
@@ -31,10 +32,7 @@ from deltaproduce.projects.dbt.sql.wanted import of_all
 from deltaproduce.projects.dbt.testing.expectations import Verdict, rule_of
 from deltaproduce.projects.dbt.texts import StageRule
 
-ONE_ROW: Final = "dbt_one_row"
-"""The source of models that read no table."""
 _UNREAD: Final = "no model or test reads it"
-_UNIT_TEST: Final = "unit tests are not read: test the query with rows of your own, in pytest"
 
 
 def converted(manifest: Manifest, given: SeedFiles, renderer: Renderer, name: str) -> Conversion:
@@ -66,7 +64,6 @@ def converted(manifest: Manifest, given: SeedFiles, renderer: Renderer, name: st
     }
     for node in manifest.of("test"):
         _take_test(conversion, node, renderer)
-    _leave_out(conversion)
     if conversion.has_date:
         _check_date(conversion)
     if conversion.histories:  # its name comes first, so that expectations find its stages
@@ -93,12 +90,6 @@ def _begun(manifest: Manifest, name: str) -> Conversion:
         if source != id and source in unique:
             unique.setdefault(id, []).extend(unique[source])
     return Conversion(manifest, dialect, names, relations, tables, unique, Pipeline(name))
-
-
-def _leave_out(conversion: Conversion) -> None:
-    """Note what is never carried over."""
-    for id, values in conversion.manifest.unit_tests.items():
-        conversion.left_out.append(LeftOut(id, str(values.get("original_file_path")), _UNIT_TEST))
 
 
 def _models(manifest: Manifest) -> list[Node]:

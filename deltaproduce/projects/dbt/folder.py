@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deltaproduce.errors import InvalidArgumentError
-from deltaproduce.projects.dbt import texts
+from deltaproduce.projects.dbt import texts, unit_tests
 from deltaproduce.projects.dbt.carried import Conversion, LeftOut
 from deltaproduce.projects.dbt.conversion import converted
 from deltaproduce.projects.dbt.given.rows import SeedFiles
@@ -70,6 +70,7 @@ def write(folder: Path, dbt_folder: Path, target: str | None = None) -> CarriedO
         manifest, _given(manifest, dbt_folder, folder), renderer, folder.absolute().name
     )
     kept = _kept(conversion)
+    unit_tests.take(conversion, renderer, kept.stages, kept.needing)
     files = dict(conversion.files)
     files |= {by_hand_path(one): _by_hand(one) for one in conversion.left_out if one.text}
     project = texts.project_text(
@@ -199,8 +200,10 @@ def _kept(conversion: Conversion) -> Kept:
         tempfile.TemporaryDirectory() as place,
         ProjectStore(None, place, conversion.pipeline, time_zone="UTC") as store,
     ):
-        needing = {name: str(error) for name, error in opened_by(store).needing.items()}
-        return Kept({name: store.explain(name) for name in conversion.computed()}, needing)
+        opened = opened_by(store)
+        needing = {name: str(error) for name, error in opened.needing.items()}
+        explained = {name: store.explain(name) for name in conversion.computed()}
+        return Kept(opened.graph, explained, needing)
 
 
 def by_hand_path(one: LeftOut) -> str:

@@ -15,9 +15,9 @@ from deltaproduce.errors import DefinitionError, DeltaProduceError
 from deltaproduce.projects.dbt import texts
 from deltaproduce.projects.dbt.carried import Conversion, LeftOut
 from deltaproduce.projects.dbt.given.rows import RowSource
+from deltaproduce.projects.dbt.jinja.queries import query_of
 from deltaproduce.projects.dbt.jinja.rendering import Renderer
 from deltaproduce.projects.dbt.manifest import Node
-from deltaproduce.projects.dbt.queries import query_of
 from deltaproduce.projects.dbt.snapshots import (
     Snapshot,
     SnapshotHistory,

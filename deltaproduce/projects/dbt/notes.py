@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from deltaproduce.model.graph import Graph
 from deltaproduce.projects.dbt.carried import Conversion
 from deltaproduce.projects.dbt.manifest import Node
 from deltaproduce.shown.explanations import Explanation
@@ -22,10 +23,12 @@ class Kept:
     """How models are kept.
 
     Attributes:
-        explained: what `explain` says of each, by its stage.
+        stages: all stages, with the types of their columns as far as they are known.
+        explained: what `explain` says of each model, by its stage.
         needing: the stages that only Spark computes, each with the reason.
     """
 
+    stages: Graph
     explained: Mapping[str, Explanation]
     needing: Mapping[str, str]
 
@@ -55,6 +58,7 @@ def notes(conversion: Conversion, kept: Kept) -> str:
         "| --- | --- | --- | --- | --- |",
         *_taken(conversion, kept.explained),
         *_tests(conversion),
+        *_unit_tests(conversion),
     ]
     if kept.needing:
         lines += ["", "## Computed by Spark", ""]
@@ -96,6 +100,8 @@ def _to_do(conversion: Conversion) -> list[str]:
     if conversion.has_date:
         items.append("- Name the day: what is `current_date` in dbt is the date of a version here.")
     items.append(f"- Run `{run}`, and again after each change of the rows.")
+    if conversion.unit_tests:
+        items.append("- Run `pytest tests`: dbt's unit tests are there, and need no Spark.")
     if conversion.manifest.adapter in _COMPARED:
         items.append("- Run `deltaproduce compare`, which compares all tables with those of dbt.")
     return items
@@ -111,6 +117,14 @@ def _tests(conversion: Conversion) -> list[str]:
         "queries in `checks`. A version that breaks one of severity error is not published."
     )
     return ["", said]
+
+
+def _unit_tests(conversion: Conversion) -> list[str]:
+    """Return which unit tests are tests of pytest, as a table."""
+    if not conversion.unit_tests:
+        return []
+    rows = [f"| `{id}` | `{test}` |" for id, test in conversion.unit_tests.items()]
+    return ["", "| unit test | test of pytest |", "| --- | --- |", *rows]
 
 
 def _taken(conversion: Conversion, explained: Mapping[str, Explanation]) -> Iterator[str]:
