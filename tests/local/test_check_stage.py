@@ -33,7 +33,7 @@ def shop() -> dp.Pipeline:
     pipeline.sql("joined", "SELECT k.id, k.n, a.customer FROM kept k JOIN names a USING (customer)")
     pipeline.sql("parts", "SELECT k.id, k.n / w.n AS part FROM kept k CROSS JOIN whole w")
     pipeline.sql("until", "SELECT id, day FROM orders WHERE day <= :as_of")
-    pipeline.sql("days", "SELECT id, to_date(moment) AS day FROM orders")
+    pipeline.sql("days", "SELECT id, to_date(moment) AS day, moment FROM orders")
     pipeline.aggregate("counts", orders, key="customer", values={"n": agg.sum("n")})
 
     @pipeline.producer("kept", key="id int", value="n int")
@@ -179,8 +179,9 @@ def test_the_date_and_the_time_zone_are_those_that_are_given() -> None:
     days = [{"id": number, "day": date(2026, 1, number)} for number in (1, 2, 3)]
     check_stage(SHOP, "until", {"orders": days}, days[:2], as_of="2026-01-02")
     moments = [{"id": 1, "moment": datetime.fromisoformat("2026-01-01T23:30:00+00:00")}]
-    for zone, day in ("UTC", 1), ("Europe/Oslo", 2):
-        expected = [{"id": 1, "day": date(2026, 1, day)}]
+    for zone, local in ("UTC", "2026-01-01T23:30"), ("Europe/Oslo", "2026-01-02T00:30"):
+        moment = datetime.fromisoformat(local)
+        expected = [{"id": 1, "day": moment.date(), "moment": moment}]
         check_stage(SHOP, "days", {"orders": moments}, expected, time_zone=zone)
 
 
