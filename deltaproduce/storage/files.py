@@ -177,7 +177,7 @@ def _is_behind(links: Collection[str]) -> Column:
 def _named(spark: SparkSession, place: str, needed: Collection[int]) -> DataFrame:
     """Return the names and paths of all files in a table's log, and whether each is needed."""
     commits = actions(spark, f"{place}/{LOG}/*.json").withColumnRenamed("path", "file")
-    one = Window.partitionBy("file", "vector").orderBy("commit")
+    one = Window.partitionBy("file", "mark", "vector").orderBy("commit", "adds")
     spans = commits.select(
         "file",
         "vector",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+from deltaproduce.engines.delta.log import commit_file
 from deltaproduce.engines.delta.tables import RefusedError, TableWrite, properties
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local.delta import changes, reads, writes
+from deltaproduce.engines.local.files import unneeded
 from deltaproduce.engines.local.handles import Handles
 from deltaproduce.engines.local.marked import vectors
 from deltaproduce.engines.local.marked.listing import MARKED
@@ -70,7 +73,7 @@ class Series:
     def rows(self) -> dict[int, tuple[object, ...]]:
         return self.versions[-1]
 
-    def step(self) -> str:
+    def step(self, since: int = 0) -> str:
         last = len(self.versions) - 1
         what = self.chance.choice(["replace"] * 5 + ["append", "overwrite", "merge", "restore"])
         if what == "replace":
@@ -98,7 +101,7 @@ class Series:
             )
             self.write(replace(write, merged=some), set(inside))
         else:
-            to = self.chance.randrange(len(self.versions))
+            to = self.chance.randrange(since, len(self.versions))
             assert changes.restored(self.directory, to, "b", self.states)
             if to == last:
                 return "nothing"
@@ -157,6 +160,34 @@ def test_each_delta_version_has_its_rows_for_every_reader(tmp_path: Path, number
         found = QueryBuilder().register("t", table).execute("select * from t").read_all()
         assert by_id(pa.table(found)) == rows
         assert len(pa.table(found)) == len(rows)
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_a_vacuum_finds_no_file_of_a_needed_delta_version(tmp_path: Path, number: int) -> None:
+    """Nor of the newest: also in a log that begins with a checkpoint, where vectors are in it.
+
+    A checkpoint lists files that were removed with one vector and added again with another.
+    """
+    series, chance = Series(tmp_path / "t", random.Random(number)), random.Random(number)
+    while len(series.versions) < 8:
+        series.step()
+    table = DeltaTable(str(tmp_path / "t"))
+    table.create_checkpoint()
+    first = table.version()
+    for commit in range(first):
+        (tmp_path / "t" / commit_file(commit)).unlink()
+    while len(series.versions) < 20:
+        series.step(since=first)
+    last = len(series.versions) - 1
+    for _ in range(6):
+        needed = chance.sample(range(first, last), 2)
+        found = unneeded(series.directory, needed, datetime.now(UTC)).column("path").to_pylist()
+        names = {path.rpartition("/")[2] for path in found}
+        for version in (*needed, last):
+            state = state_at(series.directory, version)
+            assert not names & {*state.files.paths()}
+            vectors_of_files = state.files.vectors().values()
+            assert not names & {*filter(None, map(vectors.file_of, vectors_of_files))}
 
 
 def test_of_two_writers_with_the_same_state_one_is_refused(tmp_path: Path) -> None:

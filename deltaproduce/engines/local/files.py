@@ -130,11 +130,12 @@ def _has_log(directory: Directory) -> bool:
 
 def _named(directory: Directory, needed: Collection[int]) -> dict[str, _Named]:
     """Return all files that a table's log names, by name."""
-    tables: dict[tuple[str, str | None], list[tuple[int, bool]]] = {}
+    files: dict[tuple[str, str, str | None], list[tuple[int, bool]]] = {}
     for action in actions(directory):
-        tables.setdefault((action.path, action.vector), []).append((action.commit, action.adds))
+        file = unquote(action.path), action.mark, action.vector
+        files.setdefault(file, []).append((action.commit, action.adds))
     by_name: dict[str, _Named] = {}
-    for (path, vector), history in tables.items():
+    for (path, _, vector), history in files.items():
         is_needed = _is_needed(sorted(history), needed)
         for name in (path, vector):
             if name is not None:

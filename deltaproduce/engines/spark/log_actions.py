@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _ACTION: Final = (
-    "struct<path: string, deletionVector: struct<storageType: string, pathOrInlineDv: string>, "
+    "struct<path: string, "
+    "deletionVector: struct<storageType: string, pathOrInlineDv: string, offset: int>, "
     "partitionValues: map<string, string>>"
 )
 
@@ -32,9 +33,10 @@ def actions(spark: SparkSession, files: str | Sequence[str]) -> DataFrame:
 
     Returns:
         ``commit`` (the delta version), ``adds`` (if not, it removes), ``path`` (as in the log),
-        ``marked`` (rows of the file are marked as deleted), ``vector`` (the path of the file that
-        contains the deletion vector; null if none does), ``partition`` (the values of its partition
-        columns).
+        ``marked`` (rows of the file are marked as deleted), ``mark`` (what distinguishes the
+        deletion vector from others of the file; empty if there is none), ``vector`` (the path of
+        the file that contains the deletion vector; null if none does), ``partition`` (the values of
+        its partition columns).
     """
     paths = [files] if isinstance(files, str) else list(files)
     log = spark.read.schema(f"add {_ACTION}, remove {_ACTION}").json(paths)
@@ -48,7 +50,9 @@ def actions(spark: SparkSession, files: str | Sequence[str]) -> DataFrame:
         action["partitionValues"].alias("partition"),
     )
     marked = f.col("vector").isNotNull()
-    return actions.withColumns({"marked": marked, "vector": _vector()})
+    parts = (f.col(f"vector.{part}") for part in ("storageType", "pathOrInlineDv", "offset"))
+    mark = f.concat_ws("@", *parts)
+    return actions.withColumns({"marked": marked, "mark": mark, "vector": _vector()})
 
 
 def _vector() -> Column:

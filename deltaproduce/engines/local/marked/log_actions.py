@@ -22,11 +22,15 @@ from deltaproduce.engines.delta.log import (
 )
 from deltaproduce.engines.delta.tables import BrokenLogError
 from deltaproduce.engines.file_systems.directory import Directory
-from deltaproduce.engines.local.marked.vectors import vector_file
+from deltaproduce.engines.local.marked import vectors
 from deltaproduce.types.excerpts import one_line
 
 _ACTIONS: Final = ("add", "remove")
-_PARTS: Final = ("path", "deletionVector.storageType", "deletionVector.pathOrInlineDv")
+_VECTOR: Final = "deletionVector"
+_PARTS: Final = (
+    "path",
+    *(f"{_VECTOR}.{part}" for part in ("storageType", "pathOrInlineDv", "offset")),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +41,15 @@ class Action:
         commit: the delta version.
         adds: it adds the file; if not, it removes it.
         path: as in the log.
-        vector: the path of the file with its deletion vector; None if there is none.
+        mark: what distinguishes its deletion vector from others of the file; empty if it has none.
+        vector: the path of the file with its deletion vector; None if none has it.
         changes_rows: False if the commit only stores the same rows in other files.
     """
 
     commit: int
     adds: bool
     path: str
+    mark: str
     vector: str | None
     changes_rows: bool = True
 
@@ -81,7 +87,7 @@ def agrees(directory: Directory, checkpoint: int) -> bool:
         listed = {_file(action) for action in _of_checkpoint(directory, checkpoint) if action.adds}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False  # it is broken
-    last: dict[tuple[str, str | None], bool] = {}
+    last: dict[tuple[str, str], bool] = {}
     for action in sorted(actions(directory), key=lambda action: action.commit):
         if action.commit <= checkpoint:
             last[_file(action)] = action.adds
@@ -117,13 +123,12 @@ def _of_checkpoint(directory: Directory, number: int) -> Iterator[Action]:
     for kind in listed.column_names:
         array = listed.column(kind)
         for about in array.filter(array.is_valid()).to_pylist():
-            adds, vector = kind == "add", _vector(about.get("deletionVector"))
-            yield Action(0 if adds else number, adds, about["path"], vector)
+            yield _action(0 if kind == "add" else number, kind, about)
 
 
-def _file(action: Action) -> tuple[str, str | None]:
+def _file(action: Action) -> tuple[str, str]:
     """Return an action's file, however the log spells it."""
-    return unquote(action.path), action.vector
+    return unquote(action.path), action.mark
 
 
 def _of_commit(text: str, number: int) -> Iterator[Action]:
@@ -133,17 +138,16 @@ def _of_commit(text: str, number: int) -> Iterator[Action]:
         action = json.loads(line)
         for kind in _ACTIONS:
             if (about := action.get(kind)) is not None:
-                vector = _vector(about.get("deletionVector"))
-                changes = about.get("dataChange", True)
-                yield Action(number, kind == "add", about["path"], vector, bool(changes))
+                yield _action(number, kind, about)
 
 
-def _vector(vector: Mapping[str, Any] | None) -> str | None:
-    """Return the path of the file with an action's deletion vector; None if it is in none."""
-    kind = None if vector is None else vector["storageType"]
-    if vector is None or kind not in ("u", "p"):
-        return None
-    place = str(vector["pathOrInlineDv"])
-    if kind == "p":
-        return place
-    return vector_file(place)
+def _action(commit: int, kind: str, about: Mapping[str, Any]) -> Action:
+    vector = about.get(_VECTOR)
+    return Action(
+        commit,
+        kind == "add",
+        about["path"],
+        vectors.identity(vector),
+        vectors.file_of(vector),
+        bool(about.get("dataChange", True)),
+    )

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaproduce.engines.local.arrays import Numbers
+from deltaproduce.engines.local.marked import vectors
 from deltaproduce.engines.local.marked.file_statistics import ColumnTypes, parsed
 from deltaproduce.types.pandas_on_demand import in_numpy
 
@@ -68,11 +69,7 @@ def path_of(action: Action) -> str:
 
 def file_of(action: Action) -> FileId:
     """Return what distinguishes the file of an action."""
-    vector = action.get(VECTOR)
-    if vector is None:
-        return path_of(action), ""
-    kind, place = vector["storageType"], vector["pathOrInlineDv"]
-    return path_of(action), f"{kind}{place}@{vector.get('offset')}"
+    return path_of(action), vectors.identity(action.get(VECTOR))
 
 
 class _Columns:

@@ -102,6 +102,27 @@ def stored(directory: Directory, of_files: Mapping[str, Vector]) -> dict[str, di
     return vectors
 
 
+def identity(descriptor: Mapping[str, Any] | None) -> str:
+    """Return what distinguishes a vector from others of its file; empty for none.
+
+    A file may be removed with one vector and added again with another: these are two files of the
+    log (https://github.com/delta-io/delta/blob/master/PROTOCOL.md, "Deletion Vectors").
+    """
+    if descriptor is None:
+        return ""
+    place = f"{descriptor['storageType']}{descriptor['pathOrInlineDv']}"
+    return f"{place}@{descriptor.get('offset')}"
+
+
+def file_of(descriptor: Mapping[str, Any] | None) -> str | None:
+    """Return the path of the file that has a vector; None if none has: it is in the log."""
+    kind = None if descriptor is None else descriptor["storageType"]
+    if descriptor is None or kind not in ("u", "p"):
+        return None
+    place = str(descriptor["pathOrInlineDv"])
+    return place if kind == "p" else vector_file(place)
+
+
 def read(directory: Directory, descriptor: Mapping[str, Any]) -> Vector:
     """Return the vector that the log tells of.
 
