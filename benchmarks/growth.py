@@ -34,15 +34,16 @@ from benchmarks.flatness import changes, orders
 from benchmarks.memory_here import large
 from benchmarks.runs import say
 from benchmarks.tables import table
+from deltaproduce.engines.delta.tables import ROWS_PER_FILE
 
 FILE_BYTES: Final = 128 << 20
-"""A large file of a table, as writers aim at: a terabyte has 8,192 of them."""
+"""The size of a full file whose rows have 268 bytes: a terabyte has 8,192 of them."""
 FILES: Final = (0, 8_192, 81_920, 819_200)
-_FILE_ROWS: Final = 4_000_000
 _MIB: Final = 1 << 20
 _TIB: Final = 1 << 40
 _HEADER: Final = (
     "files a table",
+    "million rows",
     "TiB a table",
     "log MiB",
     "open s",
@@ -123,8 +124,8 @@ def _name_more(log: Path, files: int) -> None:
     with commit.open("a") as file:
         for number in range(1, files + 1):
             first = number << 32
-            ends = {"minValues": first, "maxValues": first + _FILE_ROWS}
-            stats = known | {"numRecords": _FILE_ROWS}
+            ends = {"minValues": first, "maxValues": first + ROWS_PER_FILE}
+            stats = known | {"numRecords": ROWS_PER_FILE}
             stats |= {name: _moved(known[name], end) for name, end in ends.items()}
             path = f"part-{number:05}-00000000-0000-4000-8000-{number:012}-c000.snappy.parquet"
             more = add | {"path": path, "size": FILE_BYTES, "stats": json.dumps(stats)}
@@ -177,6 +178,7 @@ def _line(files: int, logs: int, cost: Cost) -> list[str]:
     later, used = cost.versions[1:], cost.processor[1:]
     return [
         f"{files:,}",
+        f"{files * ROWS_PER_FILE // 10**6:,}",
         f"{files * FILE_BYTES / _TIB:,.0f}",
         f"{logs / _MIB:,.1f}",
         f"{cost.opening:.2f}",

@@ -351,7 +351,7 @@ def test_a_worker_that_dies_idle_is_replaced(workers: Workers) -> None:
     for row in made(workers, pids, keys(1)):
         os.kill(row["v"], signal.SIGKILL)
     end = time.monotonic() + 60  # on a busy machine
-    while not all(worker.has_ended for worker in workers._all) and time.monotonic() < end:
+    while not any(worker.has_ended for worker in workers._all) and time.monotonic() < end:
         time.sleep(0.01)
     assert made(workers, pids, keys(1))
 
