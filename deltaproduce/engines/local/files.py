@@ -132,7 +132,7 @@ def _named(directory: Directory, needed: Collection[int]) -> dict[str, _Named]:
     """Return all files that a table's log names, by name."""
     files: dict[tuple[str, str, str | None], list[tuple[int, bool]]] = {}
     for action in actions(directory):
-        file = unquote(action.path), action.mark, action.vector
+        file = action.path, action.mark, action.vector
         files.setdefault(file, []).append((action.commit, action.adds))
     by_name: dict[str, _Named] = {}
     for (path, _, vector), history in files.items():
