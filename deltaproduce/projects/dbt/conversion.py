@@ -24,7 +24,6 @@ from deltaproduce.projects.dbt.jinja.queries import ephemeral_of, query_of
 from deltaproduce.projects.dbt.jinja.rendering import Renderer
 from deltaproduce.projects.dbt.jinja.tables import UnknownColumnsError
 from deltaproduce.projects.dbt.manifest import Manifest, ManifestError, Node
-from deltaproduce.projects.dbt.snapshots import history_text
 from deltaproduce.projects.dbt.sql.naming import free_name, in_sql, stage_names
 from deltaproduce.projects.dbt.sql.relations import Relations
 from deltaproduce.projects.dbt.sql.translation import DIALECTS, Translated
@@ -67,7 +66,7 @@ def converted(manifest: Manifest, given: SeedFiles, renderer: Renderer, name: st
     if conversion.has_date:
         _check_date(conversion)
     if conversion.histories:  # its name comes first, so that expectations find its stages
-        conversion.files["stages/dbt_snapshots.py"] = history_text(conversion.histories)
+        conversion.files["stages/dbt_snapshots.py"] = texts.history_text(conversion.histories)
     if conversion.rules:
         conversion.files["stages/expectations.py"] = texts.expectations_text(conversion.rules)
     return conversion

@@ -11,7 +11,7 @@ what to do instead.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlglot import exp, parse_one
@@ -213,20 +213,3 @@ class SnapshotHistory:
             columns=self.columns,
             track=self.track,
         )
-
-
-def history_text(histories: Iterable[SnapshotHistory]) -> str:
-    """Return the module that defines histories."""
-    lines = [
-        '"""The snapshots of the dbt project: every state of a row that a run has seen."""',
-        "",
-        "from deltaproduce import Pipeline",
-        "",
-        "",
-        "def define(pipeline: Pipeline) -> None:",
-    ]
-    for one in histories:
-        lines.append("    pipeline.history(")
-        lines += [f"        {name}={value!r}," for name, value in asdict(one).items()]
-        lines.append("    )")
-    return "\n".join(lines) + "\n"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from deltaproduce.model.checks.definitions import Severity
 from deltaproduce.projects.dbt.given.rows import RowSource
 from deltaproduce.projects.dbt.manifest import Node
+from deltaproduce.projects.dbt.snapshots import SnapshotHistory
 from deltaproduce.projects.dbt.sql.naming import in_sql
 from deltaproduce.projects.dbt.testing.expectations import Verdict
 
@@ -128,19 +129,28 @@ class StageRule:
 
 def expectations_text(rules: Iterable[StageRule]) -> str:
     """Return the module that says what tests expect."""
-    lines = [
-        '"""What the tests of the dbt project expect of the rows of stages."""',
-        "",
-        "from deltaproduce import Pipeline",
-        "",
-        "",
-        "def define(pipeline: Pipeline) -> None:",
-        "    stages = {stage.name: stage for stage in pipeline.stages}",
-    ]
+    lines = ["    stages = {stage.name: stage for stage in pipeline.stages}"]
     for rule in rules:
         said = ", ".join(f"{name}={value!r}" for name, value in rule.keywords().items())
         lines.append(f"    stages[{rule.stage!r}].expect({said})")
-    return "\n".join(lines) + "\n"
+    return _module("What the tests of the dbt project expect of the rows of stages.", lines)
+
+
+def history_text(histories: Iterable[SnapshotHistory]) -> str:
+    """Return the module that defines histories."""
+    lines = list[str]()
+    for one in histories:
+        lines.append("    pipeline.history(")
+        lines += [f"        {name}={value!r}," for name, value in asdict(one).items()]
+        lines.append("    )")
+    about = "The snapshots of the dbt project: every state of a row that a run has seen."
+    return _module(about, lines)
+
+
+def _module(about: str, lines: Iterable[str]) -> str:
+    """Return a module that defines something in a pipeline, given the lines that do."""
+    first = (f'"""{about}"""', "", "from deltaproduce import Pipeline", "", "")
+    return "\n".join([*first, "def define(pipeline: Pipeline) -> None:", *lines]) + "\n"
 
 
 def check_text(node: Node, name: str, sql: str, verdict: Verdict) -> str:

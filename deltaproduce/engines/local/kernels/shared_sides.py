@@ -1,9 +1,9 @@
 """Sides that are joined with one part of the other side after another: they are sorted once.
 
 A query that runs as a whole reads its largest stage in parts, and joins each with all rows of the
-others. The invariant: pairs are the same as without it. Only sides are sorted whose
-columns of equalities are whole numbers, as `arrays.plain_numbers` has them; others are numbered
-together with each part (`stages.sql.operators.joins.pairs`).
+others. The invariant: pairs are the same as without it. Only sides whose columns of equalities are
+whole numbers are sorted (`arrays.plain_numbers`); others are numbered together with each part
+(`stages.sql.operators.joins.pairs`).
 """
 
 from __future__ import annotations
