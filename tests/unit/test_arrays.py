@@ -2,6 +2,7 @@
 
 import datetime
 import math
+import tracemalloc
 from decimal import Decimal
 
 import numpy as np
@@ -125,6 +126,18 @@ def test_numbers_in_order_and_others_are_found_alike(data_type, numbers, keys, o
     signed = pa.int32() if pa.types.is_date(data_type) else data_type
     rows, wanted = (pa.table({"n": pa.array(n, signed).cast(data_type)}) for n in (numbers, keys))
     assert isin_rows(rows, wanted).tolist() == [number in keys for number in numbers]
+
+
+def test_equal_values_of_keys_are_sought_once():
+    """Each of them has all rows of the value, which is their product where a column is constant."""
+    rows = pa.table({"group": np.zeros(100_000, np.int64), "n": np.arange(100_000)})
+    keys = pa.table({"group": np.zeros(1_000, np.int64), "n": np.arange(1_000) * 7})
+    tracemalloc.start()
+    found = isin_rows(rows, keys)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.flatnonzero(found).tolist() == keys["n"].to_pylist()
+    assert peak < 100 * len(rows)  # 8 bytes of each pair would be 8,000
 
 
 _ENDS = [-(2**63), -(2**63) + 1, -2, 0, 5, 2**63 - 2, 2**63 - 1]

@@ -331,7 +331,7 @@ def _is_in(column: pa.ChunkedArray, values: pa.ChunkedArray) -> Marks:
             return marked
     if not is_sorted:
         return in_numpy(pc.is_in(column, value_set=values), bool)
-    sought.sort()  # a copy; each search starts near the last one, which is still in the cache
+    sought = np.unique(sought)  # sorted, so each search starts near the last one, in the cache
     first, last = (rows.searchsorted(sought, side) for side in ("left", "right"))
     marks, counts = np.zeros(len(rows), bool), last - first
     marks[np.repeat(last - counts.cumsum(), counts) + np.arange(counts.sum())] = True
