@@ -54,7 +54,7 @@ from deltaproduce.storage.decisions.resumption import CompletedStage, Resumption
 from deltaproduce.storage.figures import NO_TABLES
 from deltaproduce.storage.parquet.held import Held
 from deltaproduce.storage.parquet.neighbours import Neighbours
-from deltaproduce.storage.parquet.shared_lookups import SharedLookups, Wanted
+from deltaproduce.storage.parquet.shared_lookups import Room, SharedLookups, Wanted
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, has_tables
 from deltaproduce.storage.window_states import WindowState
@@ -494,7 +494,8 @@ def _looked_up(steps: Iterable[Step]) -> dict[str, SharedLookups]:
     by_feeder = dict[str, list[Wanted]]()
     for one in wanted:
         by_feeder.setdefault(one.feeder, []).append(one)
-    return {name: SharedLookups.of(of_feeder) for name, of_feeder in by_feeder.items()}
+    room = Room()
+    return {name: SharedLookups.of(of_feeder, room) for name, of_feeder in by_feeder.items()}
 
 
 def _shared(steps: Iterable[Step]) -> SharedChanges:

@@ -22,8 +22,19 @@ Reads: TypeAlias = Callable[[Sequence[str], pa.Table, int], bool]
 Read: TypeAlias = Callable[[Sequence[str], pa.Table | None], pa.Table]
 """Returns the rows that have one of some keys, or all rows, in some columns."""
 
-_MEMORY_SHARE: Final = 64
-"""Of the memory, one part in so many holds the rows of a stage, of each sort of look-up."""
+_MEMORY_SHARE: Final = 16
+"""Of the memory, one part in so many holds what a version looks up, of all stages."""
+
+
+@dataclass(slots=True)
+class Room:
+    """The memory that is left for what a version looks up.
+
+    Attributes:
+        bytes: how many bytes are left.
+    """
+
+    bytes: int = field(default_factory=lambda: memory_bytes() // _MEMORY_SHARE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +66,20 @@ class SharedLookups:
 
     Attributes:
         columns: the columns by which rows are looked up -> those that some stage needs of them.
+        room: for the rows that are kept, of this stage and of others.
     """
 
     columns: Mapping[frozenset[str], frozenset[str]] = field(default_factory=dict)
+    room: Room = field(default_factory=Room)
     kept: dict[frozenset[str], _Kept] = field(default_factory=dict)
 
     @staticmethod
-    def of(wanted: Iterable[Wanted]) -> SharedLookups:
+    def of(wanted: Iterable[Wanted], room: Room | None = None) -> SharedLookups:
         """Return nothing, for look-ups of one stage that are expected."""
         columns_by_key = dict[frozenset[str], frozenset[str]]()
         for one in wanted:
             columns_by_key[one.by] = columns_by_key.get(one.by, frozenset()) | one.columns
-        return SharedLookups(columns_by_key)
+        return SharedLookups(columns_by_key, room or Room())
 
     def leading(self, key: Sequence[str]) -> int:
         """Return by how many first columns of a key rows are looked up, at least; 0 if by none.
@@ -85,13 +98,15 @@ class SharedLookups:
             first: how many of their first columns the rows were read by.
             rows: all rows that have one of them in these columns, and all columns of the stage.
         """
-        if rows.nbytes > _most_bytes():
-            return
         names = keys.column_names
-        for by in (names[:count] for count in range(first, len(names) + 1)):
-            if frozenset(by) in self.columns:
-                known = pa.concat_tables([keys.select(by), rows.select(by)])
-                self.kept[frozenset(by)] = _Kept(distinct(known), rows)
+        sorts = [names[:count] for count in range(first, len(names) + 1)]
+        sorts = [by for by in sorts if frozenset(by) in self.columns]
+        if not sorts or rows.nbytes > self.room.bytes:
+            return
+        self.room.bytes -= rows.nbytes
+        for by in sorts:
+            known = pa.concat_tables([keys.select(by), rows.select(by)])
+            self.kept[frozenset(by)] = _Kept(distinct(known), rows)
 
     def rows(
         self,
@@ -115,8 +130,9 @@ class SharedLookups:
             if whole is not None and needed <= {*whole.rows.column_names}:
                 return _of_keys(whole.rows, keys).select(list(columns))
             wanted = needed.union(*self.columns.values())
-            if keys is not None and reads_all and reads_all([*wanted], keys, _most_bytes()):
-                whole = self.kept[frozenset()] = _Kept(None, read(sorted(wanted), None))
+            if keys is not None and reads_all and reads_all([*wanted], keys, self.room.bytes):
+                whole = _Kept(None, read(sorted(wanted), None))
+                self._hold(frozenset(), whole)
                 return _of_keys(whole.rows, keys).select(list(columns))
             every = [*dict.fromkeys([*columns, *sorted(needed | self.columns.get(by, needed))])]
             held = _Kept(keys, read(every, keys))
@@ -125,13 +141,22 @@ class SharedLookups:
         rows = held.rows
         if keys is not None and held.keys is not keys and not keys.equals(held.keys):
             rows = _of_keys(rows, keys)
-        if held.rows.nbytes <= _most_bytes():
-            self.kept[by] = held
+        self._hold(by, held)
         return rows.select(list(columns))
 
-
-def _most_bytes() -> int:
-    return memory_bytes() // _MEMORY_SHARE
+    def _hold(self, by: frozenset[str], held: _Kept) -> None:
+        """Keep rows in place of those that were kept of a sort of look-up, if there is room."""
+        before = self.kept.get(by)
+        if before is not None and before.rows is held.rows:
+            return
+        freed = 0
+        if before is not None and not any(
+            other.rows is before.rows for sort, other in self.kept.items() if sort != by
+        ):
+            freed = before.rows.nbytes
+        if held.rows.nbytes <= self.room.bytes + freed:
+            self.room.bytes += freed - held.rows.nbytes
+            self.kept[by] = held
 
 
 def _with(held: _Kept, keys: pa.Table, read: Read) -> _Kept:
