@@ -26,17 +26,6 @@ _MEMORY_SHARE: Final = 16
 """Of the memory, one part in so many holds what a version looks up, of all stages."""
 
 
-@dataclass(slots=True)
-class Room:
-    """The memory that is left for what a version looks up.
-
-    Attributes:
-        bytes: how many bytes are left.
-    """
-
-    bytes: int = field(default_factory=lambda: memory_bytes() // _MEMORY_SHARE)
-
-
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A look-up that a stage may make.
@@ -61,6 +50,28 @@ class _Kept:
 
 
 @dataclass(slots=True)
+class Room:
+    """The memory for what a version looks up, of all stages.
+
+    Attributes:
+        most: the most bytes; a share of the machine's if None.
+        kept: what is kept of each stage.
+    """
+
+    most: int | None = None
+    kept: list[dict[frozenset[str], _Kept]] = field(default_factory=list)
+
+    def left(self, replaced: _Kept | None = None) -> int:
+        """Return how many bytes are left, or would be if something that is kept were replaced."""
+        every = (one for kept in self.kept for one in kept.values() if one is not replaced)
+        sizes: dict[int, int] = {
+            id(one.rows): one.rows.nbytes for one in every
+        }  # rows may be shared
+        most = memory_bytes() // _MEMORY_SHARE if self.most is None else self.most
+        return most - sum(sizes.values())
+
+
+@dataclass(slots=True)
 class SharedLookups:
     """What has been looked up of a stage, as it was before a version.
 
@@ -72,6 +83,9 @@ class SharedLookups:
     columns: Mapping[frozenset[str], frozenset[str]] = field(default_factory=dict)
     room: Room = field(default_factory=Room)
     kept: dict[frozenset[str], _Kept] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.room.kept.append(self.kept)
 
     @staticmethod
     def of(wanted: Iterable[Wanted], room: Room | None = None) -> SharedLookups:
@@ -98,15 +112,13 @@ class SharedLookups:
             first: how many of their first columns the rows were read by.
             rows: all rows that have one of them in these columns, and all columns of the stage.
         """
-        names = keys.column_names
-        sorts = [names[:count] for count in range(first, len(names) + 1)]
-        sorts = [by for by in sorts if frozenset(by) in self.columns]
-        if not sorts or rows.nbytes > self.room.bytes:
+        if rows.nbytes > self.room.left():
             return
-        self.room.bytes -= rows.nbytes
-        for by in sorts:
-            known = pa.concat_tables([keys.select(by), rows.select(by)])
-            self.kept[frozenset(by)] = _Kept(distinct(known), rows)
+        names = keys.column_names
+        for by in (names[:count] for count in range(first, len(names) + 1)):
+            if frozenset(by) in self.columns:
+                known = pa.concat_tables([keys.select(by), rows.select(by)])
+                self.kept[frozenset(by)] = _Kept(distinct(known), rows)
 
     def rows(
         self,
@@ -130,7 +142,7 @@ class SharedLookups:
             if whole is not None and needed <= {*whole.rows.column_names}:
                 return _of_keys(whole.rows, keys).select(list(columns))
             wanted = needed.union(*self.columns.values())
-            if keys is not None and reads_all and reads_all([*wanted], keys, self.room.bytes):
+            if keys is not None and reads_all and reads_all([*wanted], keys, self.room.left()):
                 whole = _Kept(None, read(sorted(wanted), None))
                 self._hold(frozenset(), whole)
                 return _of_keys(whole.rows, keys).select(list(columns))
@@ -146,16 +158,7 @@ class SharedLookups:
 
     def _hold(self, by: frozenset[str], held: _Kept) -> None:
         """Keep rows in place of those that were kept of a sort of look-up, if there is room."""
-        before = self.kept.get(by)
-        if before is not None and before.rows is held.rows:
-            return
-        freed = 0
-        if before is not None and not any(
-            other.rows is before.rows for sort, other in self.kept.items() if sort != by
-        ):
-            freed = before.rows.nbytes
-        if held.rows.nbytes <= self.room.bytes + freed:
-            self.room.bytes += freed - held.rows.nbytes
+        if held.rows.nbytes <= self.room.left(replaced=self.kept.get(by)):
             self.kept[by] = held
 
 
