@@ -107,12 +107,14 @@ class Engines:
         return self._is_soon_here(Work(rows, total_bytes, read_seconds, in_spark, on_driver))
 
     def reads_groups(self, keys: int, rows: int, read_seconds: float = 0.0) -> bool:
-        """Return whether the driver reads row groups to look keys up, and not Spark.
+        """Return whether the driver reads row groups to look keys up: always, without Spark.
 
         Args:
             rows: how many rows the row groups have.
             read_seconds: how long the driver takes to read them.
         """
+        if self.session is None:
+            return True
         if rows > self.limits.seek_rows:
             return False
         return self._is_soon_here(Work(keys, 0, read_seconds))

@@ -439,16 +439,20 @@ def test_files_without_statistics_are_for_spark(tmp_path: Path) -> None:
     )
 
 
-def test_more_rows_than_the_limit_are_for_spark(tmp_path: Path) -> None:
+def test_more_rows_than_the_limit_are_for_spark_if_there_is_a_session(tmp_path: Path) -> None:
+    """Without one nobody else reads them, and a seek reads no more than all rows."""
     files = ParquetFiles(*_written(tmp_path, [_numbers(0, 30)]))
-    limits = Limits(seek_rows=6)
-    assert (
-        seeks.rows_of(files, _selection([_ID], 0, 4, limits=limits), (_ID, _TEXT), _MOST)
-        is not None
-    )
-    assert (
-        seeks.rows_of(files, _selection([_ID], 0, 4, 8, limits=limits), (_ID, _TEXT), _MOST) is None
-    )
+    limits, columns = Limits(seek_rows=6), (_ID, _TEXT)
+    few, many = _selection([_ID], 0, 4, limits=limits), _selection([_ID], 0, 4, 8, limits=limits)
+
+    def in_a_session(keys: Selection) -> Selection:
+        return replace(keys, engines=Engines(cast(Any, object()), limits))
+
+    assert seeks.rows_of(files, in_a_session(few), columns, _MOST) is not None
+    assert seeks.rows_of(files, in_a_session(many), columns, _MOST) is None
+    rows = seeks.rows_of(files, many, columns, None)
+    assert rows is not None
+    assert rows.column("id").to_pylist() == [0, 4, 8]
 
 
 # ---- the first rows of some keys

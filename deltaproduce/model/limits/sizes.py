@@ -70,8 +70,8 @@ class Limits:
             file; smaller ones share one. By default a row group.
         partition_files: about the most files of such a content, so that large tables have larger
             files.
-        seek_rows: the most rows of row groups that a look-up reads on the driver; Spark reads more
-            at a time.
+        seek_rows: the most rows of row groups that a look-up reads on the driver; Spark, if there
+            is a session, reads more at a time.
         full_rows: if a stage reads at least this many rows, and nearly all have changed, it is
             recomputed in full. If an aggregate has at least this many, and a step reaches nearly
             all, they are read and written whole.

@@ -172,9 +172,8 @@ def looked_up(
     if footers is None:
         return None
     groups, way = chosen(footers, keys, strategy)
-    alone = keys.engines.session is None
     rows = None
-    if alone or way == "seek" or _reads(files, footers, groups, keys, columns):
+    if way == "seek" or _reads(files, footers, groups, keys, columns):
         rows = _rows_in(files, footers, groups, keys, columns, most)
     if rows is None or (most is not None and len(rows) > most):
         return LookedUp(None, "scan", len(footers.rows), len(footers.rows))
