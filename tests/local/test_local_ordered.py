@@ -338,6 +338,7 @@ def test_keys_arguments_and_conditions_are_expressions(location: str) -> None:
     source = pipeline.source("orders", key="id bigint", value="day date, n int, t string")
     some = {
         "least": agg.min("n + 1"),
+        "all": agg.max("n"),  # the name of a column of the multiset
         "different": agg.count_distinct("t"),
         "last": agg.max_by("t", "n + 1"),
     }

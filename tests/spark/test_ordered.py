@@ -41,6 +41,18 @@ def test_versions_equal_the_oracle(spark: SparkSession, location: str, way: Way)
         assert store.verify(recompute=True) == ()
 
 
+def test_a_value_is_named_as_a_column_of_the_multiset(spark: SparkSession, location: str) -> None:
+    """Which has a column ``all``, if an aggregate has no key; `tests/local` has it, too."""
+    (way,) = (way for way in WAYS if way.name == "in Spark, joined")
+    pipeline = dp.Pipeline("pipeline")
+    source = pipeline.source("orders", key="id bigint", value="n int")
+    pipeline.aggregate("over_all", source, key="", values={"all": agg.max("n")})
+    with forced(way):
+        store = dp.Store(spark, location, pipeline, table_type=way.table_type)
+        store.update({"orders": spark.createDataFrame([(1, 5), (2, 3)], "id bigint, n int")})
+        assert [row["all"] for row in store.content("over_all").collect()] == [5]
+
+
 @long
 def test_content_is_what_group_by_gives(spark: SparkSession, location: str) -> None:
     """Values and types, of all functions and all types.

@@ -86,9 +86,8 @@ class Answers:
             for reach, group in _demands(functions).items():
                 if known is None or reach != "changes":
                     keys = None if known is None else known.keys
-                    columns = _columns(lookup, group)
                     answered = self._answered(lookup, keys, reach, group)
-                    frame = self.engines.frame(answered, columns)
+                    frame = self.engines.frame(answered, self._columns(group))
                     rows = in_spark.with_answers(rows, frame, self.layout.key, group)
                 else:
                     before = self.engines.frame(known.rows, self.layout.content)
@@ -138,6 +137,8 @@ class Answers:
     ) -> Rows:
         """Return the groups that have values, out of the given ones or all, with their answers.
 
+        The rows have `_columns`: those of the multiset may be named as one of the functions.
+
         Args:
             reach: the part of a group that all of these functions read.
         """
@@ -145,12 +146,14 @@ class Answers:
         rows = (
             lookup.rows(groups) if reach in ("all", "changes") else lookup.end(groups, reach, count)
         )
-        columns = _columns(lookup, functions)
+        columns = self._columns(functions)
         if is_frame(rows):
             return in_spark.answered(rows, lookup, functions, columns)
+        names = [column.name for column in columns]
 
         def of_groups(part: pa.Table) -> pa.Table:
-            return answers(part, lookup.group, lookup.values, lookup.counted.name, functions)
+            found = answers(part, lookup.group, lookup.values, lookup.counted.name, functions)
+            return found.rename_columns(names)
 
         return self.engines.by_ranges([rows], lookup.group, of_groups)
 
@@ -158,7 +161,12 @@ class Answers:
         self, lookup: MultisetLookup, groups: Selection | None, reach: Reach, functions: _Functions
     ) -> pa.Table:
         answered = self._answered(lookup, groups, reach, functions)
-        return self.engines.table(answered, _columns(lookup, functions))
+        return self.engines.table(answered, self._columns(functions))
+
+    def _columns(self, functions: _Functions) -> tuple[Column, ...]:
+        """Return the stage's key, and a column for each function."""
+        results = (Column(name, function.data_type) for name, function in functions.items())
+        return (*self.layout.key, *results)
 
     def _shares(self) -> Iterator[tuple[MultisetLookup, dict[str, Ordered]]]:
         """Yield each multiset, and the value columns that it answers."""
@@ -187,10 +195,6 @@ def _at_once(demands: Mapping[Reach, _Functions]) -> dict[Reach, dict[str, Order
     for reach, functions in demands.items():
         merged_demands.setdefault("changes" if reach == "changes" else "all", {}).update(functions)
     return merged_demands
-
-
-def _columns(lookup: MultisetLookup, functions: _Functions) -> tuple[Column, ...]:
-    return (*lookup.group, *(Column(name, fn.data_type) for name, fn in functions.items()))
 
 
 def _places(keys: pa.Table, table: pa.Table) -> Numbers:

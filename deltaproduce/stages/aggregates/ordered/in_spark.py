@@ -34,11 +34,12 @@ def answered(
     """Return the groups of a multiset's rows, with the functions' values, lazily.
 
     Args:
-        columns: those of the group, then one per function.
+        columns: those of the result: the group's, then one per function.
     """
+    results = [c.name for c in columns]
     if all(function.reach == "changes" for function in functions.values()):
         counts = (f.count(f.lit(1)).alias(name) for name in functions)
-        return rows.groupBy(*cols(lookup.group)).agg(*counts)
+        return rows.groupBy(*cols(lookup.group)).agg(*counts).toDF(*results)
     group, values, counted = lookup.group, lookup.values, lookup.counted
     read = (*group, *values, counted)
     names, keys = [c.name for c in read], [c.name for c in group]
@@ -46,7 +47,8 @@ def answered(
     def run(batches: _Batches) -> _Batches:
         tables = (pa.Table.from_batches([b]).rename_columns(names) for b in batches)
         for part in whole_keys(tables, keys):
-            yield from answers(part, group, values, counted.name, functions).to_batches()
+            found = answers(part, group, values, counted.name, functions)
+            yield from found.rename_columns(results).to_batches()
 
     together = rows.select(*cols(read)).repartition(*cols(group))
     in_order = together.sortWithinPartitions(*order(group))
