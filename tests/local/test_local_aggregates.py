@@ -142,6 +142,11 @@ def test_versions_equal_the_oracle(location: str, seed: int, way: str, long_run:
         assert store.verify(recompute=True) == ()
 
 
+def smaller(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same values, of which forty bigints have a sum that is one, too."""
+    return (*values[:2], values[2] and values[2] // 8, *values[3:])
+
+
 def sources_alone() -> dp.Pipeline:
     pipeline = dp.Pipeline("site")
     for source in site().graph().sources:
@@ -164,7 +169,9 @@ def test_a_load_in_parts_stores_what_a_load_at_once_does(
     pipeline, alone = site(), sources_alone()
     chance, batches = random.Random(seed), history(50 + seed)[:2]
     sources = [source.name for source in alone.graph().sources]
-    many = {name: [Upsert((n,), some_values(chance)) for n in range(40)] for name in sources}
+    many = {
+        name: [Upsert((n,), smaller(some_values(chance))) for n in range(40)] for name in sources
+    }
     with dp.Store(None, location, alone, limits=replace(WAYS["runs"], group_rows=4)) as store:
         for batch in (many, *batches):
             store.update(as_rows(alone, batch))

@@ -119,7 +119,7 @@ def main(role: str, engine: str, settings: str, location: str, *numbers: str) ->
         if engine == IN_SPARK:
             config = json.loads(settings)
             spark = ends.enter_context(
-                local_session("stressing", cores=1, memory="1g", config=config)
+                local_session("stressing", cores=1, memory="2g", config=config)
             )
             spark.conf.set("spark.sql.shuffle.partitions", "1")
         {"write": write, "read": read}[role](spark, location, *map(int, numbers))

@@ -11,7 +11,6 @@ from arrow_aggregates import SquaresOfColumns
 from comparing import as_frames, assert_same, read_by_delta_rs
 from forcing import WAYS, Way, forced
 from own_aggregates import Squares
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from selecting import chosen, long
@@ -28,6 +27,7 @@ from test_local_aggregates import (
     site,
 )
 from test_local_own import assert_twins
+from travelling import travelling
 
 import deltaproduce as dp
 from deltaproduce import agg
@@ -67,10 +67,7 @@ def test_functions_of_every_sort_equal_the_oracle(
     """
     pipeline = of_every_sort()
     oracle = Oracle(pipeline)
-    modules = own_aggregates, arrow_aggregates
-    for module in modules:  # which workers cannot import
-        cloudpickle.register_pickle_by_value(module)
-    try:
+    with travelling(own_aggregates, arrow_aggregates):
         for number, batch in enumerate(history(386)[:2]):  # both change, and days that are merged
             with forced(way if number or long_run else ON_THE_DRIVER):
                 store = dp.Store(spark, location, pipeline, table_type=way.table_type)
@@ -82,9 +79,6 @@ def test_functions_of_every_sort_equal_the_oracle(
                 figures = store.refresh("by_text").stages["by_text"]
                 assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
             assert_twins(read_by_delta_rs(store), ("by_day", "by_text"))
-    finally:
-        for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)
 
 
 @long

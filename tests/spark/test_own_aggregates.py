@@ -9,10 +9,10 @@ import pytest
 import test_local_own
 from comparing import as_frames, assert_same
 from forcing import WAYS, Way, forced
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from selecting import long
 from test_local_own import STAGES, assert_twins, failing_shop, own_history, own_site
+from travelling import travelling
 
 import deltaproduce as dp
 from deltaproduce.engines import calls, choice
@@ -20,14 +20,9 @@ from deltaproduce.testing import Oracle
 
 
 @pytest.fixture(autouse=True)
-def travelling() -> Iterator[None]:
-    """The classes travel with their code: Spark's workers cannot import modules of tests."""
-    modules = own_aggregates, arrow_aggregates, test_local_own
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)
-    yield
-    for module in modules:
-        cloudpickle.unregister_pickle_by_value(module)
+def by_value() -> Iterator[None]:
+    with travelling(own_aggregates, arrow_aggregates, test_local_own):
+        yield
 
 
 @long
@@ -45,7 +40,8 @@ def test_versions_equal_the_oracle(spark: SparkSession, location: str, way: Way)
         assert_twins(store, STAGES)
         for stage in STAGES:
             figures = store.refresh(stage).stages[stage]
-            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+            assert (figures.rows_added, figures.rows_removed) == (0, 0)
+            assert figures.mode == "full" or not oracle.content(stage)
         assert store.verify(recompute=True) == ()
 
 

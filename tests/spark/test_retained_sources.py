@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
+import test_local_retained_sources
 from comparing import as_frames, assert_same
 from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
@@ -14,6 +15,7 @@ from pyspark.sql import functions as f
 from selecting import long
 from test_local_retained_sources import kept
 from test_local_windows import history
+from travelling import travelling
 
 import deltaproduce as dp
 from deltaproduce.engines.spark.kernels.ranges import rows_outside, rows_within, without_mark
@@ -41,7 +43,7 @@ def test_versions_equal_the_oracle(
     pipeline = kept(expire, SOURCES)
     oracle = Oracle(pipeline)
     names = {source.name for source in pipeline.graph().sources}
-    with forced(way):
+    with travelling(test_local_retained_sources), forced(way):
         store = dp.Store(spark, location, pipeline, table_type=way.table_type)
         for batch, told in history(200 + WAYS.index(way))[:5]:
             batch = {name: changes for name, changes in batch.items() if name in names}
