@@ -49,7 +49,9 @@ def assert_shown(
 
 
 def names_in(spark: SparkSession, schema: str) -> set[str]:
-    return {row.viewName for row in spark.sql(f"SHOW VIEWS IN {schema}").collect()}
+    """The views of a schema; Spark also shows those of the session, which other tests may leave."""
+    shown = spark.sql(f"SHOW VIEWS IN {schema}").collect()
+    return {row.viewName for row in shown if not row.isTemporary}
 
 
 def updated(store: Store, oracle: Oracle, spark: SparkSession, *changes: tuple[int, ...]) -> int:
