@@ -152,8 +152,8 @@ class Answers:
         names = [column.name for column in columns]
 
         def of_groups(part: pa.Table) -> pa.Table:
-            found = answers(part, lookup.group, lookup.values, lookup.counted.name, functions)
-            return found.rename_columns(names)
+            answered = answers(part, lookup.group, lookup.values, lookup.counted.name, functions)
+            return answered.rename_columns(names)
 
         return self.engines.by_ranges([rows], lookup.group, of_groups)
 

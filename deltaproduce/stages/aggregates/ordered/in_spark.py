@@ -47,8 +47,8 @@ def answered(
     def run(batches: _Batches) -> _Batches:
         tables = (pa.Table.from_batches([b]).rename_columns(names) for b in batches)
         for part in whole_keys(tables, keys):
-            found = answers(part, group, values, counted.name, functions)
-            yield from found.rename_columns(results).to_batches()
+            table = answers(part, group, values, counted.name, functions)
+            yield from table.rename_columns(results).to_batches()
 
     together = rows.select(*cols(read)).repartition(*cols(group))
     in_order = together.sortWithinPartitions(*order(group))
