@@ -205,15 +205,15 @@ def first_rows(
     if footers is None or ranges is None:
         return None
     near = ranges.greatest if by[0].descending else ranges.least
-    left, parts = keys.engines.limits.seek_rows, [empty(columns)]
+    read, parts = 0, [empty(columns)]
     for part, reach in reaches(footers, keys):
         if reach is None:
             return None
         assert isinstance(part.keys, pa.Table)
         search = Nearest(part.keys, reach, near, by, count)
         while len(groups := search.groups()):
-            left -= int(footers.rows[groups].sum())
-            if left < 0:
+            read += int(footers.rows[groups].sum())
+            if not keys.engines.reads_groups(len(part.keys), read):
                 return None
             rows = _held_rows(neighbours, files, footers, groups, part, columns)
             if rows is None:
