@@ -43,10 +43,18 @@ class Wanted:
 
 @dataclass(slots=True)
 class _Kept:
-    """The rows of some keys; of all keys if they are None."""
+    """The rows of some keys; of all keys if they are None.
+
+    Attributes:
+        size: the bytes of the rows, which Arrow adds up buffer by buffer each time it is asked.
+    """
 
     keys: pa.Table | None
     rows: pa.Table
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = self.rows.nbytes
 
 
 @dataclass(slots=True)
@@ -64,9 +72,7 @@ class Room:
     def left(self, replaced: _Kept | None = None) -> int:
         """Return how many bytes are left, or would be if something that is kept were replaced."""
         every = (one for kept in self.kept for one in kept.values() if one is not replaced)
-        sizes: dict[int, int] = {
-            id(one.rows): one.rows.nbytes for one in every
-        }  # rows may be shared
+        sizes = {id(one.rows): one.size for one in every}  # several sorts may share rows
         most = memory_bytes() // _MEMORY_SHARE if self.most is None else self.most
         return most - sum(sizes.values())
 
@@ -158,7 +164,7 @@ class SharedLookups:
 
     def _hold(self, by: frozenset[str], held: _Kept) -> None:
         """Keep rows in place of those that were kept of a sort of look-up, if there is room."""
-        if held.rows.nbytes <= self.room.left(replaced=self.kept.get(by)):
+        if held.size <= self.room.left(replaced=self.kept.get(by)):
             self.kept[by] = held
 
 
