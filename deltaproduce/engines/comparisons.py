@@ -85,6 +85,8 @@ class Comparison:
         engines: Engines,
         clustering: Clustering | None = None,
         numbered: NumberedRows | None = None,
+        *,
+        held: bool = False,
     ) -> Comparison:
         """Return the comparison where no row was there before.
 
@@ -93,8 +95,9 @@ class Comparison:
             count: the number of rows.
             clustering: the partitions that the rows will be stored by, if windows are over them.
             numbered: what is known of the rows; None if they have to be numbered.
+            held: whether the caller holds the rows until their version is written.
         """
-        few = engines.of(new).first(new, count, layout, clustering, numbered)
+        few = engines.of(new).first(new, count, layout, clustering, numbered, held=held)
         return Comparison(
             engines,
             layout,

@@ -168,6 +168,8 @@ class Engine(RelationalEngine[RowsT], Protocol[RowsT]):
         layout: Layout,
         clustering: Clustering | None = None,
         numbered: NumberedRows | None = None,
+        *,
+        held: bool = False,
     ) -> Compared:
         """Return the comparison where no row was there before.
 
@@ -175,6 +177,7 @@ class Engine(RelationalEngine[RowsT], Protocol[RowsT]):
             new: all rows of the content, unsorted.
             clustering: the partitions that the rows will be stored by, if windows are over them.
             numbered: what is known of them; None if they have to be numbered.
+            held: whether the caller holds the rows as long as the comparison is needed.
         """
 
     def compare(

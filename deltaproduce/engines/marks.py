@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from typing import Final, TypeAlias
 
-from deltaproduce.types.columns import POSITION_COLUMN, Column
+from deltaproduce.types.columns import POSITION, POSITION_COLUMN, Column
 from deltaproduce.types.data_types import BooleanType, IntegerType, LongType, StringType
 
 ADD: Final = "add"
@@ -64,6 +64,7 @@ NEW_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_BEFORE: False}
 GONE_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_AFTER: False}
 MOVED_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_MOVED: True}
 ROWS_OF_CHANGED_KEYS: Final[Which] = {SIDE: AFTER, KEY_DIFFERS: True}
+FIRST_OF_NEW_KEYS: Final[Which] = {**ROWS_OF_CHANGED_KEYS, KEY_BEFORE: False, POSITION: 0}
 ROWS_OF_CHANGED_PAIRS: Final[Which] = {SIDE: AFTER, PAIR_DIFFERS: True}
 
 DIFFERENCES: Final = (ROW_DIFFERS, PAIR_DIFFERS, KEY_DIFFERS)

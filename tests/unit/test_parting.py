@@ -18,6 +18,7 @@ from deltaproduce.engines.local.large.parting import (
     slices,
 )
 from deltaproduce.engines.local.large.spilling import Spill
+from deltaproduce.engines.marks import ALIVE
 from deltaproduce.model.layouts import Layout, sources_of
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.columns import row_schema
@@ -90,6 +91,85 @@ def test_what_is_compared_in_parts_is_the_same(seed: int) -> None:
         assert counts[0] == counts[1]
         updates = [e.updates(c.rows, LAYOUT).to_pylist() for e, c in ((here, one), (parts, other))]
         assert updates[0] == updates[1] != []
+
+
+PLAIN = Layout(row_schema("k string, n int desc", "v bigint, t string", stage="made"))
+
+
+def plain(seed: int, rows: int, *, repeated: bool = False) -> pa.Table:
+    """Rows in key order, one a key or, if repeated, two of one key in the middle."""
+    keys = [None, *(f"{number:06}" for number in range(rows // 2 - 1))]
+    pairs = [(key, n) for key in keys for n in (seed + 1, None)]
+    if repeated:
+        pairs[rows // 2] = pairs[rows // 2 + 1]
+    texts = [None if number % 7 == 0 else "xyz"[number % 3] for number in range(rows)]
+    return pa.table(
+        {
+            "k": pa.array([key for key, _ in pairs], pa.string()),
+            "n": pa.array([n for _, n in pairs], pa.int32()),
+            "_ordinal": pa.array(range(rows)),
+            "v": pa.array(range(rows)),
+            "t": pa.array(texts),
+        }
+    )
+
+
+@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize("given", ["in order", "repeated", "mixed", "mixed at the end"])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_first_load_in_key_order_is_not_copied(seed: int, given: str, held: bool) -> None:
+    """What it leaves is that of any other first load."""
+    rows = plain(seed, 130, repeated=given == "repeated")
+    places = np.arange(130)
+    if given == "mixed":
+        places = np.random.default_rng(seed).permutation(places)
+    elif given == "mixed at the end":
+        places[[-1, -2]] = places[[-2, -1]]
+    if given.startswith("mixed"):
+        rows = rows.take(pa.array(places))
+    here, parts = LocalEngine(), OutOfCoreEngine(LIMITS)
+    one, other = (engine.first(rows, 130, PLAIN, held=held) for engine in (here, parts))
+    assert other.rows.schema == one.rows.schema
+    assert one.rows.to_pylist() == other.rows.to_pylist()
+    counts = [{n: v for n, v in _told(each) if n != "bytes"} for each in (one, other)]
+    assert counts[0] == counts[1]
+    contents = [
+        engine.select(c.rows, PLAIN.content, ALIVE) for engine, c in ((here, one), (parts, other))
+    ]
+    updates = [engine.updates(c.rows, PLAIN) for engine, c in ((here, one), (parts, other))]
+    for order, (expected, made) in (
+        (PLAIN.order("content"), contents),
+        (PLAIN.order("updates"), updates),
+    ):
+        assert expected.schema == made.schema
+        laid_out = parts.write_layout(made, 130, PLAIN.key, order)
+        assert here.write_layout(expected, 130, PLAIN.key, order).equals(laid_out)
+        if given != "repeated":  # where only the rows of one range are compared
+            is_same = _places_of(laid_out) <= _places_of(rows)
+            assert is_same == (held and given == "in order")
+
+
+@pytest.mark.parametrize("alternate", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_blocks_in_order_are_moved_and_not_copied(seed: int, alternate: bool) -> None:
+    """As a query of several threads gives them. Rows that alternate are sorted."""
+    count, chance = 100_000, np.random.default_rng(seed)
+    rows = plain(seed, count)
+    blocks = [rows.slice(start, 10_000) for start in range(0, count, 10_000)]
+    given = pa.concat_tables([blocks[place] for place in chance.permutation(len(blocks))])
+    if alternate:
+        places = np.arange(count)
+        given = rows.take(pa.array(np.append(places[::2], places[1::2])))
+    here, parts = LocalEngine(), OutOfCoreEngine(Limits(local_rows=40_000))
+    one, other = (engine.first(given, count, PLAIN, held=True) for engine in (here, parts))
+    assert one.rows.equals(other.rows)
+    assert (_places_of(other.rows) <= _places_of(given)) != alternate
+
+
+def _places_of(rows: pa.Table) -> set[int]:
+    """Where in memory the values of rows are."""
+    chunks = [chunk for name in ("k", "n", "v", "t") for chunk in rows.column(name).chunks]
+    return {buffer.address for chunk in chunks for buffer in chunk.buffers() if buffer}
 
 
 def _told(compared: object) -> list[tuple[str, int]]:

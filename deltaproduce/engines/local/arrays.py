@@ -36,6 +36,10 @@ _RADIX_BITS: Final = 3 * _COUNTED_BITS
 """Numbers of more bits take longer digit by digit than compared."""
 _SEARCHED_SHARE: Final = 64
 """To search a value takes as long as to mark about this many rows."""
+_SAME_ROWS: Final = 1 << 16
+"""The rows of a chunk that others share."""
+_BLOCK_ROWS: Final = 1 << 12
+"""Blocks of fewer adjacent rows are copied row by row."""
 _PLAIN_DIGITS: Final = 18
 """A decimal of at most this many digits is a 64-bit whole number."""
 
@@ -268,12 +272,39 @@ def in_order(table: pa.Table, columns: Iterable[Column]) -> pa.Table:
     return sorted_by(table, order_codes(table, columns))
 
 
+def constant(value: pa.Scalar, rows: int) -> pa.ChunkedArray:
+    """Return a column with the same value in all rows; its chunks share the memory of one."""
+    chunk = pa.repeat(value, min(rows, _SAME_ROWS))
+    starts = range(0, rows, _SAME_ROWS)
+    return pa.chunked_array([chunk.slice(0, rows - start) for start in starts], value.type)
+
+
 def taken(table: pa.Table, rows: Numbers) -> pa.Table:
     """Return rows by position. Arrow takes from one chunk many times faster than from many."""
-    if np.array_equal(rows, np.arange(len(table))):
-        return table
+    if len(rows) == len(table):
+        whole = moved(table, rows)
+        if whole is not None:
+            return whole
     whole = table.combine_chunks() if len(table) else table
     return whole.take(pa.array(rows))
+
+
+def moved(table: pa.Table, rows: Numbers) -> pa.Table | None:
+    """Return rows by position if that moves blocks of adjacent rows as a whole, and copies none.
+
+    Rows of files, and of a query that runs in parallel, are often in order, or in blocks that are.
+
+    Returns:
+        None if the blocks are small ones.
+    """
+    begins = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
+    if len(begins) > 1 + len(rows) // _BLOCK_ROWS:
+        return None
+    if len(begins) == 1 and len(rows) == len(table):
+        return table
+    sizes = np.diff(begins, append=len(rows)).tolist()
+    blocks = zip(rows[begins].tolist(), sizes, strict=True)
+    return pa.concat_tables([table.slice(0, 0), *(table.slice(*block) for block in blocks)])
 
 
 def _begins(in_order: Sequence[Numbers]) -> Marks:

@@ -7,7 +7,6 @@ from functools import reduce
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from deltaproduce.engines.change_feed import TIMES, FeedMode
@@ -18,8 +17,12 @@ from deltaproduce.engines.local.arrays import (
     empty,
     in_order,
     isin_rows,
+    moved,
     order_codes,
+    single,
     sorted_by,
+    sorting,
+    taken,
 )
 from deltaproduce.engines.local.kernels import checks, comparing, feeds, surrogates
 from deltaproduce.engines.local.kernels.counting import counts_of
@@ -43,7 +46,7 @@ class LocalEngine(Engine[pa.Table]):
 
     @override
     def select(self, rows: pa.Table, columns: Sequence[Column], which: Which) -> pa.Table:
-        mask = _mask({name: in_numpy(rows.column(name)) for name in which}, which)
+        mask = matching(rows, which)
         values = rows.select([c.name for c in columns])
         return values if mask.all() else values.filter(pa.array(mask))
 
@@ -140,9 +143,12 @@ class LocalEngine(Engine[pa.Table]):
         layout: Layout,
         clustering: Clustering | None = None,
         numbered: NumberedRows | None = None,
+        *,
+        held: bool = False,
     ) -> Compared:
         del count, clustering, numbered
-        return self.compare(self.here(new, layout.content).slice(0, 0), None, new, layout)
+        rows, counts, stays = first_compared(self.here(new, layout.content), layout)
+        return Compared(rows if held and stays else spilled(rows, counts.bytes), counts)
 
     @override
     def compare(
@@ -241,11 +247,26 @@ def compared(
     return rows, counts_of(rows, len(distinct(touched)))
 
 
+def first_compared(new: pa.Table, layout: Layout) -> tuple[pa.Table, Counts, bool]:
+    """Return the rows and counts of `LocalEngine.first`, and whether no row was copied."""
+    numbers = single(order_codes(new, layout.key))
+    order = sorting([numbers])
+    in_order = numbers[order]
+    if layout.sources or not len(new) or (in_order[1:] == in_order[:-1]).any():
+        none = np.zeros(0, bool)
+        return (*compared(new.slice(0, 0), none, new, layout, all_differ=False), False)
+    in_place, count = moved(new, order), len(new)
+    rows = comparing.all_new(taken(new, order) if in_place is None else in_place, layout)
+    return rows, Counts.of_new(count, count, count, rows.nbytes), in_place is not None
+
+
 def on_driver(rows: Rows) -> pa.Table:
     """Return rows that are on the driver."""
     assert isinstance(rows, pa.Table)  # `choice` ensures it
     return rows
 
 
-def _mask(marks: Mapping[str, NDArray[np.generic]], which: Which) -> Marks:
-    return reduce(np.logical_and, (marks[name] == value for name, value in which.items()))
+def matching(rows: pa.Table, which: Which) -> Marks:
+    """Mark the rows that match."""
+    marks = (in_numpy(rows.column(name)) == value for name, value in which.items())
+    return reduce(np.logical_and, marks)

@@ -169,6 +169,8 @@ class SparkEngine(Engine["DataFrame"]):
         layout: Layout,
         clustering: Clustering | None = None,
         numbered: NumberedRows | None = None,
+        *,
+        held: bool = False,
     ) -> Compared:
         """Sorted over disjoint ranges, ready to be written; one Spark job.
 

@@ -79,7 +79,8 @@ def source_comparison(
     if redefined is not None:
         return _widened(redefined, batch, content, expired)
     if content is None:
-        return Comparison.first(upserts, batch.count, layout, engines, clustering)
+        is_batch = isinstance(upserts, pa.Table) and len(upserts) == batch.count  # which is held
+        return Comparison.first(upserts, batch.count, layout, engines, clustering, held=is_batch)
     if batch.is_snapshot:
         return Comparison.of_all(content.rows(), upserts, layout, engines)
     keys = given = batch.keys()

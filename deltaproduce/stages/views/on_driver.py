@@ -80,11 +80,14 @@ def _streamed(
     contents = _contents((scan for one in beside.values() for scan in one.walk()), feeders)
     if contents is None:
         return None
-    known = {place: rows_of(one, contents, computing) for place, one in beside.items()}
+    known = {  # in one piece, as each part takes rows of them
+        place: rows_of(one, contents, computing).combine_chunks() for place, one in beside.items()
+    }
     computing = replace(computing, shared=SharedSides(known.values()))
 
     def part(content: pa.Table) -> pa.Table:
-        return kept.part(stream.rows(content, known, computing), computing)
+        rows = content.combine_chunks()  # once, and not for each expression
+        return kept.part(stream.rows(rows, known, computing), computing)
 
     feeder = feeders[stream.scan.feeder]
     columns = {column.name: column for column in feeder.content}

@@ -21,6 +21,7 @@ from deltaproduce.engines.local.arrays import (
     Marks,
     Numbers,
     codes,
+    constant,
     grouped,
     numbered,
     order_codes,
@@ -112,6 +113,24 @@ def with_positions(rows: pa.Table, layout: Layout) -> pa.Table:
     return compare(rows, np.zeros(len(rows), bool), rows.slice(0, 0), layout)
 
 
+def all_new(rows: pa.Table, layout: Layout) -> pa.Table:
+    """Return the result of `compare` with nothing before, for rows in key order, one a key.
+
+    Each row is marked as a first one is, so nothing is computed for it, and nothing copied.
+
+    Args:
+        rows: at least one.
+    """
+    one = compare(rows.slice(0, 0), np.zeros(0, bool), rows.slice(0, 1), layout)
+    own = {c.name for c in (*layout.key, *layout.value, *layout.states)}
+    return pa.table(
+        {
+            name: rows.column(name) if name in own else constant(one.column(name)[0], len(rows))
+            for name in one.column_names
+        }
+    )
+
+
 def all_different(compared: pa.Table) -> pa.Table:
     """Return the result of `compare` where no row before can equal one after: all differ."""
     for name in DIFFERENCES:
@@ -134,6 +153,18 @@ def updates(compared: pa.Table, layout: Layout) -> pa.Table:
             **{c.name: compared.column(c.name).take(rows) for c in layout.key},
             POSITION: compared.column(POSITION).take(rows),
             **{c.name: compared.column(c.name).take(values) for c in layout.value},
+        }
+    )
+
+
+def updates_of_new(compared: pa.Table, layout: Layout) -> pa.Table:
+    """Return the updates of a step whose rows are all `FIRST_OF_NEW_KEYS`; copies none."""
+    return pa.table(
+        {
+            CHANGE_TYPE: constant(pa.scalar(ADD, pa.string()), len(compared)),
+            **{c.name: compared.column(c.name) for c in layout.key},
+            POSITION: compared.column(POSITION),
+            **{c.name: compared.column(c.name) for c in layout.value},
         }
     )
 

@@ -18,19 +18,38 @@ import pyarrow as pa
 from typing_extensions import override
 
 from deltaproduce.engines.change_feed import TIMES, FeedMode
-from deltaproduce.engines.engine import Compared, FeederPart, Rows
-from deltaproduce.engines.local.arrays import empty, isin_rows
-from deltaproduce.engines.local.engine import LocalEngine, compared, on_driver
+from deltaproduce.engines.engine import Compared, FeederPart, NumberedRows, Rows
+from deltaproduce.engines.local.arrays import (
+    constant,
+    empty,
+    isin_rows,
+    moved,
+    order_codes,
+    sorting,
+    taken,
+)
+from deltaproduce.engines.local.engine import (
+    LocalEngine,
+    compared,
+    first_compared,
+    matching,
+    on_driver,
+)
+from deltaproduce.engines.local.kernels import comparing
 from deltaproduce.engines.local.kernels.counting import counts_of
 from deltaproduce.engines.local.large.parting import (
     by_ranges,
     by_slices,
     gathered,
+    gathered_in_place,
+    slices,
+    spill_of,
 )
 from deltaproduce.engines.local.large.spanning import joined
 from deltaproduce.engines.local.large.spilling import LARGE_BYTES, Spill
 from deltaproduce.engines.local.large.threads import side_by_side
-from deltaproduce.engines.marks import Counts, Which
+from deltaproduce.engines.marks import FIRST_OF_NEW_KEYS, Counts, Which
+from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.layouts import Layout
 from deltaproduce.model.limits import Limits
 from deltaproduce.model.limits.machine import cores
@@ -42,7 +61,6 @@ _Result = TypeVar("_Result")
 
 _LOCAL: Final = LocalEngine()
 _STAYS: Final = Column("_stays", BooleanType())
-_SAME_ROWS: Final = 1 << 16
 _MANY_PARTS: Final = 4
 """A key range has this many parts only if one of its keys has many rows."""
 
@@ -59,6 +77,9 @@ class OutOfCoreEngine(LocalEngine):
 
     @override
     def select(self, rows: pa.Table, columns: Sequence[Column], which: Which) -> pa.Table:
+        """If all rows match, none is copied."""
+        if self._all_match(rows, which):
+            return self.here(rows, columns)
         return self._by_slices(rows, lambda part: _LOCAL.select(part, columns, which))
 
     @override
@@ -103,19 +124,46 @@ class OutOfCoreEngine(LocalEngine):
     @override
     def with_all(self, rows: pa.Table, column: Column, value: object) -> pa.Table:
         """All rows share the same values."""
-        column_chunk = pa.repeat(pa.scalar(value, arrow_type(column.data_type)), _SAME_ROWS)
-        starts = range(0, len(rows), _SAME_ROWS)
-        chunks = [column_chunk.slice(0, min(_SAME_ROWS, len(rows) - start)) for start in starts]
-        return rows.append_column(column.name, pa.chunked_array(chunks, column_chunk.type))
+        scalar = pa.scalar(value, arrow_type(column.data_type))
+        return rows.append_column(column.name, constant(scalar, len(rows)))
 
     @override
     def write_layout(
         self, rows: pa.Table, count: int, by: Sequence[Column], order: Sequence[Column]
     ) -> pa.Table:
         """All rows are one file."""
-        return self._by_ranges(
-            [rows], order, lambda part: _LOCAL.write_layout(part, count, by, order)
-        )
+
+        def in_order(part: pa.Table) -> tuple[pa.Table, bool]:
+            places = sorting(order_codes(part, order))
+            in_place = moved(part, places)
+            return (taken(part, places), False) if in_place is None else (in_place, True)
+
+        return gathered_in_place(self._each([rows], order, in_order), spill_of(self._limits))
+
+    @override
+    def first(
+        self,
+        new: pa.Table,
+        count: int,
+        layout: Layout,
+        clustering: Clustering | None = None,
+        numbered: NumberedRows | None = None,
+        *,
+        held: bool = False,
+    ) -> Compared:
+        counts = Counts.of_new(0, 0, 0, 0)
+
+        def counted() -> Iterator[tuple[pa.Table, bool]]:
+            nonlocal counts
+            compare = partial(first_compared, layout=layout)
+            for rows, of_rows, stays in self._each(
+                [self.here(new, layout.content)], layout.key, compare
+            ):
+                counts += of_rows
+                yield rows, held and stays
+
+        rows = gathered_in_place(counted(), _kept(self._limits))
+        return Compared(rows, counts)
 
     @override
     def compare(
@@ -168,6 +216,9 @@ class OutOfCoreEngine(LocalEngine):
 
     @override
     def updates(self, compared: pa.Table, layout: Layout) -> pa.Table:
+        """If all rows are the first of new keys, as in most first loads, none is copied."""
+        if self._all_match(compared, FIRST_OF_NEW_KEYS):
+            return comparing.updates_of_new(compared, layout)
         return self._by_slices(compared, lambda part: _LOCAL.updates(part, layout))
 
     @override
@@ -241,6 +292,10 @@ class OutOfCoreEngine(LocalEngine):
             return _LOCAL.pair_faults(part, pairs, layout)
 
         return _sums(self._each(sides, layout.key, faults))
+
+    def _all_match(self, rows: pa.Table, which: Which) -> bool:
+        parts = slices(rows.select([*which]), self._limits, cores())
+        return all(side_by_side(lambda part: matching(part, which).all(), parts))
 
     def _looked_up(
         self,

@@ -12,14 +12,21 @@ share the memory limit of one part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.engines.local.arrays import Numbers, order_codes, single, sorting, taken
+from deltaproduce.engines.local.arrays import (
+    Numbers,
+    moved,
+    order_codes,
+    single,
+    sorting,
+    taken,
+)
 from deltaproduce.engines.local.large.spilling import Spill
 from deltaproduce.engines.local.large.threads import side_by_side
 from deltaproduce.model.limits import Limits
@@ -27,7 +34,7 @@ from deltaproduce.model.limits.machine import cores
 from deltaproduce.types.columns import Column
 
 THREAD_ROWS: Final = 1 << 18
-"""Fewer rows are not worth another thread."""
+"""Fewer rows are not worth another thread; parts have at most twice as many."""
 _SAMPLED: Final = 100
 """The number of keys sampled for each range."""
 _Part = TypeVar("_Part")
@@ -40,12 +47,13 @@ def are_many(rows: int) -> bool:
 
 
 def rows_of_part(rows: int, total_bytes: int, limits: Limits, threads: int) -> int:
-    """Return the rows of each of equal parts, at least one.
+    """Return the rows of each of equal parts, at least one, and not too many for caches.
 
     Args:
         threads: the number of parts that have to fit in memory together.
     """
-    return -(-rows // _parts(rows, total_bytes, limits, threads)) or 1
+    equal = -(-rows // _parts(rows, total_bytes, limits, threads))
+    return max(1, min(equal, 2 * THREAD_ROWS))  # what larger ones compute leaves a core's caches
 
 
 def slices(rows: pa.Table, limits: Limits, threads: int = 1) -> Iterator[pa.Table]:
@@ -80,6 +88,18 @@ def gathered(tables: Iterator[pa.Table], limits: Limits) -> pa.Table:
     for rows in tables:
         spill.add(rows)
     return spill.table()
+
+
+def gathered_in_place(tables: Iterable[tuple[pa.Table, bool]], spill: Spill) -> pa.Table:
+    """Return tables of the same columns, at least one, as one.
+
+    Args:
+        tables: a table, and whether it stays where it is; otherwise it goes to the spill.
+    """
+    pieces = list[Callable[[], pa.Table]]()
+    for rows, stays in tables:
+        pieces.append(partial(rows.slice) if stays else partial(spill.of, spill.add(rows)))
+    return pa.concat_tables(piece() for piece in pieces)
 
 
 def spill_of(limits: Limits) -> Spill:
@@ -172,27 +192,27 @@ def _split(
 ) -> Callable[[int], pa.Table]:
     """Return a function that finds the rows of a range by its number.
 
-    Rows that are in the order of the ranges stay in place; others are copied.
+    Rows in the order of the ranges, or in blocks that are, stay in place; others are copied.
     """
     pieces = [list[Callable[[], pa.Table]]() for _ in range(len(bounds) + 1)]
     spill = spill_of(limits)
     spill.add(table.slice(0, 0))
 
-    def apart(first: int) -> tuple[pa.Table | None, Numbers, int]:
-        """Return a slice, copied if unordered, the end of each range in it, and its start."""
+    def apart(first: int) -> tuple[pa.Table, bool, Numbers]:
+        """Return a slice in the order of ranges, whether it stays, and the ends of ranges in it."""
         numbers = _numbers(keys.slice(first, size), columns, bounds)
         ends = np.cumsum(np.bincount(numbers, minlength=len(pieces)))
-        in_order = bool((numbers[1:] >= numbers[:-1]).all())
-        rows = None if in_order else taken(table.slice(first, size), sorting([numbers]))
-        return rows, ends, first
+        rows, order = table.slice(first, size), sorting([numbers])
+        in_place = moved(rows, order)
+        return taken(rows, order) if in_place is None else in_place, in_place is not None, ends
 
     fits = -(-len(table) // _parts(len(table), table.nbytes, limits, cores()))
     size = max(1, min(fits, THREAD_ROWS))
-    for rows, ends, first in side_by_side(apart, range(0, len(table), size)):
+    for rows, stays, ends in side_by_side(apart, range(0, len(table), size)):
         for number in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
             begin, end = int(ends[number - 1]) if number else 0, int(ends[number])
-            if rows is None:
-                pieces[number].append(partial(table.slice, first + begin, end - begin))
+            if stays:
+                pieces[number].append(partial(rows.slice, begin, end - begin))
             else:
                 pieces[number].append(partial(spill.of, spill.add(rows.slice(begin, end - begin))))
 

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.arrays import (
     Marks,
-    Numbers,
     factorize,
     order_codes,
     places,
@@ -98,32 +97,32 @@ def _numbered(given: pa.Table, source: Source, engines: Engines) -> pa.Table:
 
     They are numbered by position or, in each key, in the user's order, from 1.
     """
+    key = source.schema.key
+    if ORDINAL in given.column_names:
+        return engines.by_ranges(
+            [given], key.columns, lambda rows: _with_ordinals(rows, _ordinals(rows, source), source)
+        )
     place = 0
 
     def by_place(rows: pa.Table) -> pa.Table:
         nonlocal place
         place += len(rows)
-        return _with_ordinals(rows, np.arange(place - len(rows), place), source)
+        return pa.table({ORDINAL: np.arange(place - len(rows), place)})
 
-    if ORDINAL not in given.column_names:
-        return engines.by_slices(given, by_place)
-    return engines.by_ranges(
-        [given],
-        source.schema.key.columns,
-        lambda rows: _with_ordinals(rows, _ordinals(rows, source), source),
-    )
+    numbers = engines.by_slices(given.select(key.names[:1]), by_place)  # others are not copied
+    return _with_ordinals(given, numbers.column(ORDINAL), source)
 
 
-def _with_ordinals(given: pa.Table, ordinals: Numbers, source: Source) -> pa.Table:
+def _with_ordinals(given: pa.Table, ordinals: pa.ChunkedArray, source: Source) -> pa.Table:
     columns = {name: given.column(name) for name in given.column_names}
-    columns[ORDINAL] = pa.array(ordinals)
+    columns[ORDINAL] = ordinals
     return pa.table({column.name: columns[column.name] for column in Batch.columns(source)})
 
 
-def _ordinals(given: pa.Table, source: Source) -> Numbers:
+def _ordinals(given: pa.Table, source: Source) -> pa.ChunkedArray:
     """Return the positions of rows in their key, in the user's order, from 1."""
     keys = factorize(given.select(source.schema.key.names).columns)
     order = sorting([keys, *order_codes(given, [ORDINAL_COLUMN])])  # stable: ties keep their order
     ordinals = np.empty(len(given), np.int64)
     ordinals[order] = places([keys[order]]) + 1
-    return ordinals
+    return pa.chunked_array([ordinals])
