@@ -30,6 +30,7 @@ from deltaproduce import agg
 from deltaproduce.described.content import description, read_text, text_of
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.storage import failpoints
+from deltaproduce.storage.parquet.places import LookupCache
 from deltaproduce.testing import Change, Oracle, Upsert, strategies
 from deltaproduce.testing.strategies.stored import stored_otherwise
 
@@ -517,6 +518,27 @@ def test_rows_are_replaced_in_partitions_that_have_the_whole_key(location: str) 
         }
         assert len(found) == len(rows)
         assert store.verify(recompute=True) == ()
+
+
+@pytest.mark.parametrize("order", ["v desc", "id, v desc"])
+def test_rows_are_replaced_in_files_in_the_order_of_values(
+    location: str, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the place of no row is known from a look-up, as after a compaction."""
+    monkeypatch.setattr(LookupCache, "of", lambda self, pairs: None)
+    pipeline = dp.Pipeline("p")
+    stored = {"partition": "n", "order": order}
+    pipeline.source("s", key="id bigint, n int", value="v int", stored=stored)
+    rows = {(n, n % 3): n % 7 for n in range(100)}
+    with dp.Store(None, location, pipeline, limits=dp.Limits(small_table_rows=0)) as store:
+        store.update({"s": [{"id": k, "n": n, "v": v} for (k, n), v in rows.items()]})
+        store.update({"s": [{"id": 3, "n": 0, "v": 70}]})
+        store.update({"s": [{"id": 4, "n": 1, "v": None, "_change_type": "delete"}]})
+        del rows[4, 1]
+        columns = store.content("s").to_pydict()
+        made = dict(zip(zip(columns["id"], columns["n"], strict=True), columns["v"], strict=True))
+        assert made == {**rows, (3, 0): 70}
+        assert not store.verify()
 
 
 def test_windows_and_aggregates_may_be_stored_by_partitions(location: str) -> None:

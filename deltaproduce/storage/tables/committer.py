@@ -195,9 +195,10 @@ class Committer:
         files = self._reader.files(table, base)
         columns = [c for c in edit.columns if c.name in edit.replaced.column_names]
         ordered = edit.replaced.select([c.name for c in columns])
+        lookup = [c for c in edit.lookup if c.name in ordered.column_names]  # or of values
         places = None
         if files is not None:
-            places = seeks.places_of(files, ordered, columns, edit.lookup, self._access.engines)
+            places = seeks.places_of(files, ordered, columns, lookup, self._access.engines)
         if places is None or sum(map(len, places.values())) < len(edit.replaced):
             raise CorruptStoreError(
                 f"table {table.name!r} lacks rows that a version has, because files of it were "
