@@ -112,8 +112,12 @@ def test_aggregates_and_windows_are_what_a_refresh_makes(
         assert store.verify(recompute=True) == ()
         for name in aggregated(pipeline):
             if store.head.delta_version(name, "updates") is not None:  # it has been made
-                figures = store.refresh(name).stages[name]
-                assert (figures.rows_added, figures.rows_removed) == (0, 0)
+                head, refreshed = store.head, store.refresh(name)
+                if refreshed != head:  # a stage without rows needs no version
+                    figures = refreshed.stages[name]
+                    assert (figures.rows_added, figures.rows_removed) == (0, 0)
+                else:
+                    assert not head.stages[name].rows
 
 
 def aggregated(pipeline: Pipeline) -> list[str]:

@@ -31,6 +31,8 @@ from deltaproduce.types.data_types import (
 )
 
 SOURCES = ("times", "bare", "seqs", "late")
+HISTORIES = (200, 202, 203, 204, 205, 207, 208)
+"""Those in which rows leave within five versions."""
 
 
 @long
@@ -45,7 +47,7 @@ def test_versions_equal_the_oracle(
     names = {source.name for source in pipeline.graph().sources}
     with travelling(test_local_retained_sources), forced(way):
         store = dp.Store(spark, location, pipeline, table_type=way.table_type)
-        for batch, told in history(200 + WAYS.index(way))[:5]:
+        for batch, told in history(HISTORIES[WAYS.index(way) % len(HISTORIES)])[:5]:
             batch = {name: changes for name, changes in batch.items() if name in names}
             told = {name: given for name, given in told.items() if name != "partitions"}
             version = store.update(as_frames(spark, pipeline, batch), **told)
