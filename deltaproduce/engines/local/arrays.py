@@ -467,6 +467,24 @@ def plain_numbers(array: pa.Array) -> Numbers | None:
     return unscaled(array) if pa.types.is_decimal128(kind) else None
 
 
+def ascending_numbers(column: pa.ChunkedArray) -> Numbers | None:
+    """Return the `plain_numbers` of a column if rows are in ascending order of it; None if not."""
+    numbers = plain_numbers(_whole(column))
+    return numbers if numbers is not None and _is_sorted(numbers) else None
+
+
+def places_within(begins: Numbers, counts: Numbers) -> Numbers:
+    """Return the positions in some ranges, one range after the other.
+
+    Args:
+        begins: the first position of each range.
+        counts: how many positions it has.
+    """
+    places: Numbers = np.repeat(begins - counts.cumsum() + counts, counts)
+    places += np.arange(len(places))
+    return places
+
+
 def unscaled(array: pa.Decimal128Array) -> Numbers | None:
     """Return decimals without nulls and without their points: 1.25 is 125.
 

@@ -11,9 +11,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
-from deltaproduce.engines.local.arrays import distinct, isin_rows
+from deltaproduce.engines.local.arrays import (
+    Numbers,
+    ascending_numbers,
+    distinct,
+    isin_rows,
+    places_within,
+    plain_numbers,
+)
 from deltaproduce.model.limits.machine import memory_bytes
 
 Reads: TypeAlias = Callable[[Sequence[str], pa.Table, int], bool]
@@ -47,14 +55,53 @@ class _Kept:
 
     Attributes:
         size: the bytes of the rows, which Arrow adds up buffer by buffer each time it is asked.
+        batches: the rows in the pieces that they came in.
+        sorted: columns -> their values as numbers if rows are in order of them; None if not.
     """
 
     keys: pa.Table | None
     rows: pa.Table
     size: int = field(init=False)
+    batches: list[pa.RecordBatch] = field(init=False)
+    sorted: dict[str, Numbers | None] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self.size = self.rows.nbytes
+        self.size, self.batches = self.rows.nbytes, self.rows.to_batches()
+
+    def of(self, keys: pa.Table | None, columns: Sequence[str]) -> pa.Table:
+        """Return the rows that have one of some keys in some columns; all if keys are None."""
+        if keys is None:
+            return self.rows.select(list(columns))
+        names, places = keys.column_names, self._near(keys)
+        near = self.rows.select(names) if places is None else self._taken(places, names)
+        marks = isin_rows(near, keys)
+        return self._taken(np.flatnonzero(marks) if places is None else places[marks], columns)
+
+    def _near(self, keys: pa.Table) -> Numbers | None:
+        """Return where rows are with the values of keys in a column that is in order, if one is."""
+        for name in keys.column_names:
+            if name not in self.sorted:
+                self.sorted[name] = ascending_numbers(self.rows.column(name))
+            ours, values = self.sorted[name], keys.column(name)
+            theirs = plain_numbers(values.combine_chunks())
+            if ours is None or theirs is None or values.type != self.rows.column(name).type:
+                continue
+            sought = np.unique(theirs)
+            begins, ends = ours.searchsorted(sought), ours.searchsorted(sought, "right")
+            return places_within(begins, ends - begins)
+        return None
+
+    def _taken(self, places: Numbers, columns: Sequence[str]) -> pa.Table:
+        """Return some rows, by their positions in ascending order, without joining chunks."""
+        names, begin, first = list(columns), 0, 0
+        parts = [self.rows.slice(0, 0).select(names)]
+        for batch in self.batches:
+            end = int(places.searchsorted(first + len(batch)))
+            if end > begin:
+                taken = batch.select(names).take(pa.array(places[begin:end] - first))
+                parts.append(pa.Table.from_batches([taken]))
+            begin, first = end, first + len(batch)
+        return pa.concat_tables(parts)
 
 
 @dataclass(slots=True)
@@ -146,21 +193,20 @@ class SharedLookups:
         if held is None or not needed <= {*held.rows.column_names}:
             whole = self.kept.get(frozenset())
             if whole is not None and needed <= {*whole.rows.column_names}:
-                return _of_keys(whole.rows, keys).select(list(columns))
+                return whole.of(keys, columns)
             wanted = needed.union(*self.columns.values())
             if keys is not None and reads_all and reads_all([*wanted], keys, self.room.left()):
                 whole = _Kept(None, read(sorted(wanted), None))
                 self._hold(frozenset(), whole)
-                return _of_keys(whole.rows, keys).select(list(columns))
+                return whole.of(keys, columns)
             every = [*dict.fromkeys([*columns, *sorted(needed | self.columns.get(by, needed))])]
             held = _Kept(keys, read(every, keys))
         elif keys is not None and held.keys is not None:
             held = _with(held, keys, read)
-        rows = held.rows
-        if keys is not None and held.keys is not keys and not keys.equals(held.keys):
-            rows = _of_keys(rows, keys)
         self._hold(by, held)
-        return rows.select(list(columns))
+        if keys is None or held.keys is keys or keys.equals(held.keys):
+            return held.rows.select(list(columns))
+        return held.of(keys, columns)
 
     def _hold(self, by: frozenset[str], held: _Kept) -> None:
         """Keep rows in place of those that were kept of a sort of look-up, if there is room."""
@@ -179,9 +225,3 @@ def _with(held: _Kept, keys: pa.Table, read: Read) -> _Kept:
         return held
     rows = read(held.rows.column_names, missing)
     return _Kept(pa.concat_tables([known, missing]), pa.concat_tables([held.rows, rows]))
-
-
-def _of_keys(rows: pa.Table, keys: pa.Table | None) -> pa.Table:
-    if keys is None:
-        return rows
-    return rows.filter(pa.array(isin_rows(rows.select(keys.column_names), keys)))

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaproduce.engines.local.arrays import Marks, Numbers, factorize, sorting
+from deltaproduce.engines.local.arrays import Marks, Numbers, factorize, places_within, sorting
 from deltaproduce.engines.local.kernels.shared_sides import SortedSide
 from deltaproduce.stages.sql.algebra.scalars import Equality, Field, Scalar
 from deltaproduce.stages.sql.operators.computing import Computing, is_null_safe
@@ -110,9 +110,7 @@ def _in_parts(
         done = ends[begin - 1] if begin else 0
         end = max(int(ends.searchsorted(done + _PART, "right")), begin + 1)
         of_block = counts[begin:end]
-        total = int(of_block.sum())
-        within = np.arange(total) - np.repeat(of_block.cumsum() - of_block, of_block)
-        places = np.repeat(starts[begin:end], of_block) + within
+        places = places_within(starts[begin:end], of_block)
         yield np.repeat(ones[begin:end], of_block), order[places]
         begin = end
 
