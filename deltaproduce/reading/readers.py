@@ -8,7 +8,7 @@ depends on the version alone, and has the columns that the stage had in it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -35,6 +35,7 @@ from deltaproduce.model.layouts import (
     Layout,
 )
 from deltaproduce.storage.figures import Past, StageFigures
+from deltaproduce.storage.parquet.shared_lookups import Room, SharedLookups, Wanted
 from deltaproduce.storage.stored import Overlay, Stored
 from deltaproduce.storage.tables.tables import Tables
 from deltaproduce.storage.versions import Version, stage_at
@@ -72,6 +73,7 @@ class StageReader:
         self._small_here = small_here
         self._overlays: dict[str, tuple[_Runs, Overlay]] = {}
         self._contents: dict[str, tuple[_Place, pa.Table]] = {}
+        self._room = Room()
 
     def uncached(self) -> StageReader:
         """Return a reader that keeps nothing read or written before, for a verification."""
@@ -92,6 +94,17 @@ class StageReader:
         """Return the key mappings of a stage; None if it has no rows in that version."""
         stage = stage_at(version, stage)
         return self._stored(version, stage, KEY_MAPPINGS, Layout.of(stage).pair)
+
+    def lookups(self, version: Version, wanted: Iterable[Wanted]) -> dict[str, SharedLookups]:
+        """Return, by stage, what is known of rows that are looked up in a version, and kept."""
+
+        def place(stage: str) -> object:
+            figures = version.stages.get(stage)
+            if figures is None or CONTENT not in figures.delta_versions:
+                return None
+            return figures.delta_versions, figures.past.remade, figures.origin, figures.columns
+
+        return self._room.begin(wanted, place)
 
     def marks_rows(self, stage: str, figures: StageFigures) -> bool:
         """Return whether the driver replaces rows of a stage's content and key mappings.

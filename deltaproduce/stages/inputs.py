@@ -32,7 +32,7 @@ from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, Layout
 from deltaproduce.model.limits.machine import cores
 from deltaproduce.model.partitions import Ranges
-from deltaproduce.storage.parquet.shared_lookups import SharedLookups
+from deltaproduce.storage.parquet.shared_lookups import SharedLookups, unshared
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
 from deltaproduce.types.data_types import IntegerType
@@ -60,7 +60,7 @@ class StageInput:
     is_after: bool = False
     by_states: bool = False
     role: str = ""
-    looked_up: SharedLookups = field(default_factory=SharedLookups)
+    looked_up: SharedLookups = field(default_factory=unshared)
 
     @property
     def changed(self) -> Comparison | None:

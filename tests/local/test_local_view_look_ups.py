@@ -13,7 +13,7 @@ import pytest
 from deltaproduce import Limits, Pipeline, Store
 from deltaproduce.stages.views.following import FollowedInput
 from deltaproduce.storage.parquet import shared_lookups
-from deltaproduce.storage.parquet.shared_lookups import Room, SharedLookups, Wanted
+from deltaproduce.storage.parquet.shared_lookups import Room, Wanted
 
 BOARDS = (
     "SELECT o.id, c.city FROM orders o JOIN customers c ON c.id = o.customer",
@@ -97,6 +97,60 @@ def test_rows_of_other_keys_are_not_read_if_all_row_groups_were(
         store.update({"orders": [{"id": n, "customer": n, "amount": n % 4} for n in range(8)]})
         assert reads["customers"] == 1
         assert not store.verify()
+
+
+def test_rows_that_were_read_whole_serve_later_versions(
+    tmp_path: Path, reads: Counter[str]
+) -> None:
+    """Until the stage changes, in whatever way, or the store is opened again."""
+    customers = [{"id": n, "city": "abc"[n % 3], "name": f"n{n}", "born": n % 7} for n in range(60)]
+    orders = [{"id": n, "customer": n % 50, "amount": n % 5} for n in range(300)]
+    changes: list[tuple[dict[str, Any], int]] = [
+        ({"orders": [{"id": 7, "customer": 3, "amount": 2}]}, 1),
+        ({"orders": [{"id": 7, "customer": 4, "amount": 2}]}, 0),
+        ({"customers": [{"id": 4, "city": "z", "name": "new", "born": 5}]}, 0),
+        ({"orders": [{"id": 8, "customer": 4, "amount": 1}]}, 1),
+        ({"orders": [{"id": 9, "customer": 4, "amount": 0}], "customers": [customers[5]]}, 0),
+        ({"orders": [{"id": 9, "customer": 5, "amount": 1}]}, 0),
+    ]
+    limits = Limits(small_table_rows=0)
+    with Store(None, str(tmp_path), boards(), limits=limits) as store:
+        store.update({"orders": orders, "customers": customers})
+        for batch, count in changes:
+            reads.clear()
+            store.update(batch)
+            assert reads["customers"] == count, batch
+        store.rollback(3)
+        reads.clear()
+        store.update({"orders": [{"id": 3, "customer": 4, "amount": 3}]})
+        assert reads["customers"] == 1
+        assert not store.verify(recompute=True)
+    with Store(None, str(tmp_path), boards(), limits=limits) as store:
+        reads.clear()
+        store.update({"orders": [{"id": 3, "customer": 4, "amount": 4}]})
+        assert reads["customers"] == 1
+        assert not store.verify(recompute=True)
+
+
+def test_rows_of_earlier_versions_make_room_for_those_of_a_version() -> None:
+    """Those that were used least recently go first, and those of a stage that has changed."""
+    room, places = Room(1_000), dict.fromkeys("abcd", 1)
+
+    def read(columns: Any, keys: pa.Table | None) -> pa.Table:
+        del keys
+        return pa.table({name: pa.array(range(50), pa.int64()) for name in columns})
+
+    def look_up(*stages: str) -> str:
+        wanted = [Wanted(name, frozenset(), frozenset("x")) for name in stages]
+        for one in room.begin(wanted, places.get).values():
+            one.rows(["x"], None, read)
+        return "".join(room.idle)
+
+    assert [look_up(stage) for stage in "abcad"] == ["", "a", "b", "c", "a"]
+    places["a"] = 2
+    assert look_up("b") == "d"
+    assert look_up("b", "d") == ""
+    assert room.left() == 200
 
 
 def test_rows_beyond_a_share_of_memory_are_read_again(
@@ -267,7 +321,7 @@ def test_what_is_looked_up_is_what_is_read(seed: int) -> None:
 
     every = [Wanted("t", frozenset(by), frozenset("abc")) for by in ("a", "b", "ab", "")]
     room = Room(size)
-    looked_up, most = SharedLookups.of(every, room), room.left()
+    looked_up, most = room.begin(every, lambda _: None)["t"], room.left()
     if random.random() < 0.5:
         looked_up.keep(table.select(["b", "a"]), 1, table)
     for _ in range(8):

@@ -9,7 +9,7 @@ import pyarrow.compute
 import pytest
 
 from deltaproduce.engines.local.arrays import distinct, isin_rows
-from deltaproduce.storage.parquet.shared_lookups import SharedLookups, Wanted
+from deltaproduce.storage.parquet.shared_lookups import Room, Wanted
 
 BY = (("n",), ("n", "d"), ("d", "n", "day"), ("t",), ("n", "t"))
 
@@ -54,7 +54,7 @@ def test_rows_of_keys_are_those_that_a_filter_keeps(
 
     wanted = [Wanted("f", frozenset(by), frozenset({*by, "v"}))]
     for reads_all in (None, lambda *_: True):
-        lookups = SharedLookups.of(wanted)
+        lookups = Room().begin(wanted, lambda _: None)["f"]
         for _ in range(4):
             keys = distinct(table(chance, 12, nulls=nulls).select(by))
             found = lookups.rows([*by, "v"], keys, read, reads_all)

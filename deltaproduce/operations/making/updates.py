@@ -54,7 +54,7 @@ from deltaproduce.storage.decisions.resumption import CompletedStage, Resumption
 from deltaproduce.storage.figures import NO_TABLES
 from deltaproduce.storage.parquet.held import Held
 from deltaproduce.storage.parquet.neighbours import Neighbours
-from deltaproduce.storage.parquet.shared_lookups import Room, SharedLookups, Wanted
+from deltaproduce.storage.parquet.shared_lookups import SharedLookups, Wanted, unshared
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, has_tables
 from deltaproduce.storage.window_states import WindowState
@@ -122,7 +122,7 @@ class Update(VersionJob):
                 for stage in (step.stage for step in steps)
                 if stage.kind.key_use.group_width
             },
-            looked_up=_looked_up(steps),
+            looked_up=context.reader.lookups(head, _look_ups(steps)),
             shared=_shared(steps),
         )
 
@@ -405,7 +405,7 @@ class Update(VersionJob):
             lambda: _beside(before(), known),
             results[feeder.name].comparison if feeder.name in results else None,
             is_after=self.are_after(feeder),
-            looked_up=self.looked_up.get(feeder.name) or SharedLookups(),
+            looked_up=self.looked_up.get(feeder.name) or unshared(),
         )
 
     def rows_before(
@@ -488,14 +488,10 @@ class Update(VersionJob):
         return ProductionResult(comparison, kept.figures.numbering.surrogates)
 
 
-def _looked_up(steps: Iterable[Step]) -> dict[str, SharedLookups]:
-    """Return nothing that is looked up yet, for each stage that views may look rows up in."""
-    wanted = [one for stage in _following(steps) for one in stage_kind(stage).look_ups(stage)]
-    by_feeder = dict[str, list[Wanted]]()
-    for one in wanted:
-        by_feeder.setdefault(one.feeder, []).append(one)
-    room = Room()
-    return {name: SharedLookups.of(of_feeder, room) for name, of_feeder in by_feeder.items()}
+def _look_ups(steps: Iterable[Step]) -> Iterator[Wanted]:
+    """Yield the look-ups that views may make."""
+    for stage in _following(steps):
+        yield from stage_kind(stage).look_ups(stage)
 
 
 def _shared(steps: Iterable[Step]) -> SharedChanges:

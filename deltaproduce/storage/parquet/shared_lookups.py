@@ -1,4 +1,4 @@
-"""Rows of a stage that are looked up in a version, kept for all stages that ask for them.
+"""Rows of stages that are looked up in a version, kept for all stages that ask for them.
 
 Several views that follow the same change ask a feeder for the rows of the same keys, each for the
 columns that it needs. The invariant: what is returned is what would be read, and rows of a key are
@@ -32,6 +32,10 @@ Read: TypeAlias = Callable[[Sequence[str], pa.Table | None], pa.Table]
 
 _MEMORY_SHARE: Final = 16
 """Of the memory, one part in so many holds what a version looks up, of all stages."""
+
+
+_OfStage: TypeAlias = "dict[frozenset[str], _Kept]"
+"""The columns by which rows of a stage were looked up -> these rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,24 +108,72 @@ class _Kept:
         return pa.concat_tables(parts)
 
 
+_ALL_ROWS: Final = frozenset[str]()
+"""Rows that were read whole were looked up by no column."""
+
+
 @dataclass(slots=True)
 class Room:
-    """The memory for what a version looks up, of all stages.
+    """The memory for what versions look up, of all stages.
+
+    What a version has looked up serves this version. Rows that it has read whole stay for later
+    ones, as long as their stage stays as it is and nothing that a version looks up needs the room.
 
     Attributes:
         most: the most bytes; a share of the machine's if None.
-        kept: what is kept of each stage.
+        used: stages that the version may look up rows of -> where their rows are, and what is kept
+            of them.
+        idle: the same of other stages, those that were used last at the end.
     """
 
     most: int | None = None
-    kept: list[dict[frozenset[str], _Kept]] = field(default_factory=list)
+    used: dict[str, tuple[object, _OfStage]] = field(default_factory=dict)
+    idle: dict[str, tuple[object, _OfStage]] = field(default_factory=dict)
+
+    def begin(
+        self, wanted: Iterable[Wanted], place_of: Callable[[str], object]
+    ) -> dict[str, SharedLookups]:
+        """Return what is known at the begin of a version of each stage that is looked up.
+
+        Args:
+            wanted: the look-ups that are expected.
+            place_of: returns where the rows of a stage are, equal only for the same rows; None if
+                it has none.
+        """
+        by_stage = dict[str, list[Wanted]]()
+        for one in wanted:
+            by_stage.setdefault(one.feeder, []).append(one)
+        self.idle = {
+            name: (place, {_ALL_ROWS: kept[_ALL_ROWS]})
+            for name, (place, kept) in (*self.idle.items(), *self.used.items())
+            if _ALL_ROWS in kept and place is not None and place == place_of(name)
+        }
+        self.used = {name: self.idle.pop(name, (place_of(name), {})) for name in by_stage}
+        return {
+            name: SharedLookups(_columns_by_key(of_stage), self, self.used[name][1])
+            for name, of_stage in by_stage.items()
+        }
 
     def left(self, replaced: _Kept | None = None) -> int:
-        """Return how many bytes are left, or would be if something that is kept were replaced."""
-        every = (one for kept in self.kept for one in kept.values() if one is not replaced)
-        sizes = {id(one.rows): one.size for one in every}  # several sorts may share rows
-        most = memory_bytes() // _MEMORY_SHARE if self.most is None else self.most
-        return most - sum(sizes.values())
+        """Return how many bytes are left for the version, which rows of idle stages make room for.
+
+        Args:
+            replaced: something that is kept, and that would go.
+        """
+        every = (one for _, kept in self.used.values() for one in kept.values())
+        return self._most - _size(one for one in every if one is not replaced)
+
+    def fit(self) -> None:
+        """Drop rows of idle stages for which there is no room, those used least recently first."""
+        left = self.left()
+        for name, (_, kept) in reversed([*self.idle.items()]):
+            left -= _size(kept.values())
+            if left < 0:
+                del self.idle[name]
+
+    @property
+    def _most(self) -> int:
+        return memory_bytes() // _MEMORY_SHARE if self.most is None else self.most
 
 
 @dataclass(slots=True)
@@ -131,22 +183,12 @@ class SharedLookups:
     Attributes:
         columns: the columns by which rows are looked up -> those that some stage needs of them.
         room: for the rows that are kept, of this stage and of others.
+        kept: the columns by which rows were looked up -> these rows.
     """
 
-    columns: Mapping[frozenset[str], frozenset[str]] = field(default_factory=dict)
-    room: Room = field(default_factory=Room)
-    kept: dict[frozenset[str], _Kept] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.room.kept.append(self.kept)
-
-    @staticmethod
-    def of(wanted: Iterable[Wanted], room: Room | None = None) -> SharedLookups:
-        """Return nothing, for look-ups of one stage that are expected."""
-        columns_by_key = dict[frozenset[str], frozenset[str]]()
-        for one in wanted:
-            columns_by_key[one.by] = columns_by_key.get(one.by, frozenset()) | one.columns
-        return SharedLookups(columns_by_key, room or Room())
+    columns: Mapping[frozenset[str], frozenset[str]]
+    room: Room
+    kept: _OfStage
 
     def leading(self, key: Sequence[str]) -> int:
         """Return by how many first columns of a key rows are looked up, at least; 0 if by none.
@@ -187,17 +229,16 @@ class SharedLookups:
             read: reads rows that are not kept.
             reads_all: if it says so, all rows are read and kept, for further keys.
         """
-        by = frozenset[str]() if keys is None else frozenset(keys.column_names)
+        by = _ALL_ROWS if keys is None else frozenset(keys.column_names)
         needed = by | {*columns}
-        held = self.kept.get(by)
+        whole, held = self.kept.get(_ALL_ROWS), self.kept.get(by)
+        if whole is not None and needed <= {*whole.rows.column_names}:
+            return whole.of(keys, columns)
         if held is None or not needed <= {*held.rows.column_names}:
-            whole = self.kept.get(frozenset())
-            if whole is not None and needed <= {*whole.rows.column_names}:
-                return whole.of(keys, columns)
             wanted = needed.union(*self.columns.values())
             if keys is not None and reads_all and reads_all([*wanted], keys, self.room.left()):
                 whole = _Kept(None, read(sorted(wanted), None))
-                self._hold(frozenset(), whole)
+                self._hold(_ALL_ROWS, whole)
                 return whole.of(keys, columns)
             every = [*dict.fromkeys([*columns, *sorted(needed | self.columns.get(by, needed))])]
             held = _Kept(keys, read(every, keys))
@@ -212,6 +253,25 @@ class SharedLookups:
         """Keep rows in place of those that were kept of a sort of look-up, if there is room."""
         if held.size <= self.room.left(replaced=self.kept.get(by)):
             self.kept[by] = held
+            self.room.fit()
+
+
+def unshared() -> SharedLookups:
+    """Return no look-ups, for a stage of which only one other asks for rows."""
+    return Room().begin([Wanted("", _ALL_ROWS, _ALL_ROWS)], lambda _: None)[""]
+
+
+def _columns_by_key(wanted: Iterable[Wanted]) -> dict[frozenset[str], frozenset[str]]:
+    """Return the columns by which rows are looked up, and those that are needed of them."""
+    columns = dict[frozenset[str], frozenset[str]]()
+    for one in wanted:
+        columns[one.by] = columns.get(one.by, frozenset()) | one.columns
+    return columns
+
+
+def _size(every: Iterable[_Kept]) -> int:
+    """Return the bytes of what is kept; the rows of one look-up may be kept for several."""
+    return sum({id(one.rows): one.size for one in every}.values())
 
 
 def _with(held: _Kept, keys: pa.Table, read: Read) -> _Kept:
