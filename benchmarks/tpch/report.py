@@ -28,10 +28,11 @@ _HOW_TO_READ: Final = f"""\
 One store without a session has TPC-H's 22 queries as views, with the values that the specification
 validates answers with. The rows are those of `tpchgen-cli`. After the first load come, one version
 each: 100 new orders with their lines; RF1, 0.1 % more orders with their lines; RF2, which deletes
-0.1 % of the orders with their lines; two such steps at random places; 1 % and 10 % of the orders
-with their lines, with other values. The orders of RF1 and RF2 are adjacent, as those of TPC-H's
-refresh functions are; those of other steps are at random places of their table, and none is in two
-steps. Queries 2, 11 and 16 read neither orders nor lines.
+0.1 % of the orders with their lines; 100 more orders; two steps like RF1 and RF2, but at random
+places; 1 % and 10 % of the orders with their lines, with other values. The orders of RF1 and RF2
+are adjacent, as those of TPC-H's refresh functions are; those of other steps are at random places
+of their table, and none is in two steps. The first step is also the first to look up rows, so it
+reads the footers of all files. Queries 2, 11 and 16 read neither orders nor lines.
 
 *Ours* are the seconds of a query's view and of the hidden tables for this view alone. Reading the
 batch, sources and commits serve all queries, and count in the sums only. Rows that several views

@@ -11,11 +11,12 @@ from benchmarks.tpch.ours import HIDDEN, SOURCE, StageCost, StepCost
 from benchmarks.tpch.peers import Recomputed
 
 REFRESHES: Final = ("RF1", "RF2")
+SMALL: Final = ("100 orders", "100 more orders")
 LARGE: Final = ("1 % changed", "10 % changed")
 REFRESH_SECONDS: Final[Mapping[float, float]] = {1: 3.0, 10: 6.0}
 """The scale factor -> the most seconds of RF1 and RF2 together."""
 SMALL_SECONDS: Final[Mapping[float, float]] = {1: 0.6, 10: 1.2}
-"""The scale factor -> the most seconds of 100 orders."""
+"""The scale factor -> the most seconds of each of `SMALL`."""
 SOURCE_SECONDS: Final[Mapping[float, float]] = {1: 0.3}
 """The scale factor -> the most seconds that the sources take of RF1, and of RF2."""
 DASHBOARD_RATIO: Final = 3.0
@@ -128,9 +129,10 @@ def targets(run: Run) -> list[Target]:
     if run.scale in REFRESH_SECONDS and {*REFRESHES} <= seconds.keys():
         refreshes = sum(seconds[name] for name in REFRESHES)
         found.append(Target("RF1 and RF2, seconds", refreshes, REFRESH_SECONDS[run.scale]))
-    if run.scale in SMALL_SECONDS and "100 orders" in seconds:
+    if run.scale in SMALL_SECONDS:
         most = SMALL_SECONDS[run.scale]
-        found.append(Target("100 orders, seconds", seconds["100 orders"], most))
+        small = [name for name in SMALL if name in seconds]
+        found += [Target(f"{name}, seconds", seconds[name], most) for name in small]
     if run.scale in SOURCE_SECONDS:
         for name in (one for one in REFRESHES if one in seconds):
             taken, most = run.steps[name].seconds(SOURCE), SOURCE_SECONDS[run.scale]

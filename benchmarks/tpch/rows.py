@@ -60,6 +60,7 @@ STEPS: Final = (
     Step("100 orders", "insert", fewest=100),
     REFRESH,
     Step("RF2", "delete", 0.001, are_adjacent=True),
+    Step("100 more orders", "insert", fewest=100),
     Step("RF1 at random places", "insert", 0.001),
     Step("RF2 at random places", "delete", 0.001),
     Step("1 % changed", "update", 0.01),

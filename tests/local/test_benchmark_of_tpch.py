@@ -129,11 +129,12 @@ def test_targets_are_those_of_the_scale() -> None:
     assert [(one.found, one.most, one.verdict) for one in targets(run)] == [
         (3.0, 3.0, "good"),
         (1.5, 0.6, "bad"),
+        (1.5, 0.6, "bad"),
         (0.4, 0.3, "bad"),
         (0.4, 0.3, "bad"),
     ]
     run.spark = {"q01": Recomputed(1.4, [], [])}
-    assert [one.verdict for one in targets(run)[4:]] == ["bad", "bad"]
+    assert [one.verdict for one in targets(run)[5:]] == ["bad", "bad"]
     run.scale = 0.05
     assert len(targets(run)) == 2, "only what Spark takes"
     run.dashboards = {1: [0.1, 9.0, 0.2], 10: [0.6, 0.5, 0.7]}
