@@ -64,10 +64,12 @@ def sources(pipeline):
 
 def all_rows(oracle, source, chance):
     """All rows of a source, its keys in any order."""
-    width = len(source.schema.key)
-    by_key = {}
+    columns, by_key = oracle.columns(source.name, "content"), {}
     for row in oracle.content(source.name):
-        by_key.setdefault(row[:width], []).append(Upsert(row[:width], row[width + 1 :]))
+        named = dict(zip(columns, row, strict=True))
+        schema = source.schema
+        key, value = (tuple(map(named.get, part.names)) for part in (schema.key, schema.value))
+        by_key.setdefault(key, []).append(Upsert(key, value))
     keys = chance.sample(list(by_key), len(by_key))
     return [upsert for key in keys for upsert in by_key[key]]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import damaging
 import duckdb
@@ -201,7 +201,9 @@ def by_pandas(_: SparkSession, path: str, columns: list[str]) -> Rows:
     return [tuple(row.values()) for row in found.to_pylist()]
 
 
-READERS = (by_spark_sql, by_duckdb, by_delta_rs, by_polars, by_pandas)
+READERS = (by_spark_sql, by_delta_rs, by_duckdb, by_polars, by_pandas)
+_OF_VECTORS: Final = READERS[:2]
+"""Those that leave out rows that are marked as deleted."""
 READ: dict[str, tuple[TableType, Limits, Limits]] = {
     "small stages": ("merge_on_read", Limits(), Limits(local_rows=0)),
     "runs": ("merge_on_read", HERE, IN_SPARK),
@@ -245,7 +247,8 @@ def test_others_read_what_both_have_written(
         path = str(Path(location, table))
         right = by_spark_sql(spark, path, columns) if rows is None else rows
         assert right
-        for read in READERS:
+        logged = "".join(one.read_text() for one in Path(path, "_delta_log").glob("*.json"))
+        for read in _OF_VECTORS if '"deletionVector":{' in logged else READERS:
             assert Counter(read(spark, path, columns)) == Counter(right), (read.__name__, table)
         if table != "_versions":
             commits = DeltaTable(path).history()
