@@ -11,6 +11,7 @@ from comparing import as_frames, assert_same
 from expression_edges import CLOCKS, DECIMALS, MOVES, NESTED, NUMBERS, TEXT
 from expression_strategies import COLUMNS, DDL, Expressions, number_texts, rows
 from forcing import WAYS, Way, forced
+from local_stores import assert_refreshed
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -275,9 +276,7 @@ def test_stages_equal_the_oracle(spark: SparkSession, location: str, way: Way) -
             version = store.update(as_frames(spark, pipeline, batch))
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, pipeline, version.number)
-        for stage in (*STAGES, "sums"):
-            figures = store.refresh(stage).stages[stage]
-            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+        assert_refreshed(store, (*STAGES, "sums"))
         assert store.verify(recompute=True) == ()
 
 

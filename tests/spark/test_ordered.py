@@ -3,7 +3,7 @@
 import pytest
 from comparing import as_frames, assert_same
 from forcing import WAYS, Way, forced
-from local_stores import as_rows
+from local_stores import as_rows, assert_refreshed
 from pyspark.sql import Row, SparkSession
 from selecting import long
 from test_local_ordered import COLUMNS, OTHERS, history, site, values
@@ -34,9 +34,7 @@ def test_versions_equal_the_oracle(spark: SparkSession, location: str, way: Way)
             version = store.update(as_frames(spark, pipeline, batch))
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, pipeline, version.number)
-        for stage in ("by_g", "by_two", "by_rows"):
-            figures = store.refresh(stage).stages[stage]
-            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+        assert_refreshed(store, ("by_g", "by_two", "by_rows"))
         assert_same(store, oracle, pipeline, 1)
         assert store.verify(recompute=True) == ()
 

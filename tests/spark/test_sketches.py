@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from comparing import as_frames, assert_same
 from forcing import WAYS, Way, forced
+from local_stores import assert_refreshed
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from selecting import long
@@ -127,7 +128,5 @@ def test_versions_equal_the_oracle(spark: SparkSession, location: str, way: Way)
             version = store.update(as_frames(spark, pipeline, batch))
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, pipeline, version.number)
-        for stage in STAGES:
-            figures = store.refresh(stage).stages[stage]
-            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+        assert_refreshed(store, STAGES)
         assert store.verify(recompute=True) == ()
