@@ -255,7 +255,7 @@ def crash_and_go_on(location: str, name: str, crash: Any, oracle: Oracle) -> boo
     Returns:
         Whether it crashed before it had published, so that there may be more to crash before.
     """
-    operation, crashed = OPERATIONS[name], True
+    operation, crashed, factor = OPERATIONS[name], True, FACTOR[0]
     with failpoints.armed(crash), suppress(CrashError):
         operation.run(Store(None, location, orders()), None, VERSIONS)
         crashed = False
@@ -263,6 +263,8 @@ def crash_and_go_on(location: str, name: str, crash: Any, oracle: Oracle) -> boo
     published = store.head.number > oracle.head
     if published or not crashed:
         operation.expected(oracle, VERSIONS)
+    else:
+        FACTOR[0] = factor
     store.update(frames(None, drawn(99)))
     oracle.update(drawn(99))
     first = store.versions()[0].number

@@ -40,8 +40,9 @@ class PartitionTest:
 
     Attributes:
         operator: ``and``, ``or``, ``not``; ``of nulls``, evaluated with null in all partition
-            columns, and ``of own nulls``, but for those that ``USING`` merges with columns of other
-            items; for a leaf ``is``, or ``is not`` if it must be false.
+            columns, ``of own nulls``, but for those that ``USING`` merges with columns of other
+            items, and ``of others' nulls``, in those of items without a matching row; for a leaf
+            ``is``, or ``is not`` if it must be false.
         parts: its operands.
         leaf: an expression over the partition columns and the scope; None if it reads anything
             else.
@@ -161,12 +162,14 @@ class _Reads:
 
     Attributes:
         merged: fields that ``USING`` makes one -> all of them.
+        nullable: those of them that are null where another item has no matching row.
     """
 
     resolved: Resolved
     partitioned: Mapping[str, Mapping[str, DataType]]
     reads: list[Read] = field(default_factory=list)
     merged: dict[str, set[str]] = field(default_factory=dict)
+    nullable: set[str] = field(default_factory=set)
     _linked: dict[Relation, tuple[Scalar, ...]] = field(default_factory=dict)
     _seen: set[Relation] = field(default_factory=set)
 
@@ -225,6 +228,8 @@ class _Reads:
         on = () if is_merging else tuple(one.expression.tree for one in join.scalars)
         for one in join.equal if is_merging else ():
             self._merge((*one.left, *one.right), join)
+            for side in _NULLABLE[join.kind]:
+                self.nullable.update(one.left if side == "left" else one.right)
         for side in _BOTH:
             is_null = side in _NULLABLE[join.kind]
             own = [replace(one, is_nullable=one.is_nullable or is_null) for one in above]
@@ -249,7 +254,7 @@ class _Reads:
         types = self.partitioned.get(scan.feeder, {})
         ids = {c: one.id for c, one in zip(scan.columns, scan.own, strict=True) if c in types}
         names = {
-            other: merged_name(column)
+            other: (matched_name if other in self.nullable else merged_name)(column)
             for column, own in ids.items()
             for other in self.merged.get(own, ())
         } | {own: column_name(column) for column, own in ids.items()}
@@ -311,3 +316,8 @@ def column_name(name: str) -> str:
 def merged_name(name: str) -> str:
     """Return its name in a leaf where it is one with a column of another item of the FROM."""
     return f"_merged_{name}"
+
+
+def matched_name(name: str) -> str:
+    """Return the same for a column that is null where its item has no matching row."""
+    return f"_matched_{name}"

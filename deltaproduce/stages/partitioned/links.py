@@ -9,9 +9,10 @@ looking at each pair would find.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -21,7 +22,13 @@ from sqlglot import exp
 from deltaproduce.engines.local.arrays import Marks, Numbers, factorize, sorting
 from deltaproduce.engines.local.kernels.row_hashes import Hashes
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.partitioned.conditions import PartitionTest, Read, column_name, merged_name
+from deltaproduce.stages.partitioned.conditions import (
+    PartitionTest,
+    Read,
+    column_name,
+    matched_name,
+    merged_name,
+)
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import evaluated
 from deltaproduce.stages.sql.expressions.expression import Expression
@@ -151,7 +158,7 @@ class _Place:
         columns = {
             named_so(name): values
             for name, values in coded.items()
-            for named_so in (column_name, merged_name)
+            for named_so in (column_name, merged_name, matched_name)
         }
         is_open = np.ones(count, bool)
         rest = list[PartitionTest]()
@@ -292,12 +299,13 @@ def _parts(read: Read) -> list[PartitionTest]:
     for condition in read.conditions:
         part = condition.part.where()
         if condition.unless_null:  # waived if nulls in its columns meet it
-            nulls = (PartitionTest(operator, (part,)) for operator in ("of nulls", "of own nulls"))
+            nulls = (PartitionTest(operator, (part,)) for operator in _OF_NULLS)
             tests.append(PartitionTest("or", (part, *nulls)))
-        elif part.operator == "and":
-            tests += _flat(part)
-        else:
-            tests.append(part)
+            continue
+        for one in _flat(part) if part.operator == "and" else [part]:
+            if any(map(_is_matched, one.columns)):
+                one = PartitionTest("or", (one, PartitionTest("of others' nulls", (one,))))
+            tests.append(one)
     return tests
 
 
@@ -415,8 +423,8 @@ def _held(
 
 def _may(part: PartitionTest, columns: Mapping[str, Coded], size: int, zone: str) -> Marks:
     """Return which rows may meet a part."""
-    if part.operator in {"of nulls", "of own nulls"}:
-        names = filter(_is_own if part.operator == "of own nulls" else _is_partition, columns)
+    if part.operator in _OF_NULLS:
+        names = filter(_OF_NULLS[part.operator], columns)
         return _may(part.parts[0], {**columns, **_nulls(columns, names, size)}, size, zone)
     if part.operator in {"and", "or"}:
         join = np.logical_and if part.operator == "and" else np.logical_or
@@ -444,8 +452,18 @@ def _is_own(name: str) -> bool:
     return name.startswith(column_name(""))
 
 
+def _is_matched(name: str) -> bool:
+    return name.startswith(matched_name(""))
+
+
 def _is_partition(name: str) -> bool:
-    return _is_own(name) or name.startswith(merged_name(""))
+    return _is_own(name) or _is_matched(name) or name.startswith(merged_name(""))
+
+
+_OF_NULLS: Final[Mapping[str, Callable[[str], bool]]] = MappingProxyType(
+    {"of nulls": _is_partition, "of own nulls": _is_own, "of others' nulls": _is_matched}
+)
+"""What is evaluated with nulls -> which columns have these."""
 
 
 def _marks(
