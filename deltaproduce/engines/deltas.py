@@ -42,6 +42,7 @@ from deltaproduce.engines.local import files
 from deltaproduce.engines.local.delta import changes, reads, writes
 from deltaproduce.engines.local.handles import Handles
 from deltaproduce.engines.local.marked import log_actions
+from deltaproduce.engines.local.marked.optimizing import optimized
 from deltaproduce.engines.local.marked.state import TableStates
 from deltaproduce.engines.spark.data_types import frame_struct
 from deltaproduce.engines.spark.delta import SparkDelta
@@ -250,11 +251,11 @@ class Deltas(DeltaTables):
         """See `DeltaTables.optimize`.
 
         Args:
-            in_order: Spark does it if there is a session, because delta-rs does not keep the order.
+            in_order: Spark does it if there is a session.
         """
         here = self._alone(place) if in_order else self._here(place)
         if here is not None:
-            changes.optimize(here)
+            optimized(here, self._states)
         else:
             self.spark.optimize(place)
 

@@ -130,7 +130,12 @@ def ends_of(count: int, write: TableWrite) -> tuple[int, ...]:
     Args:
         count: the number of its rows.
     """
-    return write.file_ends or (*range(ROWS_PER_FILE, count, ROWS_PER_FILE), count)
+    return write.file_ends or file_ends_of(count)
+
+
+def file_ends_of(count: int) -> tuple[int, ...]:
+    """Return the rows before which a file ends, if nothing says where."""
+    return (*range(ROWS_PER_FILE, count, ROWS_PER_FILE), count)
 
 
 def partition_ends(rows: pa.Table, partition: Sequence[Column], most: int) -> tuple[int, ...]:

@@ -93,9 +93,3 @@ def set_property(directory: Directory, name: str, value: str, metadata: str) -> 
             {name: value}, raise_if_not_exists=False, commit_properties=properties_of(metadata)
         )
     )
-
-
-def optimize(directory: Directory) -> None:
-    """Compact small files into large ones."""
-    table = opened_at(directory)
-    committed(lambda: table.optimize.compact())

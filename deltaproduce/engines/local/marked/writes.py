@@ -71,6 +71,11 @@ def fits(state: TableState, write: TableWrite) -> bool:
     return len(there) == len(written) and all(there.get(f["name"]) == f for f in written)
 
 
+def has_not_null(state: TableState) -> bool:
+    """Return whether a struct of a table has fields that are NOT NULL; see `fits`."""
+    return _NOT_NULL in state.metadata["schemaString"]
+
+
 def appended(
     directory: Directory, states: TableStates, state: TableState, rows: pa.Table, write: TableWrite
 ) -> TableState:
