@@ -108,7 +108,7 @@ def test_an_index_has_the_rows_of_its_feeder_in_every_version(
         assert_one_for_one(store)
         assert_one_for_one(store, back + 1)
         assert_same_here(store, oracle, pipeline, [oracle.head])
-        assert_refreshed(store, INDEXED)
+        assert_refreshed(store, [name for name in INDEXED if store.head.stages[name].rows])
         assert store.verify(recompute=True) == ()
 
 

@@ -29,7 +29,7 @@ def test_versions_equal_the_oracle(spark: SparkSession, location: str, way: Way)
             version = store.update(as_frames(spark, pipeline, batch))
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, pipeline, version.number)
-        assert_refreshed(store, STAGES)
+        assert_refreshed(store, STAGES, [name for name in STAGES if not oracle.content(name)])
         assert store.verify(recompute=True) == ()
 
 

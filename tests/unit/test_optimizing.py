@@ -11,7 +11,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltaproduce.engines.delta.tables import RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
-from deltaproduce.engines.local.marked import optimizing
+from deltaproduce.engines.local.marked import commits, optimizing
 from deltaproduce.engines.local.marked.state import TableStates
 
 
@@ -29,7 +29,7 @@ def rows_of(path: str) -> list[int]:
 
 def compact(path: str, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], Any]) -> None:
     """Compact a table; something else is done between the reading of its files and the commit."""
-    commit, done = optimizing.commit, list[bool]()
+    commit, done = commits.commit, list[bool]()
 
     def late(*given: Any) -> Any:
         if not done:
@@ -37,11 +37,9 @@ def compact(path: str, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], 
             meanwhile()
         return commit(*given)
 
-    monkeypatch.setattr(optimizing, "commit", late)
-    try:
+    with monkeypatch.context() as patch:
+        patch.setattr(commits, "commit", late)
         optimizing.optimized(Directory(ThisMachine(), path), TableStates())
-    finally:
-        monkeypatch.setattr(optimizing, "commit", commit)
 
 
 def test_small_files_become_one_with_the_same_rows(tmp_path: Path) -> None:

@@ -280,23 +280,28 @@ def constant(value: pa.Scalar, rows: int) -> pa.ChunkedArray:
 
 
 def taken(table: pa.Table, rows: Numbers) -> pa.Table:
+    """Return rows by position; a part of a table is copied, so that it does not hold the whole."""
+    return reordered(table, rows)[0] if len(rows) == len(table) else _copied(table, rows)
+
+
+def reordered(table: pa.Table, rows: Numbers) -> tuple[pa.Table, bool]:
+    """Return as many rows by position, and whether they stay where they are in memory.
+
+    They do if blocks of adjacent rows are moved as a whole. Rows of files, and of a query that runs
+    in parallel, are often in order, or in blocks that are.
+    """
+    in_blocks = _moved(table, rows)
+    return (_copied(table, rows), False) if in_blocks is None else (in_blocks, True)
+
+
+def _copied(table: pa.Table, rows: Numbers) -> pa.Table:
     """Return rows by position. Arrow takes from one chunk many times faster than from many."""
-    if len(rows) == len(table):
-        whole = moved(table, rows)
-        if whole is not None:
-            return whole
     whole = table.combine_chunks() if len(table) else table
     return whole.take(pa.array(rows))
 
 
-def moved(table: pa.Table, rows: Numbers) -> pa.Table | None:
-    """Return rows by position if that moves blocks of adjacent rows as a whole, and copies none.
-
-    Rows of files, and of a query that runs in parallel, are often in order, or in blocks that are.
-
-    Returns:
-        None if the blocks are small ones.
-    """
+def _moved(table: pa.Table, rows: Numbers) -> pa.Table | None:
+    """Return rows by position without copying any; None if their blocks are small ones."""
     begins = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
     if len(begins) > 1 + len(rows) // _BLOCK_ROWS:
         return None

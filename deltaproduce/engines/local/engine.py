@@ -17,12 +17,11 @@ from deltaproduce.engines.local.arrays import (
     empty,
     in_order,
     isin_rows,
-    moved,
     order_codes,
+    reordered,
     single,
     sorted_by,
     sorting,
-    taken,
 )
 from deltaproduce.engines.local.kernels import checks, comparing, feeds, surrogates
 from deltaproduce.engines.local.kernels.counting import counts_of
@@ -249,15 +248,15 @@ def compared(
 
 def first_compared(new: pa.Table, layout: Layout) -> tuple[pa.Table, Counts, bool]:
     """Return the rows and counts of `LocalEngine.first`, and whether no row was copied."""
-    numbers = single(order_codes(new, layout.key))
-    order = sorting([numbers])
-    in_order = numbers[order]
-    if layout.sources or not len(new) or (in_order[1:] == in_order[:-1]).any():
-        none = np.zeros(0, bool)
-        return (*compared(new.slice(0, 0), none, new, layout, all_differ=False), False)
-    in_place, count = moved(new, order), len(new)
-    rows = comparing.all_new(taken(new, order) if in_place is None else in_place, layout)
-    return rows, Counts.of_new(count, count, count, rows.nbytes), in_place is not None
+    if len(new) and not layout.sources:
+        numbers, count = single(order_codes(new, layout.key)), len(new)
+        order = sorting([numbers])
+        if np.diff(numbers[order]).all():  # no key is there twice
+            ordered, stays = reordered(new, order)
+            rows = comparing.all_new(ordered, layout)
+            return rows, Counts.of_new(count, count, count, rows.nbytes), stays
+    none = np.zeros(0, bool)
+    return (*compared(new.slice(0, 0), none, new, layout, all_differ=False), False)
 
 
 def on_driver(rows: Rows) -> pa.Table:

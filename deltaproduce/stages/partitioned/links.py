@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from deltaproduce.engines.local.arrays import Marks, Numbers, factorize, sorting
+from deltaproduce.engines.local.arrays import Marks, Numbers, factorize, places_within, sorting
 from deltaproduce.engines.local.kernels.row_hashes import Hashes
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.partitioned.conditions import (
@@ -288,9 +288,7 @@ class _Known:
 def _expanded(ends: Numbers, numbers: Numbers) -> Pairs:
     """Expand runs: return positions in ``numbers``, and in the items of the runs."""
     sizes = ends[numbers + 1] - ends[numbers]
-    places = np.repeat(np.arange(len(numbers)), sizes)
-    within = np.arange(len(places)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return places, ends[numbers][places] + within
+    return np.repeat(np.arange(len(numbers)), sizes), places_within(ends[numbers], sizes)
 
 
 def _parts(read: Read) -> list[PartitionTest]:

@@ -87,8 +87,10 @@ class _Kept:
             if name not in self.sorted:
                 self.sorted[name] = ascending_numbers(self.rows.column(name))
             ours, values = self.sorted[name], keys.column(name)
+            if ours is None or values.type != self.rows.column(name).type:
+                continue
             theirs = plain_numbers(values.combine_chunks())
-            if ours is None or theirs is None or values.type != self.rows.column(name).type:
+            if theirs is None:
                 continue
             sought = np.unique(theirs)
             begins, ends = ours.searchsorted(sought), ours.searchsorted(sought, "right")

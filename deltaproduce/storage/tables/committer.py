@@ -195,7 +195,7 @@ class Committer:
         files = self._reader.files(table, base)
         columns = [c for c in edit.columns if c.name in edit.replaced.column_names]
         ordered = edit.replaced.select([c.name for c in columns])
-        lookup = [c for c in edit.lookup if c.name in ordered.column_names]  # or of values
+        lookup = [c for c in edit.lookup if c.name in ordered.column_names]  # some are values
         places = None
         if files is not None:
             places = seeks.places_of(files, ordered, columns, lookup, self._access.engines)

@@ -23,10 +23,9 @@ from deltaproduce.engines.local.arrays import (
     constant,
     empty,
     isin_rows,
-    moved,
     order_codes,
+    reordered,
     sorting,
-    taken,
 )
 from deltaproduce.engines.local.engine import (
     LocalEngine,
@@ -132,13 +131,10 @@ class OutOfCoreEngine(LocalEngine):
         self, rows: pa.Table, count: int, by: Sequence[Column], order: Sequence[Column]
     ) -> pa.Table:
         """All rows are one file."""
-
-        def in_order(part: pa.Table) -> tuple[pa.Table, bool]:
-            places = sorting(order_codes(part, order))
-            in_place = moved(part, places)
-            return (taken(part, places), False) if in_place is None else (in_place, True)
-
-        return gathered_in_place(self._each([rows], order, in_order), spill_of(self._limits))
+        parts = self._each(
+            [rows], order, lambda part: reordered(part, sorting(order_codes(part, order)))
+        )
+        return gathered_in_place(parts, spill_of(self._limits))
 
     @override
     def first(

@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import (
     Numbers,
-    moved,
     order_codes,
+    reordered,
     single,
     sorting,
     taken,
@@ -96,10 +96,13 @@ def gathered_in_place(tables: Iterable[tuple[pa.Table, bool]], spill: Spill) -> 
     Args:
         tables: a table, and whether it stays where it is; otherwise it goes to the spill.
     """
-    pieces = list[Callable[[], pa.Table]]()
-    for rows, stays in tables:
-        pieces.append(partial(rows.slice) if stays else partial(spill.of, spill.add(rows)))
+    pieces = [_piece(rows, spill, stays=stays) for rows, stays in tables]
     return pa.concat_tables(piece() for piece in pieces)
+
+
+def _piece(rows: pa.Table, spill: Spill, *, stays: bool) -> Callable[[], pa.Table]:
+    """Return a function that returns rows, once no more go to the spill; to it go those that do."""
+    return rows.slice if stays else partial(spill.of, spill.add(rows))
 
 
 def spill_of(limits: Limits) -> Spill:
@@ -202,19 +205,14 @@ def _split(
         """Return a slice in the order of ranges, whether it stays, and the ends of ranges in it."""
         numbers = _numbers(keys.slice(first, size), columns, bounds)
         ends = np.cumsum(np.bincount(numbers, minlength=len(pieces)))
-        rows, order = table.slice(first, size), sorting([numbers])
-        in_place = moved(rows, order)
-        return taken(rows, order) if in_place is None else in_place, in_place is not None, ends
+        return (*reordered(table.slice(first, size), sorting([numbers])), ends)
 
     fits = -(-len(table) // _parts(len(table), table.nbytes, limits, cores()))
     size = max(1, min(fits, THREAD_ROWS))
     for rows, stays, ends in side_by_side(apart, range(0, len(table), size)):
         for number in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
             begin, end = int(ends[number - 1]) if number else 0, int(ends[number])
-            if stays:
-                pieces[number].append(partial(rows.slice, begin, end - begin))
-            else:
-                pieces[number].append(partial(spill.of, spill.add(rows.slice(begin, end - begin))))
+            pieces[number].append(_piece(rows.slice(begin, end - begin), spill, stays=stays))
 
     def of_range(number: int) -> pa.Table:
         return pa.concat_tables([table.slice(0, 0), *(piece() for piece in pieces[number])])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -32,6 +32,7 @@ from deltaproduce.engines.local.marked.state import (
     TIMES_FEATURE,
     TIMESTAMP_NTZ,
     TableState,
+    TableStates,
 )
 from deltaproduce.engines.local.marked.table_files import VECTOR, Action, path_of
 from deltaproduce.engines.local.marked.vectors import Vector
@@ -40,6 +41,7 @@ from deltaproduce.types.excerpts import one_line
 _CHECKPOINT_INTERVAL: Final = "delta.checkpointInterval"
 _DEFAULT_INTERVAL: Final = 10
 _KEPT: Final = ("path", "partitionValues", "size", "tags", "baseRowId", "defaultRowCommitVersion")
+_MOST_TRIES: Final = 15
 _UNNAMED: Final = frozenset({"appendOnly", "invariants"})
 """The features of a table whose protocol is too old to name any."""
 
@@ -121,6 +123,42 @@ def commit(
             DeltaTable(directory.uri, storage_options=directory.storage_options).create_checkpoint()
             after = replace(after, checkpoint=number)
     return after
+
+
+def commit_on_top(
+    directory: Directory,
+    states: TableStates,
+    state: TableState,
+    changed: CommitChanges,
+    said: str,
+    holds: Callable[[TableState], bool] = lambda _: True,
+) -> TableState:
+    """Commit a change on top of a state, or of what others have made of it meanwhile.
+
+    With a fencing token, nobody else may commit meanwhile: two commits with the same one would not
+    see each other.
+
+    Args:
+        states: of the store's tables.
+        holds: returns whether the change still holds on top of a later state, whose columns and
+            features are the same.
+
+    Raises:
+        RefusedError: another writer has the token, or has changed the table so that it cannot be
+            done.
+    """
+    tries = 1 if changed.fence is not None else _MOST_TRIES
+    for left in reversed(range(tries)):
+        try:
+            return commit(directory, state, changed, said)
+        except RefusedError:
+            if not left:
+                raise
+            state, before = states.newest(directory), state
+            is_same = (state.protocol, state.metadata) == (before.protocol, before.metadata)
+            if not is_same or not holds(state):
+                raise
+    raise AssertionError(tries)
 
 
 def restored(directory: Directory, now: TableState, then: TableState) -> CommitChanges:

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
+from deltalake.transaction import AddAction
 
-from deltaproduce.engines.delta.tables import RefusedError, packed
+from deltaproduce.engines.delta.tables import packed
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.data_files import FileLayout, file_ends_of, written
-from deltaproduce.engines.local.marked.commits import CommitChanges, commit
+from deltaproduce.engines.local.marked.commits import CommitChanges, commit_on_top
 from deltaproduce.engines.local.marked.state import TableState, TableStates
 from deltaproduce.engines.local.marked.table_files import VECTOR, Action, file_of, path_of
 from deltaproduce.engines.local.marked.writes import has_not_null
@@ -28,7 +30,6 @@ from deltaproduce.types.data_types import StructType
 
 _LARGE_BYTES: Final = 100 << 20
 """A file of this size is not compacted; files are, until they have it together."""
-_MOST_TRIES: Final = 15
 
 
 def optimized(directory: Directory, states: TableStates) -> None:
@@ -50,16 +51,10 @@ def optimized(directory: Directory, states: TableStates) -> None:
     removed = [action for group in groups for action in group]
     if not removed:
         return
-    added = [one for group in groups for one in written(*_merged(directory, state, group))]
+    added = [one for group in groups for one in _merged(directory, state, group)]
     changed = CommitChanges(added, removed, operation="OPTIMIZE", changes_rows=False)
-    for left in reversed(range(_MOST_TRIES)):
-        try:
-            return states.keep(directory, commit(directory, state, changed, ""))
-        except RefusedError:
-            state, before = states.newest(directory), state
-            is_same = (state.protocol, state.metadata) == (before.protocol, before.metadata)
-            if not left or not is_same or not _has_all(state, removed):
-                raise
+    has_all = partial(_has_all, removed=removed)
+    states.keep(directory, commit_on_top(directory, states, state, changed, "", has_all))
 
 
 def _groups(state: TableState) -> Iterator[list[Action]]:
@@ -77,10 +72,8 @@ def _groups(state: TableState) -> Iterator[list[Action]]:
         yield group
 
 
-def _merged(
-    directory: Directory, state: TableState, group: Sequence[Action]
-) -> tuple[Directory, pa.Table, tuple[int, ...], FileLayout]:
-    """Return the rows of some files, and how one file has them: `data_files.written` takes it."""
+def _merged(directory: Directory, state: TableState, group: Sequence[Action]) -> list[AddAction]:
+    """Write the rows of some files in one, or in several if they are many."""
     struct = StructType.fromJson(json.loads(state.metadata["schemaString"]))
     columns = [Column(one.name, one.dataType) for one in struct]
     rows = pa.concat_tables(_read(directory, path_of(action), columns) for action in group)
@@ -89,7 +82,7 @@ def _merged(
         described=[column for column in columns if column.name in described],
         differences=packed(columns),
     )
-    return directory, rows, file_ends_of(len(rows)), layout
+    return written(directory, rows, file_ends_of(len(rows)), layout)
 
 
 def _read(directory: Directory, path: str, columns: Sequence[Column]) -> pa.Table:

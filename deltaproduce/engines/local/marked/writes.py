@@ -14,12 +14,11 @@ import pyarrow as pa
 from deltaproduce.engines.delta.tables import BrokenLogError, RefusedError, TableWrite
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
-from deltaproduce.engines.local.marked.commits import CommitChanges, commit
+from deltaproduce.engines.local.marked.commits import CommitChanges, commit, commit_on_top
 from deltaproduce.engines.local.marked.state import TableState, TableStates
 from deltaproduce.engines.local.marked.table_files import Action
 from deltaproduce.types.data_types import StructField, StructType
 
-_MOST_TRIES: Final = 15
 _NOT_NULL: Final = '"nullable":false'
 
 
@@ -81,29 +80,16 @@ def appended(
 ) -> TableState:
     """Add rows to a table, whatever rows others add or remove meanwhile, and return its state.
 
-    With a fencing token, nobody else may commit meanwhile: two commits with the same one would not
-    see each other.
-
     Args:
         states: of the store's tables.
         state: the table's current state, which the write `fits`.
 
     Raises:
-        RefusedError: another writer has the token, or has changed the table's columns or features.
+        RefusedError: see `commit_on_top`.
     """
     added = data_files.of_write(directory, rows, write) if len(rows) else []
     changed = CommitChanges(added=added, operation="WRITE", is_blind=True, fence=write.fence)
-    tries = 1 if write.fence is not None else _MOST_TRIES
-    for left in reversed(range(tries)):
-        try:
-            return commit(directory, state, changed, write.metadata)
-        except RefusedError:
-            if not left:
-                raise
-            state, before = states.newest(directory), state
-            if (state.protocol, state.metadata) != (before.protocol, before.metadata):
-                raise
-    raise AssertionError(tries)
+    return commit_on_top(directory, states, state, changed, write.metadata)
 
 
 def replaced(

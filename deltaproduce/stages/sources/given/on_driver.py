@@ -97,10 +97,11 @@ def _numbered(given: pa.Table, source: Source, engines: Engines) -> pa.Table:
 
     They are numbered by position or, in each key, in the user's order, from 1.
     """
-    key = source.schema.key
     if ORDINAL in given.column_names:
         return engines.by_ranges(
-            [given], key.columns, lambda rows: _with_ordinals(rows, _ordinals(rows, source), source)
+            [given],
+            source.schema.key.columns,
+            lambda rows: _with_ordinals(rows, _ordinals(rows, source), source),
         )
     place = 0
 
@@ -109,7 +110,7 @@ def _numbered(given: pa.Table, source: Source, engines: Engines) -> pa.Table:
         place += len(rows)
         return pa.table({ORDINAL: np.arange(place - len(rows), place)})
 
-    numbers = engines.by_slices(given.select(key.names[:1]), by_place)  # others are not copied
+    numbers = engines.by_slices(given.select([IS_DELETE.name]), by_place)  # others are not copied
     return _with_ordinals(given, numbers.column(ORDINAL), source)
 
 

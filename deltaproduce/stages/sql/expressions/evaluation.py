@@ -90,12 +90,13 @@ def _arguments(term: Call, rows: pa.Table) -> Iterator[pa.Array]:
 
 def _where(is_open: pa.Array, term: Term, rows: pa.Table, otherwise: pa.Array) -> pa.Array:
     """Return the values of a term in selected rows, and ``otherwise`` in the others."""
-    if in_numpy(is_open, bool).all():
+    marks = in_numpy(is_open, bool)
+    if marks.all():
         return evaluated(term, rows)
     part = evaluated(term, rows.filter(is_open))
     if not pa.types.is_nested(otherwise.type):
         return pc.replace_with_mask(otherwise, is_open, part)
-    marks, places = in_numpy(is_open, bool), np.arange(len(otherwise))
+    places = np.arange(len(otherwise))
     places[marks] = len(otherwise) + np.arange(len(part))
     return pa.concat_arrays([otherwise, part]).take(pa.array(places))
 

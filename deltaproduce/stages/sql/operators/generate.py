@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaproduce.engines.local.arrays import Numbers
+from deltaproduce.engines.local.arrays import Numbers, places_within
 from deltaproduce.stages.sql.algebra.expanding import TIMES, Generate
 from deltaproduce.stages.sql.operators.changes.keys import LookupKeys
 from deltaproduce.stages.sql.operators.changes.rules import RelationChanges
@@ -46,7 +46,7 @@ def _generated(
     sizes = in_numpy(pc.fill_null(pc.list_value_length(_as_lists(lists)), 0), np.int64)
     alone = np.flatnonzero(sizes == 0) if generate.is_outer else np.zeros(0, np.int64)
     owners = np.repeat(np.arange(len(rows)), sizes)
-    places = np.arange(len(owners)) - np.repeat(sizes.cumsum() - sizes, sizes)
+    places = places_within(np.zeros_like(sizes), sizes)
     items = pc.list_flatten(_as_lists(lists))
     columns = _columns(generate, items, pa.array(places.astype(np.int32)))
     every = np.concatenate([owners, alone])

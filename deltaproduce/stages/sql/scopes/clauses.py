@@ -16,7 +16,7 @@ import pyarrow as pa
 from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
-from deltaproduce.engines.local.arrays import Numbers
+from deltaproduce.engines.local.arrays import Numbers, places_within
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.terms import Constant
@@ -266,8 +266,7 @@ def _repeated(
         return Scoped({}, 0, scopes.zone)
     repeats = sizes[numbers]
     rows = np.repeat(np.arange(scopes.size), repeats)
-    within = np.arange(len(rows)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    codes = (np.cumsum(sizes) - sizes)[numbers[rows]] + within
+    codes = places_within((np.cumsum(sizes) - sizes)[numbers], repeats)
     kind = items[0].data_type
     values = pa.array([item.value for item in items], arrow_type(kind))
     names = {**scopes.taken(rows).names, name: Coded(kind, values, codes)}

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from deltaproduce.engines.local.arrays import Marks, Numbers
+from deltaproduce.engines.local.arrays import Marks, Numbers, places_within
 
 LIMB_BITS: Final = 32
 _LIMB: Final = (1 << LIMB_BITS) - 1
@@ -125,9 +125,7 @@ class ExactNumbers:
     def _of(self, places: Numbers) -> tuple[Numbers, Numbers]:
         """Return the limbs of selected numbers, and the number that each limb belongs to."""
         lengths = self.lengths[places]
-        owners = np.repeat(places, lengths)
-        begins = np.repeat(self.ends[places] + lengths - np.cumsum(lengths), lengths)
-        return begins + np.arange(len(owners)), owners
+        return places_within(self.ends[places], lengths), np.repeat(places, lengths)
 
 
 def concatenated(columns: Sequence[ExactNumbers]) -> ExactNumbers:
